@@ -1,0 +1,64 @@
+# make demo | test | lint | setup: each sets up .venv from requirements.lock when that is missing or out of date.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format results clean
+
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP = $(BIN)/pip install -qq --disable-pip-version-check
+PYTEST_WORKERS ?= 2
+ARGS ?=
+# One thread per process: two test workers on two cores would otherwise fight over them.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
+	@:
+
+demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (ARGS="key=value ...")
+	@$(BIN)/robo-rl demo $(ARGS)
+
+test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, README's table
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python benchmarks/readme_table.py --check
+
+format: $(STAMP) ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+results: $(STAMP) ## the README's table of results, from benchmarks/results/
+	@$(BIN)/python benchmarks/readme_table.py
+
+clean: ## remove .venv, caches and builds; runs and data stay
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# Everything is tested on 3.11; 3.12 works too. Other versions are refused here, with what to do.
+$(VENV)/.locked: requirements.lock
+	@python=""; for candidate in $(PYTHON) python3.11 python3.12; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
+	  then python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then \
+	  echo "robo-rl needs Python 3.11 or 3.12, and neither $(PYTHON) nor another one was found. Install it (Debian," \
+	       "Ubuntu: apt install python3.11 python3.11-venv), or name yours: make PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; fi; \
+	echo "Setting up $(VENV) with $$($$python --version) from requirements.lock: once, a few minutes, 2 GB with a CPU torch."; \
+	$$python -m venv --clear $(VENV) || { \
+	  echo "This Python cannot make a virtual environment. Debian, Ubuntu: apt install python3.11-venv" >&2; exit 1; }
+	@$(PIP) --no-deps -r requirements.lock
+	@$(PIP) -c requirements.lock "$$(grep '^torch==' requirements.lock)"
+	@touch $@
+
+$(STAMP): $(VENV)/.locked setup.cfg setup.py
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,65 @@
+"""What every benchmark shares: one JSON object per line, and where the numbers came from.
+
+A benchmark takes `parser(...)`'s options, measures, and calls `emit` once per number:
+
+    {"name": "windows/raw/per_cpu_s", "value": 31000.0, "unit": "windows/cpu-s", "machine": ..., "commit": ...}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.eval.timing import cpu_seconds
+
+__all__ = ["commit", "cpu_seconds", "emit", "machine", "parser", "results_file"]
+
+RESULTS = Path(__file__).parent / "results"
+_options = argparse.Namespace(quick=False, out=None)  # what `parser` read; `emit` marks and copies lines by it
+
+
+def results_file() -> Path:
+    """benchmarks/results/<machine>-<commit>.jsonl: one file per machine and commit."""
+    return RESULTS / (re.sub(r"[^a-z0-9]+", "-", machine().lower()).strip("-") + f"-{commit()}.jsonl")
+
+
+class _Remembering(argparse.ArgumentParser):
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        known, rest = super().parse_known_args(args, namespace)
+        _options.quick, _options.out = known.quick, known.out
+        return known, rest
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the two options of every benchmark, `--quick` and `--out`; add your own to it."""
+    made = _Remembering(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    made.add_argument("--quick", action="store_true", help="a smaller run, under a minute; its lines say so")
+    made.add_argument(
+        "--out",
+        type=Path,
+        nargs="?",
+        const=results_file(),
+        help="append the lines to this file too; without a value, to benchmarks/results/",
+    )
+    return made
+
+
+def emit(name: str, value: float, unit: str, **extra: Any) -> None:
+    """Print one result as a JSON line, with machine, commit and versions; append it to `--out` when given."""
+    line: dict[str, Any] = {"name": name, "value": value, "unit": unit, **extra}
+    if _options.quick:
+        line["quick"] = True
+    line |= {"machine": machine(), "commit": commit(), "torch": versions().get("torch", "none")}
+    line["date"] = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = json.dumps(line)
+    print(text, flush=True)
+    if _options.out is not None:
+        _options.out.parent.mkdir(parents=True, exist_ok=True)
+        with _options.out.open("a") as file:
+            file.write(text + "\n")

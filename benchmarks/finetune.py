@@ -1,0 +1,148 @@
+"""Success of fine-tuning methods over seeds: each seed has its own demonstrations, its own base and its own training.
+
+    python benchmarks/finetune.py --task peg-insert-side --method steering --seeds 5
+    python benchmarks/finetune.py --task assembly --method residual --seeds 5 --env-steps 24000
+
+Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
+finetune/<task>/<method>/success (mean over seeds), .../worst_seed, .../env_steps_to_95, .../cpu_s (training, per seed),
+.../worst_drop_points (largest fall below the base at any evaluation), and base, base_zero_noise of the task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here and in the workers
+
+from common import emit, parser
+
+DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
+EXPERT_NOISE = 0.1
+FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One seed, everything on the same final episodes."""
+
+    seed: int
+    base: float
+    base_zero_noise: float
+    success: float
+    episodes: int
+    env_steps_to_95: int | None  # first evaluation in training at or above 95 %
+    env_steps: int
+    cpu_s: float
+    worst_drop: float  # of training's evaluations, below the one at step 0
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
+    options.add_argument("--method", default="steering", help="any of robo-rl's methods, several by commas")
+    options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
+    options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
+    options.add_argument("--folder", type=Path, default=Path("runs/benchmark"), help="where runs go; done ones are kept")
+    options.add_argument("--jobs", type=int, default=2, help="seeds side by side")
+    args = options.parse_args()
+    seeds = 1 if args.quick else args.seeds
+    for task in DEMOS if args.task == "all" else [args.task]:
+        for method in args.method.split(","):
+            calls = [(task, method, seed, args.folder, args.env_steps, args.quick) for seed in range(seeds)]
+            with ProcessPoolExecutor(max_workers=min(args.jobs, seeds)) as pool:
+                summarise(task, method, list(pool.map(run_seed, calls)))
+
+
+def run_seed(call: tuple[str, str, int, Path, int | None, bool]) -> SeedResult:
+    """Demonstrations, base, method and measurement of one seed; what is on disk already is not done again."""
+    task, method, seed, folder, env_steps, quick = call
+    home = folder / f"{task}-{DEMOS[task]}{'-quick' if quick else ''}" / f"seed{seed}"
+    label = method if env_steps is None else f"{method}-{env_steps}"
+    done = home / f"{label}.json"
+    if not done.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / f"{label}.log").open("w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            result = _run(task, method, seed, home, label, env_steps, quick)
+        done.write_text(json.dumps(asdict(result)))
+    return SeedResult(**json.loads(done.read_text()))
+
+
+def _run(task: str, method: str, seed: int, home: Path, label: str, env_steps: int | None, quick: bool) -> SeedResult:
+    from robo_rl.apps.finetune import CURVE_FILE, Progress
+    from robo_rl.core.files import read_json
+
+    data, base, out = home / "demonstrations", home / "base", home / label
+    episodes = 20 if quick else 100
+    if not (base / "policy").exists():
+        noise = f"noise={EXPERT_NOISE}"
+        _verb("collect", f"env=metaworld/{task}-v3", f"out={data}", f"episodes={DEMOS[task]}", noise, f"seed={seed}")
+        _verb("train", f"data={data}", f"out={base}", f"seed={seed}", "overwrite=true", *(["steps=500"] if quick else []))
+    steps = 2000 if quick else env_steps
+    if not (out / "policy").exists():
+        _verb(
+            "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}", f"seed={seed}",
+            f"eval_seed={FINAL_SEED - 1}", "final_episodes=10", *([] if steps is None else [f"env_steps={steps}"]),
+            *(["method.base_steps=1000", "method.burn_in=300"] if quick and method != "auto" else []),
+            "resume=true" if (out / "checkpoints").exists() else "overwrite=true",
+        )  # fmt: skip
+    rates = {}
+    for name, policy, noise in (("base", base, 1.0), ("zero", base, 0.0), ("tuned", out, None)):
+        result = home / f"{label}-{name}.eval.json"
+        _verb(
+            "evaluate", f"policy={policy}", f"episodes={episodes}", f"seed={FINAL_SEED}", f"out={result}",
+            "num_workers=0", "num_envs=10", *([] if noise is None else [f"noise={noise}"]),
+        )  # fmt: skip
+        rates[name] = json.loads(result.read_text())["policy"]["rate"]["success"]
+    curve = Progress.from_json(read_json(out / CURVE_FILE))
+    return SeedResult(
+        seed=seed,
+        base=rates["base"],
+        base_zero_noise=rates["zero"],
+        success=rates["tuned"],
+        episodes=episodes,
+        env_steps_to_95=next((s for s, r in zip(curve.env_steps, curve.rates, strict=True) if r.rate >= 0.95), None),
+        env_steps=int(json.loads((out / "policy" / "policy.json").read_text())["train"]["env_steps"]),
+        cpu_s=curve.train_cpu_s,
+        worst_drop=max(curve.rates[0].rate - rate.rate for rate in curve.rates),
+    )
+
+
+def _verb(name: str, *overrides: str) -> None:
+    from robo_rl.apps.cli import main as robo_rl
+
+    if code := robo_rl([name, *overrides]):
+        raise SystemExit(f"robo-rl {name} {' '.join(overrides)} failed with exit code {code}")
+
+
+def summarise(task: str, method: str, results: list[SeedResult]) -> None:
+    """Mean over seeds with its bootstrap interval, and the worst seed."""
+    from robo_rl.eval.stats import mean_over_seeds
+
+    name, success = f"finetune/{task}/{method}", [result.success for result in results]
+    extra: dict[str, Any] = {"seeds": len(results), "episodes": results[0].episodes, "per_seed": success}
+    if len(results) > 1:
+        interval = mean_over_seeds(success)
+        extra["bootstrap95"] = [interval.low, interval.high]
+    emit(f"{name}/success", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
+    emit(f"{name}/worst_seed", min(success), "fraction", seeds=len(results))
+    reached = [result.env_steps_to_95 for result in results]
+    known = [steps for steps in reached if steps is not None]
+    if known:
+        emit(f"{name}/env_steps_to_95", fmean(known), "env steps", reached_by=len(known), seeds=len(results))
+    emit(f"{name}/cpu_s", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
+    emit(f"{name}/worst_drop_points", 100 * max(result.worst_drop for result in results), "points")
+    emit(f"finetune/{task}/base/success", fmean(result.base for result in results), "fraction",
+         per_seed=[result.base for result in results])  # fmt: skip
+    emit(f"finetune/{task}/base_zero_noise/success", fmean(result.base_zero_noise for result in results), "fraction",
+         per_seed=[result.base_zero_noise for result in results])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

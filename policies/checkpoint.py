@@ -1,0 +1,159 @@
+"""Policy folders: {policy.json, weights.safetensors}, everything that acting needs and nothing that runs code.
+
+policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum ties the two files
+together: a folder whose files were written at different times is refused instead of acting wrongly.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from policies.registry import SavedPolicy, build
+from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.files import read_json, write_atomic, write_json
+from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.spec import EnvSpec
+
+FORMAT = 1
+POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
+
+
+def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:
+    """Write the policy. `train` is a note of JSON values about its origin (data, steps, commit, measured success)."""
+    assert isinstance(policy, nn.Module)
+    config = policy.config()
+    env = config.pop("env", None)
+    weights = pack(policy.state_dict())
+    write_atomic(folder / WEIGHTS_FILE, weights)
+    write_json(
+        folder / POLICY_FILE,
+        {
+            "format": FORMAT,
+            "kind": policy.kind,
+            "config": config,
+            "env": env,
+            "train": dict(train or {}),
+            "weights_crc32": zlib.crc32(weights),
+        },
+    )
+
+
+def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy:
+    """The policy of a folder, frozen and in eval mode.
+
+    Raises CheckpointError: broken file, another format version, or tensors that do not fit.
+    """
+    data = read_policy_json(folder)
+    config = data["config"] if data["env"] is None else {**data["config"], "env": data["env"]}
+    weights = _read_weights(folder / WEIGHTS_FILE, data["weights_crc32"])
+    policy = build({"kind": data["kind"], "config": config})
+    load_weights(policy, weights, f"{folder / WEIGHTS_FILE}")
+    policy.to(device).eval().requires_grad_(False)
+    assert isinstance(policy, SavedPolicy)
+    return policy
+
+
+def read_policy_json(folder: Path) -> dict[str, Any]:
+    """policy.json, checked: its origin, measured success and contract can be read without loading the weights."""
+    path = folder / POLICY_FILE
+    try:
+        data = read_json(path)
+    except DataError as error:
+        raise CheckpointError(f"{folder} is not a policy folder: {error}") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else type(data).__name__
+        raise CheckpointError(
+            f"{path} has format {found!r}, expected {FORMAT}. Load it with the version of robo-rl that wrote it, or "
+            "train and save the policy again."
+        )
+    if missing := {"kind", "config", "env", "weights_crc32"} - data.keys():
+        raise CheckpointError(f"{path} lacks {sorted(missing)}. It was edited or cut off; save the policy again.")
+    return data
+
+
+def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
+    """load_state_dict, with a sentence instead of a traceback for missing, unexpected and mis-shaped tensors."""
+    expected = policy.state_dict()
+    _refuse(source, "lacks the tensors", expected.keys() - weights.keys())
+    _refuse(source, "holds unexpected tensors", weights.keys() - expected.keys())
+    wrong = [
+        f"{name} {tuple(weights[name].shape)} instead of {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if weights[name].shape != tensor.shape
+    ]
+    _refuse(source, "holds tensors of other shapes:", wrong)
+    policy.load_state_dict(dict(weights))
+
+
+def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
+    """Raise CheckpointError naming the first observation key, shape or action limit of `env` that does not fit."""
+    for key, array in policy.obs_spec.items():
+        if key not in env.obs:
+            raise CheckpointError(
+                f"The policy needs observation '{key}', but {env.name} offers {sorted(env.obs)}. Use the environment "
+                "that it was trained for, or one with the same observations."
+            )
+        found = env.obs[key]
+        if (found.shape, found.dtype) != (array.shape, array.dtype):
+            raise CheckpointError(
+                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was trained on "
+                f"{array.dtype} {array.shape}. Set the environment's options as they were in training."
+            )
+    ours, theirs = policy.action_spec, env.action
+    if ours.dim != theirs.dim:
+        raise CheckpointError(
+            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained for dimension {ours.dim}. "
+            "Use the action space that it was trained for."
+        )
+    if (ours.low, ours.high) != (theirs.low, theirs.high):
+        raise CheckpointError(
+            f"{env.name} has action limits {theirs.low}..{theirs.high}, but the policy was trained for "
+            f"{ours.low}..{ours.high}. The same action would mean another motion; use matching limits."
+        )
+
+
+def pack(tensors: Mapping[str, Tensor]) -> bytes:
+    """safetensors bytes; tensors are copied to the CPU and never share memory."""
+    data: bytes = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    return data
+
+
+def unpack(data: bytes, source: str) -> dict[str, Tensor]:
+    """The tensors of `pack`. Raises CheckpointError naming `source` when these are not safetensors."""
+    try:
+        return load(data)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{source} is not a safetensors file ({error}): it was cut off. Make it again."
+        ) from error
+
+
+def _read_weights(path: Path, crc32: int) -> dict[str, Tensor]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}). Copy the whole policy folder.") from error
+    weights = unpack(data, str(path))
+    if zlib.crc32(data) != crc32:
+        raise CheckpointError(
+            f"{path} does not belong to the {POLICY_FILE} beside it (checksum {zlib.crc32(data)}, expected {crc32}). "
+            "One of the two was replaced or damaged; copy both from the same place, or save the policy again."
+        )
+    return weights
+
+
+def _refuse(source: str, what: str, names: set[str] | list[str]) -> None:
+    if names:
+        shown = sorted(names)
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        raise CheckpointError(
+            f"{source} {what} {', '.join(shown[:3])}{more}. It belongs to another policy or version; save it again."
+        )

@@ -1,0 +1,89 @@
+"""Flow matching: a straight line from noise to action, walked with Euler steps.
+
+x_t = t * noise + (1 - t) * action, whose velocity is noise - action (Lipman et al. 2023). Direction and grid are those
+of pi0 (Black et al. 2024): t = 1, 1 - 1/K, ..., 1/K, so that every network call moves the chunk by 1/K of the way.
+
+The network outputs the velocity, or the action itself: velocity = (x_t - action) / t. The two walk the same line, but
+an MLP that outputs velocities must first learn to copy the noise through its layers. On Push-T, 2,000 updates of the same
+MLP reach a coverage of 0.76 with the action and 0.25 with the velocity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from policies.process import Net, ProcessConfig, Transitions, check_steps, config_json, per_sample
+from robo_rl.core.errors import ConfigError
+
+PREDICTIONS = ("sample", "velocity")
+
+
+@dataclass
+class FlowConfig(ProcessConfig):
+    """prediction: "sample" (the action) or "velocity".
+
+    time_power p: training times have density p t^(p-1); 1 is uniform, 1.5 is pi0's Beta(1.5, 1).
+    """
+
+    name: str = "flow"
+    steps: int = 10
+    prediction: str = "sample"
+    time_power: float = 1.0
+
+
+class Flow(nn.Module):
+    """See the module's docstring; has no tables and no weights."""
+
+    Config = FlowConfig
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        if config.prediction not in PREDICTIONS:
+            raise ConfigError(f"Flow prediction must be one of {PREDICTIONS}, found '{config.prediction}'.")
+        if config.time_power <= 0.0:
+            raise ConfigError(f"time_power must be positive, found {config.time_power}.")
+        self.steps = check_steps(config.steps)
+        self._config = config
+
+    @classmethod
+    def build(cls, config: FlowConfig) -> Flow:
+        return cls(config)
+
+    def config(self) -> dict[str, Any]:
+        return config_json(self._config)
+
+    def transitions(self, steps: int, level: float = 0.0, device: torch.device | None = None) -> Transitions:
+        """level 0: Euler steps of the ODE, x - v / K. Else Euler-Maruyama steps of the SDE with the same marginals.
+
+        Flow-SDE (Liu et al. 2025, "Flow-GRPO", eq. 9; as in piRL): sigma_t = level * sqrt(t / (1 - t)), with t = 1
+        replaced by the next grid point inside the root, where it would be infinite. The drift gains sigma^2 / 2 times
+        the score, which is -(x + (1 - t) v) / t: minus the noise that this velocity points away from, over t.
+        """
+        dt = 1.0 / check_steps(steps)
+        t = 1.0 - torch.arange(steps, device=device) / steps
+        inside = t.clamp(max=max(1.0 - dt, 0.5))
+        sigma = level * (inside / (1.0 - inside)).sqrt()
+        pull = sigma.square() * dt / (2.0 * t)
+        along_v = -dt - pull * (1.0 - t)
+        if self._config.prediction == "velocity":
+            return Transitions(t, 1.0 - pull, along_v, sigma * dt**0.5)
+        return Transitions(t, 1.0 - pull + along_v / t, -along_v / t, sigma * dt**0.5)
+
+    def bc_loss(
+        self,
+        net: Net,
+        cond: Float[Tensor, "b c"],
+        chunk: Float[Tensor, "b Tp a"],
+        noise: Float[Tensor, "b Tp a"],
+        u: Float[Tensor, " b"],
+    ) -> Float[Tensor, " b"]:
+        """Mean over the chunk of |net(x_t) - target|^2, at t = (1 - u)^(1 / time_power) in (0, 1]."""
+        t = 1.0 - u if self._config.time_power == 1.0 else (1.0 - u) ** (1.0 / self._config.time_power)
+        x = torch.lerp(chunk, noise, per_sample(t))
+        target = chunk if self._config.prediction == "sample" else noise - chunk
+        return (net(x, t, cond) - target).square().mean(dim=(1, 2))

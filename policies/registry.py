@@ -1,0 +1,54 @@
+"""Policies by name. A checkpoint stores the name, never an import path.
+
+A policy class offers `kind` (its key here), `config() -> dict` of plain JSON values and the classmethod
+`from_config(dict)`, which builds it with empty weights. A policy built on another one stores that one's kind and config
+inside its own config, and its weights among its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from torch import nn
+
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.registry import Table, lookup
+
+POLICIES: Table = {
+    "generative": ("policies.generative:GenerativePolicy", None),
+    "steered": ("policies.steered:SteeredPolicy", None),
+    "residual": ("policies.residual:ResidualPolicy", None),
+    "direct": ("policies.direct:DirectPolicy", None),
+    "single_step": ("policies.single_step:SingleStepPolicy", None),
+}
+
+
+@runtime_checkable
+class SavedPolicy(ChunkPolicy, Protocol):
+    """A policy that a checkpoint can hold: also an nn.Module."""
+
+    kind: str
+
+    def config(self) -> dict[str, Any]: ...
+
+
+def describe(policy: SavedPolicy) -> dict[str, Any]:
+    """{"kind", "config"}: what `build` needs, and what a policy writes into its config about the one it wraps."""
+    return {"kind": policy.kind, "config": policy.config()}
+
+
+def build(data: Mapping[str, Any]) -> nn.Module:
+    """The policy that `describe` described, with empty weights. Raises UnknownNameError or CheckpointError."""
+    cls = lookup("policy kind", POLICIES, str(data.get("kind")))
+    try:
+        policy = cls.from_config(data["config"])
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"The configuration of this '{data.get('kind')}' policy cannot be used: {reason}. It was edited or written "
+            "by another version; save the policy again."
+        ) from error
+    assert isinstance(policy, nn.Module)
+    return policy

@@ -1,0 +1,230 @@
+"""`robo-rl collect`: episodes of a scripted expert or of a trained policy, into a dataset.
+
+Episodes are recorded side by side and committed in the order of their seeds, so that the dataset depends neither on the
+number of lanes nor on interruptions, and so that short episodes are not favoured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from robo_rl.apps.acting import load_actor, worker_count
+from robo_rl.apps.device import pick_device
+from robo_rl.apps.progress import progress
+from robo_rl.conf.schema import CollectConfig
+from robo_rl.core.errors import EnvError
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.reader import EpisodeStore
+from robo_rl.data.schema import DATASET_JSON, Codec
+from robo_rl.data.writer import DatasetWriter
+from sim.experts import Expert
+from sim.registry import make_env, make_expert
+
+MOST_ATTEMPTS = 10  # episodes tried per episode wanted, unless `attempts` says otherwise
+
+
+def main(config: CollectConfig) -> int:
+    """Record until the dataset holds `episodes` episodes."""
+    num_workers = worker_count(config.num_workers, config.num_envs)
+    options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
+    with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
+        driver = make_driver(config, env.spec)
+        writer = open_dataset(config, env.spec)
+        store = EpisodeStore(config.out)
+        have = len(store)
+        with progress(config.episodes, "collect", "episode", initial=have) as bar:
+            collection = Collection(config, env, driver, writer, bar)
+            try:
+                collection.run(config.episodes - have, first_index(config.seed, store))
+            except KeyboardInterrupt as stop:
+                said = f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command goes on"
+                raise KeyboardInterrupt(said) from stop
+    tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
+    print(f"{config.out}: {bar.n} episodes{tried}\nNext:   robo-rl data info path={config.out}")
+    return 0
+
+
+def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
+    """The dataset in `out`, made when it is not there."""
+    if (Path(config.out) / DATASET_JSON).exists():
+        return DatasetWriter.open(config.out, spec)
+    codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
+    return DatasetWriter.create(config.out, spec, image_codec=codec, stamps=(), info={"commit": commit()})
+
+
+def first_index(seed: int, store: EpisodeStore) -> int:
+    """Index of the first seed after those that are in the dataset already."""
+    recorded = {episode.meta.seed for episode in store}
+    index, seeds = 0, EpisodeSeeds(("collect", seed))
+    for _ in range(MOST_ATTEMPTS * (len(recorded) + 10)):
+        if next(seeds) in recorded:
+            index = seeds.count
+    return index
+
+
+class Driver(Protocol):
+    """Whoever acts in the lanes; what it is told is what `policies.executor.ChunkExecutor` is told."""
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        """Episodes begin in these lanes. obs: (n, *shape), all lanes."""
+        ...
+
+    def observe(self, obs: Obs) -> None:
+        """The newest observation of all lanes."""
+        ...
+
+    def act(self) -> Tensor:
+        """(n, a) actions in the units of the environment."""
+        ...
+
+
+class ExpertDriver:
+    """A scripted expert."""
+
+    def __init__(self, expert: Expert, num_envs: int) -> None:
+        self._expert, self._obs = expert, dict[str, Tensor]()
+        self._seed, self._step = torch.zeros(num_envs, dtype=torch.long), torch.zeros(num_envs, dtype=torch.long)
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._obs = obs
+        self._seed[list(rows)] = torch.tensor(list(seeds))
+        self._step[list(rows)] = 0
+
+    def observe(self, obs: Obs) -> None:
+        self._obs = obs
+        self._step += 1
+
+    def act(self) -> Tensor:
+        return self._expert.act(self._obs, self._seed, self._step)
+
+
+class PolicyDriver:
+    """A trained policy with its own noise, or a scaled one."""
+
+    def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
+        self._executor, self._noise = executor, noise
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._executor.reset(obs, torch.tensor(list(rows)))
+        self._noise.reset(rows, seeds)
+
+    def observe(self, obs: Obs) -> None:
+        self._executor.observe(obs)
+
+    def act(self) -> Tensor:
+        return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
+
+
+def make_driver(config: CollectConfig, spec: EnvSpec) -> Driver:
+    """The expert, or the policy when one is given."""
+    if config.policy is None:
+        return ExpertDriver(make_expert(config.env, config.noise or 0.0, config.seed), config.num_envs)
+    actor = load_actor(config.policy, pick_device(config.device))
+    actor.check(spec)
+    scale = actor.noise if config.noise is None else config.noise
+    noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
+    return PolicyDriver(ChunkExecutor(actor.policy, config.num_envs), noise)
+
+
+@dataclass
+class Take:
+    """One episode while it is simulated."""
+
+    seed: int
+    obs: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+    action: list[NDArray[np.float32]] = field(default_factory=list)
+    reward: list[float] = field(default_factory=list)
+    terminated: bool = False
+    success: bool = False
+    done: bool = False
+
+
+class Collection:
+    """Runs the lanes and commits what they recorded, in the order of the seeds."""
+
+    def __init__(self, config: CollectConfig, env: VecEnv, driver: Driver, writer: DatasetWriter, bar: Any) -> None:
+        self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
+        self.tried = self.kept = 0
+        self._takes: list[Take] = []  # in seed order, from the oldest that is not committed
+
+    def run(self, wanted: int, first: int) -> None:
+        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few of those tried are kept."""
+        most = self.config.attempts or max(50, MOST_ATTEMPTS * wanted)
+        obs, lanes, upcoming = self._start(first)
+        while self.kept < wanted:
+            if self.tried >= most:
+                raise EnvError(
+                    f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were wanted; those are kept. "
+                    "Lower the noise, keep failures by keep=all, or allow more attempts."
+                )
+            action = self._clipped(self.driver.act())
+            following, reward, terminated, _, info = self.env.step(action)
+            for row, take in enumerate(lanes):
+                take.obs.append({key: value[row].numpy() for key, value in obs.items()})
+                take.action.append(action[row].numpy())
+                take.reward.append(float(reward[row]))
+            obs = following
+            self.driver.observe(obs)
+            ended = torch.nonzero(info["final_mask"]).flatten().tolist()
+            for row in ended:
+                self._end(lanes[row], row, info, bool(terminated[row]))
+                lanes[row] = self._take(upcoming)
+            if ended:
+                self.driver.start(ended, [lanes[row].seed for row in ended], obs)
+                self._commit(wanted, most)
+
+    def _start(self, first: int) -> tuple[Obs, list[Take], Iterator[int]]:
+        root = ("collect", self.config.seed)
+        obs = self.env.reset(EpisodeSeeds(root, first))
+        upcoming = EpisodeSeeds(root, first)  # the same seeds again: a lane that ends takes the next one, in lane order
+        lanes = [self._take(upcoming) for _ in range(self.env.num_envs)]
+        self.driver.start(range(self.env.num_envs), [take.seed for take in lanes], obs)
+        return obs, lanes, upcoming
+
+    def _take(self, upcoming: Iterator[int]) -> Take:
+        self._takes.append(Take(next(upcoming)))
+        return self._takes[-1]
+
+    def _clipped(self, action: Tensor) -> Tensor:
+        low, high = action.new_tensor(self.env.spec.action.low), action.new_tensor(self.env.spec.action.high)
+        return torch.minimum(torch.maximum(action, low), high)
+
+    def _end(self, take: Take, row: int, info: dict[str, Any], terminated: bool) -> None:
+        if int(info["episode_seed"][row]) != take.seed:
+            raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {take.seed}.")
+        take.obs.append({key: value[row].numpy() for key, value in info["final_obs"].items()})
+        take.success, take.terminated, take.done = bool(info["success"][row]), terminated, True
+
+    def _commit(self, wanted: int, most: int) -> None:
+        """Commit the finished episodes before which no other is still running."""
+        while self._takes and self._takes[0].done and self.kept < wanted and self.tried < most:
+            take = self._takes.pop(0)
+            self.tried += 1
+            if take.success or self.config.keep == "all":
+                write_take(self.writer, take, self.config)
+                self.kept += 1
+                self.bar.update(1)
+
+
+def write_take(writer: DatasetWriter, take: Take, config: CollectConfig) -> None:
+    """One committed episode."""
+    by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
+    with writer.episode(task=config.task or config.env, seed=take.seed, info=by) as episode:
+        last = len(take.action) - 1
+        for i, (action, reward) in enumerate(zip(take.action, take.reward, strict=True)):
+            episode.add(take.obs[i], action, reward=reward, terminated=take.terminated and i == last)
+        episode.commit(success=take.success, final_obs=take.obs[-1])

@@ -1,0 +1,149 @@
+"""`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its report.
+
+Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json and kept
+when the demo is started again; fine-tuning goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from robo_rl.apps import cli
+from robo_rl.apps.demo_report import finish
+from robo_rl.apps.metrics import read_metrics
+from robo_rl.apps.progress import progress
+from robo_rl.conf.demo import DemoConfig
+from robo_rl.core.errors import RoboRLError
+from robo_rl.core.files import read_json, write_json
+from robo_rl.eval.timing import cpu_seconds
+
+STAGES_FILE = "stages.json"
+METHODS = ("steering", "residual")
+POLL_S = 0.5
+
+
+class StageError(RoboRLError):
+    """A stage ended with an error, which it has printed itself."""
+
+    exit_code = 1
+
+
+class Stages:
+    """Which stages are done and what they cost."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / STAGES_FILE
+        self.done: dict[str, dict[str, Any]] = read_json(self.path) if self.path.exists() else {}
+
+    def run(self, name: str, title: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+        """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`."""
+        number = f"{len(self.done) + 1}. " if name not in self.done else ""
+        print(f"\n{number}{title}{'' if number else ' (done before)'}", flush=True)
+        if name not in self.done:
+            wall_s, cpu_s = time.monotonic(), cpu_seconds()
+            noted = work() or {}
+            self.done[name] = noted | {"wall_s": time.monotonic() - wall_s, "cpu_s": cpu_seconds() - cpu_s}
+            write_json(self.path, self.done)
+        return self.done[name]
+
+    @property
+    def wall_s(self) -> float:
+        return float(sum(stage["wall_s"] for stage in self.done.values()))
+
+
+def main(config: DemoConfig) -> int:
+    """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
+    out = Path(config.out)
+    if config.overwrite and (out / STAGES_FILE).exists():
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
+    stages = Stages(out)
+    data, base = out / "demonstrations", out / "base"
+    stages.run("collect", f"Collect {config.demos} demonstrations of {config.env}", lambda: verb(
+        "collect", f"env={config.env}", f"out={data}", f"episodes={config.demos}", f"noise={config.expert_noise}",
+        f"seed={config.seed}"))  # fmt: skip
+    stages.run("train", "Train a flow base policy on them", lambda: verb(
+        "train", f"data={data}", f"out={base}", f"steps={config.base_updates}", f"seed={config.seed}",
+        again(base)))  # fmt: skip
+    stages.run("finetune", "Fine-tune the base: noise steering and a residual, side by side",
+               lambda: side_by_side(config, out))  # fmt: skip
+    return finish(config, out, stages)
+
+
+def verb(name: str, *overrides: str) -> None:
+    """Call a verb in this process. Raises StageError when it fails; it has said why."""
+    code = cli.main([*name.split(), *filter(None, overrides)])
+    if code == 130:
+        raise KeyboardInterrupt("the same command goes on with the stage that was stopped")
+    if code != 0:
+        raise StageError(f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to go on")
+
+
+def again(run: Path) -> str:
+    """How to treat a run that a stopped demo may have left behind."""
+    return "resume=true" if (run / "run.json").exists() else ""
+
+
+def side_by_side(config: DemoConfig, out: Path) -> dict[str, Any]:
+    """Both methods at once, each in a process of its own with one thread."""
+    steps = {"steering": config.steering_steps, "residual": config.residual_steps}
+    started = time.monotonic()
+    logs = {method: (out / f"{method}.log").open("w") for method in METHODS}
+    runs = {method: _start(config, out, method, steps[method], logs[method]) for method in METHODS}
+    wall_s: dict[str, float] = {}
+    try:
+        with progress(sum(steps.values()), "fine-tune", "step") as bar:
+            while len(wall_s) < len(runs):
+                time.sleep(POLL_S)
+                bar.update(sum(_step(out / method) for method in METHODS) - bar.n)
+                bar.set_postfix_str(", ".join(f"{method} {_success(out / method)}" for method in METHODS), refresh=False)
+                for method, run in runs.items():
+                    if method not in wall_s and run.poll() is not None:
+                        wall_s[method] = time.monotonic() - started
+                        _check(method, run.returncode, out)
+            bar.update(sum(steps.values()) - bar.n)
+    finally:
+        for run in runs.values():
+            if run.poll() is None:
+                run.send_signal(signal.SIGINT)
+                run.wait()
+        for log in logs.values():
+            log.close()
+    return {"wall_s_by_method": wall_s}
+
+
+def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable, "-m", "robo_rl.apps.cli", "finetune", f"base={out / 'base'}", f"out={out / method}",
+        f"method={method}", f"env_steps={steps}", f"demos={out / 'demonstrations'}", f"seed={config.seed}",
+        f"eval_every={max(steps // 6, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
+    ]  # fmt: skip
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | one_thread)
+
+
+def _check(method: str, code: int, out: Path) -> None:
+    if code != 0:
+        tail = "\n".join((out / f"{method}.log").read_text().splitlines()[-15:])
+        raise StageError(f"`robo-rl finetune method={method}` failed (exit code {code}):\n{tail}")
+
+
+def _lines(run: Path) -> Sequence[dict[str, Any]]:
+    return list(read_metrics(run / "metrics.jsonl"))
+
+
+def _step(run: Path) -> int:
+    return max((int(line["step"]) for line in _lines(run)), default=0)
+
+
+def _success(run: Path) -> str:
+    rates = [line["eval/success"] for line in _lines(run) if "eval/success" in line]
+    return " -> ".join(f"{100 * rate:.0f} %" for rate in rates[-2:]) or "..."

@@ -1,0 +1,159 @@
+"""`robo-rl doctor`: what this machine can do, what is missing, and the command that installs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import util
+from pathlib import Path
+from typing import Literal
+
+from robo_rl.apps.packages import PACKAGES, installed_version
+from robo_rl.conf.schema import DoctorConfig
+from robo_rl.core.provenance import commit, machine, versions
+
+State = Literal["ok", "missing", "note"]  # "note": nothing is broken, but something is not possible here
+DISK_FREE_GB = 5.0  # under this a recording of images soon stops
+PYTHONS = ((3, 10), (3, 11), (3, 12))
+
+# Draws 64 x 64 pixels of a lit plane in a fresh process: a broken driver may abort the process that tries it.
+PROBE = """
+import mujoco
+body = '<light pos="0 0 3"/><geom type="plane" size="1 1 1"/>'
+model = mujoco.MjModel.from_xml_string(f'<mujoco><worldbody>{body}</worldbody></mujoco>')
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+renderer = mujoco.Renderer(model, 64, 64)
+renderer.update_scene(data)
+assert renderer.render().any()
+renderer.close()
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; `hint` is the command that installs what is missing."""
+
+    what: str
+    state: State
+    detail: str
+    hint: str = ""
+
+
+def main(config: DoctorConfig) -> int:
+    """Print the findings; 0 when the core works, 2 when a part of the core is missing."""
+    findings = [*machine_findings(), *package_findings(), torch_finding(), ros_finding()]
+    if config.render:
+        findings.append(render_finding())
+    if config.json:
+        report = {"machine": machine(), "commit": commit(), "versions": versions()}
+        print(json.dumps(report | {"findings": [asdict(finding) for finding in findings]}, indent=2))
+    else:
+        print(table(findings))
+    core = {package.distribution for package in PACKAGES if package.extra is None}
+    return 2 if any(finding.state == "missing" and finding.what in core for finding in findings) else 0
+
+
+def table(findings: list[Finding]) -> str:
+    """Aligned text, with what to install at the end."""
+    width = max(len(finding.what) for finding in findings)
+    lines = [f"{f.what:<{width}}  {f.state:<7}  {f.detail}" for f in findings]
+    hints = list(dict.fromkeys(f.hint for f in findings if f.hint))
+    lines += (
+        ["", "To install what is missing:", *(f"  {hint}" for hint in hints)] if hints else ["", "Nothing is missing."]
+    )
+    return "\n".join(lines)
+
+
+def machine_findings() -> Iterator[Finding]:
+    """Python, cores, memory and disk."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < (3, 11):
+        yield Finding("Python", "note", f"{version}: runs policies and bundles; training needs 3.11 or 3.12")
+    elif sys.version_info[:2] not in PYTHONS:
+        yield Finding("Python", "note", f"{version}: not tested; 3.11 and 3.12 are")
+    else:
+        yield Finding("Python", "ok", version)
+    yield Finding("processor", "ok", machine())
+    if (memory := _memory_gb()) is not None:
+        yield Finding("memory", "ok" if memory >= 4 else "note", f"{memory:.0f} GB")
+    free = shutil.disk_usage(Path.cwd()).free / 1e9
+    low = "" if free >= DISK_FREE_GB else "; little for recordings of images"
+    yield Finding("disk", "note" if low else "ok", f"{free:.0f} GB free here{low}")
+    yield Finding("robo-rl", "ok", f"{versions().get('robo-rl', 'a checkout, not installed')}, commit {commit()}")
+
+
+def package_findings() -> Iterator[Finding]:
+    """Every package that a part of the project needs."""
+    for package in PACKAGES:
+        origin = f"[{package.extra}]" if package.extra else "core"
+        if (version := installed_version(package)) is not None:
+            yield Finding(package.distribution, "ok", f"{version:<14} {origin}, {package.purpose}")
+        else:
+            hint = f"pip install 'robo-rl[{package.extra}]'" if package.extra else "pip install robo-rl"
+            yield Finding(package.distribution, "missing", f"{'':<14} {origin}, {package.purpose}", hint)
+
+
+def torch_finding() -> Finding:
+    """Does torch see a GPU, and if not, is there one that it cannot use?"""
+    if util.find_spec("torch") is None:
+        return Finding("GPU", "note", "unknown without torch")
+    import torch
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return Finding("GPU", "ok", ", ".join(names))
+    if shutil.which("nvidia-smi") is not None:
+        reason = (
+            "this torch wheel is built without CUDA" if torch.version.cuda is None else "its driver does not answer"
+        )
+        return Finding("GPU", "note", f"there is one, but torch cannot use it: {reason}")
+    return Finding("GPU", "note", "none; everything runs on the CPU")
+
+
+def ros_finding() -> Finding:
+    """Is a ROS 2 installation sourced in this shell?"""
+    distribution = os.environ.get("ROS_DISTRO")
+    if distribution and util.find_spec("rclpy") is not None:
+        return Finding("ROS 2", "ok", distribution)
+    if distribution:
+        return Finding("ROS 2", "note", f"{distribution} is sourced, but this Python cannot import rclpy")
+    found = sorted(Path("/opt/ros").glob("*/setup.bash")) if Path("/opt/ros").is_dir() else []
+    if found:
+        return Finding("ROS 2", "note", "installed, not sourced", f"source {found[-1]}")
+    return Finding("ROS 2", "note", "not here; needed on robots that use it, not for training")
+
+
+def render_finding() -> Finding:
+    """Which way of drawing without a display works."""
+    if util.find_spec("mujoco") is None:
+        return Finding("rendering", "note", "unknown without mujoco")
+    if (works := next(filter(_renders, ("egl", "osmesa")), None)) is not None:
+        return Finding("rendering", "ok", f"without a display, by MUJOCO_GL={works}")
+    return Finding(
+        "rendering",
+        "missing",
+        "no videos of MuJoCo tasks",
+        "apt install libegl1 libgl1-mesa-dri   # as root; Debian, Ubuntu",
+    )
+
+
+def _renders(backend: str) -> bool:
+    environment = os.environ | {"MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
+    try:
+        done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def _memory_gb() -> float | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (ValueError, OSError):
+        return None

@@ -1,0 +1,149 @@
+"""`robo-rl evaluate`: success with its interval, and two policies on the same episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from policies.checkpoint import POLICY_FILE, read_policy_json
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from robo_rl.apps.acting import Actor, load_actor, worker_count
+from robo_rl.apps.device import pick_device
+from robo_rl.apps.progress import progress
+from robo_rl.conf.schema import EvaluateConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.files import write_json
+from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.core.provenance import commit, machine
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.text import p_value
+from robo_rl.eval.timing import Latency, decision_latency
+from sim.registry import make_env
+
+EVALUATION_FILE = "evaluation.json"  # beside policy.json: what `export` writes into the manifest
+
+
+def main(config: EvaluateConfig) -> int:
+    """Evaluate, print, and note the result in the policy's folder."""
+    device = pick_device(config.device)
+    first = load_actor(config.policy, device)
+    second = load_actor(config.against, device) if config.against else None
+    name = config.env or first.env
+    lanes = min(config.num_envs, config.episodes)
+    workers = worker_count(config.num_workers, lanes)
+    with closing(make_env(name, lanes, workers, max_episode_steps=config.max_episode_steps)) as env:
+        for actor in [first] + ([second] if second else []):
+            actor.check(env.spec)
+        results = {"policy": measure(config, first, env, "evaluate")}
+        if second:
+            results["against"] = measure(config, second, env, "against")
+        latency = latency_on(first.policy, env)
+    print(f"{first.folder} on {name}: {text(results['policy'])}\ndecision: {latency}, batch of 1, {device}")
+    if second:
+        print(f"{second.folder}: {text(results['against'])}\n{verdict(results['policy'], results['against'])}")
+    report = summary(config, name, first, results, latency)
+    if (first.folder / POLICY_FILE).is_file() and plain(config):
+        write_json(first.folder / EVALUATION_FILE, report | {"weights_crc32": weights_of(first.folder)})
+    if config.out:
+        write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
+    if config.video:
+        film(config, first, name)
+    return 0
+
+
+def measure(config: EvaluateConfig, actor: Actor, env: VecEnv, label: str) -> EvalResult:
+    """Every episode of the evaluation once."""
+    with progress(config.episodes, label, "episode") as bar:
+        seeds = eval_seeds(config.seed, config.episodes)
+        return evaluate(env, actor.policy, executor_factory(config), noise_of(config, actor), seeds, bar.update)
+
+
+def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], ChunkExecutor]:
+    """The executor that training and the robot use, with the settings of this evaluation."""
+    return partial(ChunkExecutor, execute=config.execute, ensemble=config.ensemble)
+
+
+def noise_of(config: EvaluateConfig, actor: Actor) -> EpisodeNoise:
+    """The noise of every episode, keyed by its seed."""
+    return EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), noise_scale(config, actor))
+
+
+def noise_scale(config: EvaluateConfig, actor: Actor) -> float:
+    return actor.noise if config.noise is None else config.noise
+
+
+def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
+    """One decision of one robot, on a real observation."""
+    obs = env.reset(EpisodeSeeds("latency"))
+    steps = policy.obs_steps
+    return decision_latency(policy, {key: value.unsqueeze(1).repeat_interleave(steps, 1) for key, value in obs.items()})
+
+
+def text(result: EvalResult) -> str:
+    """57/100 = 57 % [47, 66]; Push-T's coverage as well."""
+    coverage = "" if result.mean_coverage is None else f", mean max coverage {result.mean_coverage:.3f}"
+    return f"success {result.rate}{coverage}"
+
+
+def verdict(first: EvalResult, second: EvalResult) -> str:
+    """What the shared episodes say about the difference."""
+    test = compare(first, second)
+    counts = (
+        f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, {test.only_second} only the second"
+    )
+    word = "no difference beyond chance" if test.p_value >= 0.05 else "a difference beyond chance"
+    return f"{counts}; exact McNemar p = {p_value(test.p_value).removeprefix('= ')}: {word}"
+
+
+def summary(
+    config: EvaluateConfig, env: str, actor: Actor, results: dict[str, EvalResult], latency: Latency
+) -> dict[str, Any]:
+    """Success of the first policy, and all that is needed to measure it again."""
+    rate = results["policy"].rate
+    return {
+        "k": rate.k,
+        "n": rate.n,
+        "wilson95": list(rate.wilson()),
+        "env": env,
+        "eval_seed": config.seed,
+        "noise": noise_scale(config, actor),
+        "decision_ms_p50": latency.p50_ms,
+        "decision_ms_p99": latency.p99_ms,
+        "machine": machine(),
+        "commit": commit(),
+        "torch": torch.__version__,
+    }
+
+
+def plain(config: EvaluateConfig) -> bool:
+    """Was the policy run as it will be deployed? Only then its success belongs to it."""
+    return (
+        config.env is None and config.execute is None and config.ensemble is None and config.max_episode_steps is None
+    )
+
+
+def weights_of(folder: Path) -> int:
+    """Checksum of the weights that were evaluated: the note of other weights must not be believed."""
+    return int(read_policy_json(folder)["weights_crc32"])
+
+
+def film(config: EvaluateConfig, actor: Actor, name: str) -> None:
+    """The first episodes of the evaluation as an MP4."""
+    from robo_rl.eval.video import record_episodes
+
+    if config.video_episodes > config.episodes:
+        raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
+    with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
+        seeds = eval_seeds(config.seed, config.video_episodes)
+        factory, noise = executor_factory(config), noise_of(config, actor)
+        record_episodes(
+            env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=actor.folder.parent.name
+        )
+    print(f"video:   {config.video}")

@@ -1,0 +1,234 @@
+"""`robo-rl finetune`: improve a base policy by reinforcement learning on the task's success."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from policies.checkpoint import check_compatible, load_policy, save_policy
+from policies.direct import DirectPolicy
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from policies.registry import SavedPolicy
+from robo_rl.apps.acting import find_policy, trained_env_spec
+from robo_rl.apps.compose import Session, build_session
+from robo_rl.apps.metrics import Metrics
+from robo_rl.apps.progress import progress
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.files import write_json
+from robo_rl.core.protocols import VecEnv
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.state_io import load_state, save_state
+from robo_rl.data.store import EpisodeStore
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.stats import SuccessRate
+from sim.registry import make_env
+
+CURVE_FILE = "curve.json"
+
+
+@dataclass
+class Progress:
+    """What a run has measured so far; part of its checkpoint."""
+
+    env_steps: list[int] = field(default_factory=list)  # of the evaluations
+    rates: list[SuccessRate] = field(default_factory=list)
+    train_cpu_s: float = 0.0  # this process: simulation and learning, evaluations left out
+
+    def to_json(self) -> dict[str, Any]:
+        rates = [[rate.k, rate.n] for rate in self.rates]
+        return {"env_steps": list(self.env_steps), "rates": rates, "train_cpu_s": self.train_cpu_s}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Progress:
+        rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
+        return cls([int(step) for step in data["env_steps"]], rates, float(data["train_cpu_s"]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run."""
+
+    policy: SavedPolicy
+    noise_scale: float
+    progress: Progress
+    env_steps: int
+
+
+def main(config: FinetuneVerb) -> int:
+    """Fine-tune, leave the policy in `out`/policy and compare it with its base on the same episodes."""
+    torch.set_num_threads(1)  # these networks are too small to share out, and runs side by side would fight
+    if config.method.name == "auto":
+        from robo_rl.apps.auto import finetune_auto
+
+        return finetune_auto(config)
+    base = load_base(config)
+    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
+    outcome = run_method(config, config.method, base, run)
+    report(config, base, outcome, run)
+    return 0
+
+
+def load_base(config: FinetuneVerb) -> SavedPolicy:
+    """The policy to start from; for learning from nothing, one that outputs zeros."""
+    if config.base is not None:
+        folder = find_policy(config.base)
+        policy = load_policy(folder)
+        env = config.env or trained_env_spec(folder).name
+        with closing(make_env(env, 1, **env_options(config))) as probe:
+            check_compatible(policy, probe.spec)
+        return policy
+    if config.method.map.kind != "direct":
+        raise ConfigError(f"method={config.method.name} improves a policy: give base=<policy folder>.")
+    if config.env is None:
+        raise ConfigError("Learning from nothing needs env=<environment>; all names: robo-rl info")
+    with closing(make_env(config.env, 1, **env_options(config))) as probe:
+        return DirectPolicy(probe.spec).eval()
+
+
+def env_name(config: FinetuneVerb) -> str:
+    """The environment of the run."""
+    if config.env is not None:
+        return config.env
+    return trained_env_spec(find_policy(str(config.base))).name
+
+
+def env_options(config: FinetuneVerb) -> dict[str, Any]:
+    return {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
+
+
+def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> Outcome:
+    """Train one method in `run`, from its last checkpoint when there is one."""
+    if config.env_steps is not None:
+        method.env_steps = config.env_steps
+    demos = None if config.demos is None else EpisodeStore(config.demos)
+    name, options = env_name(config), env_options(config)
+    at = run.latest() if config.resume else None
+    with (
+        closing(make_env(name, config.num_envs, config.num_workers, **options)) as env,
+        closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
+        progress(method.env_steps, method.name, "step", initial=at[0] if at else 0) as bar,
+        run.metrics(at[0] if at else None, bar=bar) as metrics,
+    ):
+        metrics.shown = ("eval/success", "critic/q")
+        session = build_session(method, base, env, seed=config.seed, demos=demos, logger=metrics, say=bar.write)
+        loop = _Loop(config, session, env, eval_env, run, metrics)
+        loop.start(None if at is None else load_state(at[1]))
+        try:
+            loop.run(bar)
+        except KeyboardInterrupt as stop:
+            loop.checkpoint()
+            kept = f"saved step {session.tuner.env_steps} in {run.path}; the same command with resume=true goes on"
+            raise KeyboardInterrupt(kept) from stop
+        save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
+        write_json(run.path / CURVE_FILE, loop.progress.to_json())
+    return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+
+
+class _Loop:
+    """Training, evaluations and checkpoints in turn."""
+
+    def __init__(
+        self, config: FinetuneVerb, session: Session, env: VecEnv, eval_env: VecEnv, run: RunDir, metrics: Metrics
+    ) -> None:
+        self.config, self.session, self.env, self.eval_env, self.run_dir = config, session, env, eval_env, run
+        self.metrics = metrics
+        self.tuner = session.tuner
+        self.progress = Progress()
+        self.saved_at = -1
+        self._seeds = EpisodeSeeds(session.seed_root)
+
+    def start(self, state: dict[str, Any] | None) -> None:
+        """A fresh start, or the instant of a checkpoint."""
+        if state is None:
+            obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
+            self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
+            self._evaluate()
+            return
+        self.progress = Progress.from_json(state["progress"])
+        self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
+        self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
+        self.tuner.load_state_dict(state["tuner"])
+        self.saved_at = self.tuner.env_steps
+
+    def run(self, bar: Any) -> None:
+        while not self.tuner.done:
+            before, cpu_s = self.tuner.env_steps, time.process_time()
+            self.tuner.advance()
+            self.progress.train_cpu_s += time.process_time() - cpu_s
+            bar.update(self.tuner.env_steps - before)
+            if self._crossed(before, self.config.eval_every) and not self.tuner.done:
+                self._evaluate()
+            if self._crossed(before, self.config.checkpoint_every):
+                self.checkpoint()
+        self.checkpoint()
+
+    def _crossed(self, before: int, every: int) -> bool:
+        return every > 0 and self.tuner.env_steps // every > before // every
+
+    def _evaluate(self) -> None:
+        result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self.config)
+        self.progress.env_steps.append(self.tuner.env_steps)
+        self.progress.rates.append(result.rate)
+        self.metrics.log(self.tuner.env_steps, {"eval/success": result.rate.rate})
+
+    def checkpoint(self) -> None:
+        """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
+        if self.saved_at == self.tuner.env_steps or self.tuner.phase == "burn_in":
+            return
+        self.metrics.sync()
+        state = {
+            "tuner": self.tuner.state_dict(),
+            "env": self.env.snapshot(),
+            "seeds": self._seeds.count,
+            "progress": self.progress.to_json(),
+        }
+        with self.run_dir.new_checkpoint(self.tuner.env_steps, keep=1) as folder:
+            save_state(folder, state)
+        self.saved_at = self.tuner.env_steps
+
+
+def measure(
+    policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
+) -> EvalResult:
+    """A policy as it will be deployed, on the episodes of `eval_seed`."""
+    noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale)
+    seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
+    return evaluate(env, policy, ChunkExecutor, noise, seeds)
+
+
+def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDir) -> None:
+    """The base and the result on the same episodes."""
+    with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
+        after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
+        print(f"{config.method.name} after {outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s: {after.rate}")
+        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": outcome.progress.to_json()}
+        if config.base is not None:
+            before = measure(base, 1.0, env, config, config.final_episodes)
+            test = compare(before, after)
+            print(f"base on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+            result |= {"base": before.to_json(), "p_vs_base": test.p_value}
+    write_json(run.path / "results.json", result)
+    print(f"Policy: {run.policy}\nNext:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")
+
+
+def train_note(config: FinetuneVerb, method: MethodConfig, session: Session, done: Progress) -> dict[str, Any]:
+    """Where the policy came from, for policy.json and the bundle's manifest."""
+    return {
+        "verb": "finetune",
+        "method": method.name,
+        "base": config.base,
+        "env_steps": session.tuner.env_steps,
+        "seed": config.seed,
+        "noise": session.noise_scale,
+        "train_cpu_s": round(done.train_cpu_s, 1),
+        "commit": commit(),
+    }

@@ -1,0 +1,57 @@
+"""`robo-rl info`: versions, and every name that a setting can take."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from textwrap import fill
+from typing import Any
+
+from policies.process import PROCESSES
+from policies.registry import POLICIES
+from robo_rl.apps.config import CONF
+from robo_rl.conf.schema import InfoConfig
+from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.nets.registry import NETS
+from sim.registry import EXPERTS, list_envs
+
+WIDTH = 110
+
+
+def main(config: InfoConfig) -> int:
+    """Print the facts, for people or as JSON."""
+    facts = gather()
+    print(json.dumps(facts, indent=2) if config.json else text(facts))
+    return 0
+
+
+def gather() -> dict[str, Any]:
+    """Versions and registered names."""
+    return {
+        "versions": versions(),
+        "commit": commit(),
+        "machine": machine(),
+        "environments": list_envs(),
+        "experts": sorted(EXPERTS),
+        "processes": sorted(PROCESSES),
+        "nets": sorted(NETS),
+        "policies": sorted(POLICIES),
+        "methods": sorted(path.stem for path in (CONF / "method").glob("*.yaml")),
+    }
+
+
+def text(facts: dict[str, Any]) -> str:
+    """Names in columns, environments by suite."""
+    suites: dict[str, list[str]] = defaultdict(list)
+    for name in facts["environments"]:
+        suite, task = name.split("/", 1)
+        suites[suite].append(task)
+    blocks = {f"environments {suite}/": tasks for suite, tasks in suites.items()}
+    blocks |= {"scripted experts for": facts["experts"]}
+    blocks |= {key: facts[key] for key in ("processes", "nets", "policies", "methods") if facts[key]}
+    blocks["versions"] = [f"{package} {version}" for package, version in facts["versions"].items()]
+    blocks["commit"], blocks["machine"] = [facts["commit"]], [facts["machine"]]
+    return "\n".join(
+        fill(", ".join(names), WIDTH, initial_indent=f"{title:<25}", subsequent_indent=" " * 25, break_on_hyphens=False)
+        for title, names in blocks.items()
+    )

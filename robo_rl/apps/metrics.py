@@ -1,0 +1,99 @@
+"""Scalars of a run: metrics.jsonl is the record, TensorBoard a view of it, the progress bar a glance."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from robo_rl.core.files import write_atomic
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a metrics.jsonl; a line that a kill cut off is left out."""
+    if not path.exists():
+        return
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            yield json.loads(line)
+
+
+class Metrics:
+    """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in `folder`/tb.
+
+    A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a checkpoint
+    at step s calls with `resume_step` = s: lines beyond s are dropped, because they will be made again, and the curve
+    equals that of a run that was never killed. So log step s before the checkpoint of step s is written.
+    Values are deterministic functions of the run only; wall time is kept by TensorBoard.
+    """
+
+    def __init__(
+        self, folder: Path, resume_step: int | None = None, *, tensorboard: bool = True, bar: Any = None
+    ) -> None:
+        self.path, self.bar = folder / "metrics.jsonl", bar
+        self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
+        kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
+        write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
+        self._file = self.path.open("a")
+        self._board = _board(folder / "tb", kept) if tensorboard else None
+
+    def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
+        """Record scalars of one step; a value that is not finite is written as null."""
+        numbers = {name: float(value) for name, value in values.items()}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        self._file.write(json.dumps({"step": step, **finite}) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            _mirror(self._board, step, numbers)
+        if self.bar is not None and (text := _glance(numbers, self.shown)):
+            self.bar.set_postfix_str(text, refresh=False)
+
+    def sync(self) -> None:
+        """Make everything logged so far survive a power loss; called before a checkpoint is committed."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self.sync()
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _board(folder: Path, lines: list[dict[str, Any]]) -> Any:
+    """A TensorBoard writer whose folder holds exactly `lines`: event files of a killed run are made anew."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    shutil.rmtree(folder, ignore_errors=True)
+    board = SummaryWriter(str(folder))
+    for line in lines:
+        values = {name: value for name, value in line.items() if name != "step" and value is not None}
+        _mirror(board, line["step"], values)
+    return board
+
+
+def _mirror(board: Any, step: int, numbers: Mapping[str, float]) -> None:
+    for name, value in numbers.items():
+        board.add_scalar(name, value, step)
+
+
+def _glance(numbers: Mapping[str, float], shown: tuple[str, ...]) -> str:
+    """What the bar shows; leaves it alone when the line holds none of the chosen names."""
+    names = [name for name in (shown or tuple(numbers)[:3]) if name in numbers]
+    return ", ".join(f"{name.rpartition('/')[2]} {numbers[name]:.3g}" for name in names)

@@ -1,0 +1,36 @@
+"""One look for every progress bar; where nobody watches (a log file, CI) it prints a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+LOG_INTERVAL_S = 20.0
+
+
+def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
+    """A tqdm bar on stderr. `.update(n)` moves it, `.set_postfix_str(text)` says more; use it in a `with`."""
+    from tqdm import tqdm
+
+    watched = sys.stderr.isatty()
+    return tqdm(
+        total=total,
+        desc=label,
+        unit=unit,
+        initial=initial,
+        dynamic_ncols=True,
+        mininterval=0.2 if watched else LOG_INTERVAL_S,
+        leave=True,
+        smoothing=0.1,
+    )
+
+
+def show(bar: Any) -> Callable[[int, int], None]:
+    """A callback (done, total) that moves a bar whose total was not known when it was made."""
+
+    def move(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+
+    return move

@@ -1,0 +1,52 @@
+"""`robo-rl run`: a bundle in closed loop, at its rate."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+from policies.bundle import check_env, load_bundle
+from policies.executor import ChunkExecutor
+from policies.graph import Device
+from policies.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
+from robo_rl.apps.progress import progress
+from robo_rl.conf.schema import RunConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.files import write_json
+from robo_rl.core.provenance import commit, machine
+from sim.registry import make_env
+
+DEVICES: dict[str, Device] = {"auto": "auto", "cpu": "cpu", "cuda": "cuda"}
+
+
+def main(config: RunConfig) -> int:
+    """Run, and report the deadlines."""
+    if config.rate_hz is not None and config.rate_hz <= 0.0:
+        raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
+    bundle = load_bundle(Path(config.bundle))
+    policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
+    rate_hz = config.rate_hz or bundle.env.control_hz
+    episodes = config.episodes if config.episodes or config.seconds else 1
+    with closing(make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)) as env:
+        check_env(bundle, env.spec)
+        with progress(None, "run", "tick") as bar:
+            report = run_closed_loop(
+                env,
+                ChunkExecutor(policy, 1),
+                bundle_noise(bundle),
+                rate_hz,
+                episodes=episodes,
+                seconds=config.seconds,
+                eval_seed=config.seed,
+                on_tick=bar.update,
+            )
+    print(f"{bundle.name} on {env.spec.name}, {policy.device}: {report}")
+    if config.out:
+        write_report(Path(config.out), report, bundle.name)
+    return 0
+
+
+def write_report(path: Path, report: LoopReport, name: str) -> None:
+    """The report as JSON, with where it was measured."""
+    write_json(path, {"bundle": name, **asdict(report), "machine": machine(), "commit": commit()})

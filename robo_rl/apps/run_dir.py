@@ -1,0 +1,160 @@
+"""The folder of one run: what was asked, where it ran, what came out.
+
+runs/<name>/config.yaml            settings, complete
+            run.json               commit, seed, versions, arguments, machine
+            metrics.jsonl, tb/     scalars
+            checkpoints/<step>/    whole training states; a folder is there whole or not at all
+            policy/                the final policy
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.apps.metrics import Metrics
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files import fsync_dir, read_json, write_atomic, write_json
+from robo_rl.core.provenance import commit, machine, versions
+
+FREE_KEYS = frozenset({"resume", "overwrite", "device", "num_workers"})  # may differ between a run and its resumption
+
+
+class RunDir:
+    """One run's folder. `create` starts or resumes a run, `open` reads one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints, self.policy = path / "checkpoints", path / "policy"
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        config: Any,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        free: frozenset[str] = FREE_KEYS,
+    ) -> RunDir:
+        """Start a run in `path`, or go on with the one that is there.
+
+        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder already holds something and
+        neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or when a setting outside
+        `free` differs from the one the run was started with.
+        """
+        run, settings = cls(Path(path)), asdict(config)
+        if resume:
+            run._check_same(settings, free)
+            for draft in run.checkpoints.glob(".*.tmp"):  # what a kill left half written
+                shutil.rmtree(draft)
+            return run
+        run._make_room(overwrite)
+        run.checkpoints.mkdir(parents=True)
+        write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+        write_json(run.path / "run.json", _provenance(settings))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDir:
+        """An existing run. Raises DataError when `path` is none."""
+        if not (Path(path) / "run.json").is_file():
+            raise DataError(f"{path} is not a run: it holds no run.json. Give the folder that a training wrote.")
+        return cls(Path(path))
+
+    def config(self) -> dict[str, Any]:
+        """The settings the run was started with."""
+        settings = yaml.safe_load((self.path / "config.yaml").read_text())
+        if not isinstance(settings, dict):
+            raise DataError(f"{self.path / 'config.yaml'} holds no settings. It was damaged; start the run again.")
+        return settings
+
+    def info(self) -> dict[str, Any]:
+        """run.json."""
+        return dict(read_json(self.path / "run.json"))
+
+    def metrics(self, resume_step: int | None = None, *, bar: Any = None, tensorboard: bool = True) -> Metrics:
+        """The run's scalar log; with `resume_step`, cut back to that step."""
+        return Metrics(self.path, resume_step, tensorboard=tensorboard, bar=bar)
+
+    @contextmanager
+    def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
+        """A folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
+
+        A kill at any instant leaves either the whole folder or none. With `keep`, only the newest `keep` stay.
+        """
+        draft, final = self.checkpoints / f".{step:08d}.tmp", self.checkpoints / f"{step:08d}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        yield draft
+        _fsync_tree(draft)
+        if final.exists():  # the same step again, after going back to an older one: the newer state counts
+            shutil.rmtree(final)
+        draft.rename(final)
+        fsync_dir(self.checkpoints)
+        if keep is not None:
+            for _, old in self.steps()[:-keep]:
+                shutil.rmtree(old)
+
+    def steps(self) -> list[tuple[int, Path]]:
+        """Committed checkpoints, oldest first."""
+        if not self.checkpoints.is_dir():
+            return []
+        return sorted((int(path.name), path) for path in self.checkpoints.iterdir() if path.name.isdigit())
+
+    def latest(self) -> tuple[int, Path] | None:
+        """The newest committed checkpoint, or None before the first."""
+        return steps[-1] if (steps := self.steps()) else None
+
+    def _make_room(self, overwrite: bool) -> None:
+        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+            return
+        if not (self.path / "run.json").is_file():
+            raise ConfigError(f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder.")
+        if not overwrite:
+            raise ConfigError(
+                f"{self.path} already holds a run. Go on with it by resume=true, replace it by overwrite=true, "
+                "or choose another folder."
+            )
+        shutil.rmtree(self.path)
+
+    def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
+        if not (self.path / "run.json").is_file():
+            raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
+        old = self.config()
+        for key in sorted((settings.keys() | old.keys()) - free):
+            if settings.get(key) != old.get(key):
+                raise ConfigError(
+                    f"{self.path} was started with {key}={old.get(key)} and cannot be resumed with "
+                    f"{key}={settings.get(key)}. Give the setting it was started with, or start a new run."
+                )
+
+
+def _provenance(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "commit": commit(),
+        "seed": settings.get("seed"),
+        "versions": versions(),
+        "arguments": sys.argv[1:],
+        "machine": machine(),
+        "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _fsync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    for path in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+        fsync_dir(path)

@@ -1,0 +1,104 @@
+"""`robo-rl train`: a base policy from a dataset, with exact resume."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from policies.batches import LoaderWindows, TensorWindows, WindowSource
+from policies.checkpoint import save_policy
+from policies.generative import GenerativeConfig, GenerativePolicy
+from policies.training import BaseTrainConfig, train_base
+from robo_rl.apps.device import pick_device
+from robo_rl.apps.interrupt import Interruptible
+from robo_rl.apps.progress import progress
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.windows import WindowDataset, WindowSpec, load_tensors
+
+
+def main(config: TrainConfig) -> int:
+    """Train, and leave the policy in `out`/policy."""
+    device = pick_device(config.device)
+    store = EpisodeStore(config.data)
+    source = window_source(config, store.spec)
+    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
+    done = newest_step(run.path)
+    policy = fresh_policy(config, store).to(device)
+    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
+    with (
+        progress(config.steps, "train", "update", initial=done) as bar,
+        run.metrics(done if config.resume else None, bar=bar) as metrics,
+        Interruptible() as interruptible,
+    ):
+        metrics.shown = ("base/loss",)
+
+        def on_step(step: int) -> None:
+            bar.update(step - bar.n)
+            interruptible.check()
+
+        try:
+            trained = train_base(policy, source, recipe, folder=run.path, logger=metrics, on_step=on_step)
+        except KeyboardInterrupt as stop:
+            kept = f"saved update {newest_step(run.path)} in {run.path}; the same command with resume=true goes on"
+            raise KeyboardInterrupt(kept) from stop
+    save_policy(run.policy, trained, train_note(config, store))
+    print(f"Policy: {run.policy}\nNext:   robo-rl evaluate policy={run.policy}")
+    return 0
+
+
+def fresh_policy(config: TrainConfig, store: EpisodeStore) -> GenerativePolicy:
+    """A policy for the dataset's contract; weights follow from the seed, the normaliser from the data."""
+    shape = GenerativeConfig(
+        obs_steps=config.obs_steps,
+        chunk=config.chunk,
+        execute=config.execute,
+        net=config.net,
+        process=config.process,
+        image=config.image,
+    )
+    torch.manual_seed(derive_seed("init", config.seed))
+    return GenerativePolicy.build(store.spec, fit_normalizer(store), shape)
+
+
+def fit_normalizer(store: EpisodeStore) -> Normalizer:
+    """Statistics of every float observation over all frames of the dataset."""
+    keys = [key for key, spec in store.spec.obs.items() if spec.dtype != "uint8"]
+    return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in store]) for key in keys})
+
+
+def window_source(config: TrainConfig, env: EnvSpec) -> WindowSource:
+    """Windows in memory for states, through a loader when there are images."""
+    spec = WindowSpec(config.obs_steps, config.chunk)
+    if any(array.dtype == "uint8" for array in env.obs.values()):
+        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec)
+        return LoaderWindows(dataset, env.action, config.num_workers)
+    columns = load_tensors(config.data, spec)
+    action = env.action.normalize(columns.pop("action"))
+    return TensorWindows(columns, action)
+
+
+def newest_step(folder: Path) -> int:
+    """Updates of the newest complete checkpoint, 0 before the first."""
+    return max((int(path.parent.name) for path in (folder / "checkpoints").glob("*/state.json")), default=0)
+
+
+def train_note(config: TrainConfig, store: EpisodeStore) -> dict[str, Any]:
+    """Where the policy came from, for policy.json and the bundle's manifest."""
+    totals = store.totals
+    return {
+        "verb": "train",
+        "data": {"path": config.data, "episodes": totals.episodes, "frames": totals.frames},
+        "steps": config.steps,
+        "seed": config.seed,
+        "commit": commit(),
+    }

@@ -1,0 +1,123 @@
+"""The verbs of `robo-rl`: a table that you can read, in the order in which they are used.
+
+A verb's `target` is a function `main(config) -> int | None` taking an instance of its `schema`; both are imported only
+when the verb is called, so that `robo-rl --help` is instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb. `extra` is the pip extra that installs what its module imports."""
+
+    target: str
+    extra: str | None
+    schema: str
+    summary: str
+    examples: tuple[str, ...]
+
+
+def _verb(module: str, schema: str, extra: str | None, summary: str, *examples: str) -> Verb:
+    return Verb(f"robo_rl.apps.{module}:main", extra, f"robo_rl.conf.{schema}", summary, examples)
+
+
+VERBS = {
+    "doctor": _verb(
+        "doctor",
+        "schema:DoctorConfig",
+        None,
+        "what this machine can do, what is missing and the command that installs it",
+        "robo-rl doctor",
+        "robo-rl doctor --json",
+    ),
+    "demo": _verb(
+        "demo",
+        "demo:DemoConfig",
+        "train",
+        "the whole way once: demonstrations, base, fine-tuning, single-step head, bundle, report",
+        "robo-rl demo",
+    ),
+    "collect": _verb(
+        "collect",
+        "schema:CollectConfig",
+        "sim",
+        "record episodes of a scripted expert or of a trained policy",
+        "robo-rl collect env=metaworld/peg-insert-side-v3 episodes=20 noise=0.1 out=data/peg20",
+    ),
+    "data import": _verb(
+        "data_import",
+        "schema:DataImportConfig",
+        "train",
+        "turn a zarr v2 replay buffer (data/*, meta/episode_ends) into a dataset",
+        "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
+    ),
+    "data info": _verb(
+        "data_info",
+        "schema:DataInfoConfig",
+        "train",
+        "what a dataset holds: episodes, frames, keys with shapes, success",
+        "robo-rl data info path=data/peg20",
+    ),
+    "data validate": _verb(
+        "data_validate",
+        "schema:DataValidateConfig",
+        "train",
+        "check every episode of a dataset; names the fault and the episode",
+        "robo-rl data validate path=data/peg20",
+    ),
+    "train": _verb(
+        "train",
+        "train:TrainConfig",
+        "train",
+        "train a base policy (flow or diffusion) on a dataset",
+        "robo-rl train data=data/peg20 out=runs/base",
+        "robo-rl train data=data/peg20 out=runs/base resume=true",
+    ),
+    "finetune": _verb(
+        "finetune",
+        "finetune:FinetuneVerb",
+        "train",
+        "improve a base policy by reinforcement learning on the task's success",
+        "robo-rl finetune base=runs/base/policy out=runs/steered",
+    ),
+    "distill": _verb(
+        "distill",
+        "distill:DistillVerb",
+        "train",
+        "distil a policy into a head that decides in a single step",
+        "robo-rl distill teacher=runs/steered/policy out=runs/head",
+    ),
+    "evaluate": _verb(
+        "evaluate",
+        "schema:EvaluateConfig",
+        "sim",
+        "measure success with its 95 % interval, and compare two policies on the same seeds",
+        "robo-rl evaluate policy=runs/steered/policy episodes=100",
+        "robo-rl evaluate policy=runs/head/policy against=runs/steered/policy episodes=200",
+    ),
+    "export": _verb(
+        "export",
+        "schema:ExportConfig",
+        "train",
+        "write a bundle: weights, ONNX graph and the manifest of its contract",
+        "robo-rl export policy=runs/head/policy out=runs/head/bundle",
+    ),
+    "run": _verb(
+        "run",
+        "schema:RunConfig",
+        "sim",
+        "run a bundle in closed loop at its rate, and report missed deadlines",
+        "robo-rl run bundle=runs/head/bundle episodes=3",
+    ),
+    "info": _verb(
+        "info",
+        "schema:InfoConfig",
+        None,
+        "versions, and the names of environments, policies and methods",
+        "robo-rl info",
+        "robo-rl info --json",
+    ),
+}

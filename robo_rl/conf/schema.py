@@ -1,0 +1,119 @@
+"""Settings of the verbs. The comment that ends a line is the text of `robo-rl <verb> --help`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from robo_rl.conf.fields import REQUIRED, at_least, one_of
+
+
+@dataclass
+class DoctorConfig:
+    """`robo-rl doctor`."""
+
+    json: bool = False  # print one JSON object instead of a table
+    render: bool = True  # also try to draw a picture without a display (takes a second or two)
+
+
+@dataclass
+class InfoConfig:
+    """`robo-rl info`."""
+
+    json: bool = False  # print one JSON object instead of text
+
+
+@dataclass
+class DataInfoConfig:
+    """`robo-rl data info`."""
+
+    path: str = REQUIRED  # folder of the dataset
+    json: bool = False  # print one JSON object instead of text
+
+
+@dataclass
+class DataValidateConfig:
+    """`robo-rl data validate`."""
+
+    path: str = REQUIRED  # folder of the dataset
+    recover: bool = False  # first salvage interrupted episodes to their last whole frame
+
+
+@dataclass
+class DataImportConfig:
+    """`robo-rl data import`."""
+
+    source: str = REQUIRED  # zarr v2 replay buffer: data/* and meta/episode_ends
+    out: str = REQUIRED  # folder of the new dataset
+    env: str = REQUIRED  # environment that the data belong to, e.g. pusht/state
+    keys: list[str] = field(default_factory=list)  # key:array pairs; Push-T's published file needs none
+    limit: int | None = at_least(1, None)  # only the first episodes
+    task: str = ""  # text noted with every episode
+    image_codec: str = one_of("raw", "jpeg")  # raw reads faster, jpeg is smaller
+
+
+@dataclass
+class CollectConfig:
+    """`robo-rl collect`."""
+
+    env: str = REQUIRED  # environment, e.g. metaworld/peg-insert-side-v3; all names: robo-rl info
+    out: str = REQUIRED  # folder of the dataset; an existing one of the same environment is added to
+    episodes: int = at_least(1, 20)  # episodes that the dataset holds when done
+    policy: str | None = None  # policy folder or bundle that acts; without it the scripted expert does
+    noise: float | None = at_least(0.0, None)  # spread added to the expert's actions; scale of a policy's noise
+    keep: str = one_of("success", "all")  # which episodes are kept
+    attempts: int | None = at_least(1, None)  # give up after this many; none: ten times the episodes wanted
+    seed: int = at_least(0, 0)  # of resets and noise
+    num_envs: int = at_least(1, 8)  # episodes recorded side by side; changes nothing in the data
+    num_workers: int | None = at_least(0, None)  # simulator processes, 0: this one; none: one per core
+    reward: str | None = None  # sparse or dense; none: what the environment gives by itself
+    max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
+    image_codec: str = one_of("raw", "jpeg")  # raw reads faster, jpeg is smaller
+    task: str = ""  # text noted with every episode; empty: the environment's name
+    device: str = "auto"  # of the policy: auto | cpu | cuda | cuda:<number>
+
+
+@dataclass
+class EvaluateConfig:
+    """`robo-rl evaluate`."""
+
+    policy: str = REQUIRED  # policy folder, run or bundle
+    against: str | None = None  # another one, compared on the same episodes
+    env: str | None = None  # none: the one that the policy was trained on
+    episodes: int = at_least(1, 100)  # how many, each with its own seed
+    seed: int = at_least(0, 0)  # of the evaluation: the same seed gives the same episodes to every policy
+    noise: float | None = at_least(0.0, None)  # scale of the initial noise; none: as the policy is meant to run
+    execute: int | None = at_least(1, None)  # actions taken from a chunk; none: the policy's own
+    ensemble: float | None = None  # decay of a temporal ensemble; none: no ensemble
+    max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
+    num_envs: int = at_least(1, 20)  # episodes run side by side; changes nothing in the result
+    num_workers: int | None = at_least(0, None)  # simulator processes, 0: this one; none: one per core
+    device: str = "auto"  # auto | cpu | cuda | cuda:<number>
+    video: str | None = None  # film the first episodes into this MP4
+    video_episodes: int = at_least(1, 3)  # how many of them
+    out: str | None = None  # write the results, episode by episode, into this JSON file
+
+
+@dataclass
+class ExportConfig:
+    """`robo-rl export`."""
+
+    policy: str = REQUIRED  # policy folder or run
+    out: str = REQUIRED  # folder of the bundle; an older bundle there is replaced
+    name: str | None = None  # none: the name of the folder
+    noise: str | None = None  # gaussian or zero: how the robot draws it; none: as it was last evaluated
+
+
+@dataclass
+class RunConfig:
+    """`robo-rl run`."""
+
+    bundle: str = REQUIRED  # folder of the bundle
+    env: str | None = None  # none: the one that the bundle was made for
+    episodes: int | None = at_least(1, None)  # stop after this many; none: 1, unless seconds are given
+    seconds: float | None = at_least(0.0, None)  # or stop after this time
+    rate_hz: float | None = None  # none: the rate that the bundle was made for
+    seed: int = at_least(0, 0)  # of the evaluation whose episodes are run
+    max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
+    device: str = one_of("auto", "cpu", "cuda")  # where ONNX Runtime computes
+    threads: int = at_least(1, 1)  # of ONNX Runtime
+    out: str | None = None  # write the report into this JSON file

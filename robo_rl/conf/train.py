@@ -1,0 +1,37 @@
+"""Settings of `robo-rl train`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies.diffusion import DiffusionConfig
+from policies.flow import FlowConfig
+from policies.process import ProcessConfig
+from policies.training import BaseTrainConfig
+from robo_rl.conf.fields import REQUIRED, at_least, variant
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.registry import NetConfig
+from robo_rl.nets.transformer import TransformerConfig
+from robo_rl.nets.unet1d import Unet1dConfig
+
+NETS = {"mlp": MlpDenoiserConfig, "unet1d": Unet1dConfig, "transformer": TransformerConfig}
+PROCESSES = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+
+
+@dataclass
+class TrainConfig(BaseTrainConfig):
+    """`robo-rl train`: what is learned from, what is built, and how it is trained."""
+
+    data: str = REQUIRED  # folder of the dataset
+    out: str = REQUIRED  # folder of the run
+    resume: bool = False  # go on with the run in `out` after its last checkpoint
+    overwrite: bool = False  # replace the run in `out`
+    device: str = "auto"  # auto | cpu | cuda | cuda:<number>
+    num_workers: int = at_least(0, 0)  # processes that read images; states are kept in memory
+    obs_steps: int = at_least(1, 1)  # To: observations that the policy sees, newest last
+    chunk: int = at_least(1, 8)  # Tp: actions that it predicts
+    execute: int = at_least(1, 8)  # Ta: actions that are executed before it predicts again
+    process: ProcessConfig = variant(PROCESSES)  # how noise becomes a chunk
+    net: NetConfig = variant(NETS)  # the network
+    image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)

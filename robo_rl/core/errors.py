@@ -1,0 +1,54 @@
+"""Errors a user can cause. Each message says what was found, what was expected and what to do.
+
+The command line prints the message of a `RoboRLError` as one sentence and exits with `exit_code`; any other
+exception is a defect of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RoboRLError(Exception):
+    """Base of every error that a user's input, data or machine can cause."""
+
+    exit_code = 2
+
+
+class UnknownNameError(RoboRLError):
+    """A name that no registry holds."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        super().__init__(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}.")
+
+
+class ConfigError(RoboRLError):
+    """A configuration key or value that cannot be used."""
+
+
+class DataError(RoboRLError):
+    """A dataset, episode or replay file that cannot be read or written."""
+
+
+class CheckpointError(RoboRLError):
+    """A checkpoint or bundle that is broken or does not fit what it is loaded into."""
+
+
+class EnvError(RoboRLError):
+    """An environment that cannot be built or has died; carries the worker's traceback in its message."""
+
+    exit_code = 3
+
+
+class MissingDependencyError(RoboRLError):
+    """An optional package that is not installed; the message holds the command that installs it."""
+
+
+class DiskFullError(RoboRLError):
+    """The disk is full, or too little is left to go on safely."""
+
+    exit_code = 4

@@ -1,0 +1,53 @@
+"""Durable files: either the old content or the new one is there, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.errors import DataError, DiskFullError
+
+
+def fsync_dir(path: Path) -> None:
+    """Make renames and new names inside `path` survive a power loss."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write, fsync, rename over `path`. Raises DiskFullError and leaves the old file when the disk is full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(f"The disk is full: could not write {path}. Free some space, start again.") from error
+        raise
+    fsync_dir(path.parent)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """`write_atomic` of indented JSON."""
+    write_atomic(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; raises DataError naming the file when it is absent or not JSON."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist. Check the path, or run the step that makes it.") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is not valid JSON ({error}). It was cut off or is not ours; make it again.") from error

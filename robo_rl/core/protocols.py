@@ -1,0 +1,113 @@
+"""The seams. Whoever implements one of these can be swapped without touching anything else.
+
+Axes: n = environments (lanes), b = batch, To = observation steps, Tp = predicted actions, Ta = executed actions,
+a = action dimension, f = feature dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+
+Obs = dict[str, Tensor]  # key -> (n, *shape); "state" in SI units, "image.<camera>" (n, h, w, 3) uint8
+StepResult = tuple[Obs, Tensor, Tensor, Tensor, dict[str, Any]]
+
+
+@runtime_checkable
+class VecEnv(Protocol):
+    """n environments stepped together; each starts its next episode in the step that ended the last one.
+
+    `step` returns (obs, reward (n,), terminated (n,) bool, truncated (n,) bool, info). `info` always holds
+    `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,) bool,
+    the rows that ended; `success`: (n,) bool, has this row's episode succeeded so far, the ended one on ended rows;
+    `episode_seed`: (n,) int64, the seed of the episode that this step belonged to; `next_seed`: (n,) int64, the seed of
+    the episode that the lane is in after the step, the same unless the row ended. Actions are in the units and limits
+    of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep them.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+    metadata: Mapping[str, Any]  # metadata["autoreset_mode"] == "same_step"
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        """Start one episode per lane. Lane i takes the i-th seed; a lane that ends takes the next one, in lane order.
+
+        An episode is a pure function of its seed and its actions, whatever ran in the environment before.
+        """
+        ...
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult: ...
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        """Start a step, so that the caller can compute while the simulators do."""
+        ...
+
+    def step_wait(self) -> StepResult: ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """What it takes to come back to this instant: running seeds and the actions since, as tensors and numbers."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
+        """Come back to a snapshot, bit for bit, by replaying its actions. Returns the current observation."""
+        ...
+
+    def render(self, lane: int = 0) -> Tensor:
+        """(h, w, 3) uint8 picture of one lane."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class ChunkPolicy(Protocol):
+    """A policy that predicts a chunk of normalised actions as a pure function of (observation, noise).
+
+    No hidden queue and no hidden random numbers: the `ChunkExecutor` owns time, the caller owns noise.
+    """
+
+    obs_spec: dict[str, ArraySpec]
+    action_spec: ActionSpec
+    obs_steps: int  # To
+    chunk: int  # Tp
+    execute: int  # Ta
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        """What actors and critics see: obs (b, To, *shape) -> normalised, encoded, flat."""
+        ...
+
+    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        """obs (b, To, *shape), noise standard normal -> chunk in [-1, 1]."""
+        ...
+
+    def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        """`sample` for features already computed."""
+        ...
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """Per-step correction of the action about to be executed; the identity for all but residual policies."""
+        ...
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """Where scalars go (TensorBoard, JSON lines, a progress bar)."""
+
+    def log(self, step: int, values: Mapping[str, float | Tensor]) -> None: ...
+
+
+class Learner(Protocol):
+    """Owns weights and optimisers; never knows which action map it trains."""
+
+    def update(self, batch: Any) -> dict[str, Tensor]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+

@@ -1,0 +1,74 @@
+"""Where a number came from: commit, versions and machine, for every run, bundle and benchmark line."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "robo-rl",
+    "torch",
+    "numpy",
+    "zarr",
+    "diffusers",
+    "mujoco",
+    "metaworld",
+    "gymnasium",
+    "gym-pusht",
+    "onnxruntime",
+)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+@cache
+def commit() -> str:
+    """Short hash of the checkout, with "-dirty" when files differ from it; "unknown" outside of one.
+
+    Results of benchmarks are not counted as a difference, so that a series of them carries one name.
+    """
+    if not (REPOSITORY / ".git").exists() or (short := _git("rev-parse", "--short=10", "HEAD")) is None:
+        return "unknown"
+    return short + ("-dirty" if _git("status", "--porcelain", "--", ".", ":!benchmarks/results") else "")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Version of Python and of each installed package that can change a result."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def cores() -> int:
+    """CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def machine() -> str:
+    """CPU model and number of usable cores. Never the host's name: results are published."""
+    model = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass  # not Linux: the architecture has to do
+    return f"{model}, {cores()} cores"

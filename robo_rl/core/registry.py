@@ -1,0 +1,32 @@
+"""Registries are tables that you can read: name -> (\"module:attribute\", extra that installs its dependencies)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from robo_rl.core.errors import MissingDependencyError, UnknownNameError
+
+Table = Mapping[str, tuple[str, str | None]]
+
+
+def lookup(kind: str, table: Table, name: str) -> Any:
+    """Import and return what `name` stands for.
+
+    Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command that
+    installs it, when a third-party package behind the name is absent.
+    """
+    if name not in table:
+        raise UnknownNameError(kind, name, table)
+    path, extra = table[name]
+    module, attribute = path.split(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if extra is None or error.name == module:
+            raise
+        raise MissingDependencyError(
+            f"{kind.capitalize()} '{name}' needs the package '{error.name}', which is not installed. "
+            f"Run: pip install 'robo-rl[{extra}]'"
+        ) from error

@@ -1,0 +1,50 @@
+"""Seeds and noise that depend on names and counters only, never on what was drawn before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MAX_SEED = 2**31 - 1  # what every third-party environment accepts
+
+
+def derive_seed(*path: int | str) -> int:
+    """A seed in [0, 2^31) from a path such as ("eval", 3, 17). Same path, same seed, on every machine."""
+    digest = hashlib.sha256("/".join(map(str, path)).encode()).digest()
+    return int.from_bytes(digest[:8], "little") % MAX_SEED
+
+
+def generator(*path: int | str, device: str | torch.device = "cpu") -> torch.Generator:
+    """A torch generator seeded by `derive_seed(*path)`."""
+    return torch.Generator(device=device).manual_seed(derive_seed(*path))
+
+
+def episode_noise(seed: int, decisions: int, shape: tuple[int, ...]) -> Tensor:
+    """Standard normal noise of one episode, (decisions, *shape) float32.
+
+    Row d belongs to decision d, so that two policies evaluated on the same seed get the same draw at the same
+    decision whatever happened in between: the pairing that McNemar's test asks for.
+    """
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    return torch.from_numpy(rng.standard_normal((decisions, *shape), dtype=np.float32))
+
+
+class EpisodeSeeds(Iterator[int]):
+    """Endless episode seeds derive_seed(*root, i) for i = start, start + 1, ...
+
+    `count` is the i of the next seed: save `root` and `count`, and `EpisodeSeeds(root, count)` goes on as if nothing
+    had happened.
+    """
+
+    def __init__(self, root: int | str | Sequence[int | str], start: int = 0) -> None:
+        self.root: tuple[int | str, ...] = (root,) if isinstance(root, int | str) else tuple(root)
+        self.count = start
+
+    def __next__(self) -> int:
+        seed = derive_seed(*self.root, self.count)
+        self.count += 1
+        return seed

@@ -1,0 +1,78 @@
+"""What an environment or a robot looks like: observation keys with shapes and units, action limits, rate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One array of an observation, without the batch axis."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"  # "float32" for `state`, "uint8" for `image.<camera>` (h, w, 3)
+    unit: str = ""
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSpec:
+    """Limits of the executed action, one entry per dimension, in `unit`. Learning sees [-1, 1]."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or any(
+            not lo < hi for lo, hi in zip(self.low, self.high, strict=False)
+        ):
+            raise ConfigError(f"Action limits need low < high in every dimension, found {self.low} and {self.high}.")
+
+    @property
+    def dim(self) -> int:
+        return len(self.low)
+
+    def normalize(self, action: Tensor) -> Tensor:
+        """Map limits to [-1, 1]; the last axis is the action."""
+        low, high = action.new_tensor(self.low), action.new_tensor(self.high)
+        return (action - low) * (2.0 / (high - low)) - 1.0
+
+    def denormalize(self, action: Tensor) -> Tensor:
+        """Inverse of `normalize`, clipped to the limits. [-1, 1] limits pass through bit for bit."""
+        action = action.clamp(-1.0, 1.0)
+        if set(self.low) == {-1.0} and set(self.high) == {1.0}:
+            return action
+        low, high = action.new_tensor(self.low), action.new_tensor(self.high)
+        return low + (action + 1.0) * 0.5 * (high - low)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """The contract between an environment (or robot), a dataset and a policy."""
+
+    name: str  # "<suite>/<task>", e.g. "metaworld/peg-insert-side-v3"
+    obs: dict[str, ArraySpec]
+    action: ActionSpec
+    max_episode_steps: int
+    control_hz: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> EnvSpec:
+        obs = {key: ArraySpec(tuple(a["shape"]), a["dtype"], a["unit"]) for key, a in data["obs"].items()}
+        action = ActionSpec(tuple(data["action"]["low"]), tuple(data["action"]["high"]), data["action"]["unit"])
+        return cls(data["name"], obs, action, int(data["max_episode_steps"]), float(data["control_hz"]))

@@ -1,0 +1,25 @@
+"""Fixed-rate loops with absolute deadlines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+
+def ticks(
+    rate_hz: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[float]:
+    """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
+
+    A tick that overran is followed by the next deadline that still lies ahead: missed ticks are skipped, never
+    burst through.
+    """
+    period_s, start_s, i = 1.0 / rate_hz, clock(), 0
+    while True:
+        deadline_s = start_s + i * period_s
+        if (wait_s := deadline_s - clock()) > 0:
+            sleep(wait_s)
+        yield max(0.0, clock() - deadline_s)
+        i = max(i + 1, int((clock() - start_s) / period_s))

@@ -1,0 +1,238 @@
+"""What `validate` looks at inside one episode: are the bytes those that were written, and do they make sense?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.data import jpeg
+from robo_rl.data.reader import Episode
+from robo_rl.data.schema import DAMAGED, JPEG_ENDS, NO_STAMP, STAMPS, ZARR_JSON, ArrayMeta, Column
+from robo_rl.data.shard import (
+    file_crc32c,
+    index_bytes,
+    layout,
+    payload_bytes,
+    row_bytes,
+    shard_name,
+    zarr_array_json,
+    zarr_group_json,
+)
+
+RESTORE = "Restore the episode from a copy, or delete its directory; the others keep their numbers."
+RE_RECORD = "Look at the episode; delete it when the sensor or driver was at fault."
+LIMIT_TOLERANCE = 1e-4  # of an action's range: float32 rounding of an action at its limit is no fault
+RATE_TOLERANCE = 0.05  # of the control period
+BLOCK_ROWS_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One finding. `episode` is None for the dataset as a whole; a warning does not make the data wrong."""
+
+    episode: int | None
+    fault: str
+    what_to_do: str
+    kind: str
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        where = "dataset" if self.episode is None else f"episode {self.episode:06d}"
+        return f"{self.severity}: {where}: {self.fault} {self.what_to_do}"
+
+
+def episode_faults(episode: Episode) -> Iterator[Fault]:
+    """All faults of one episode whose episode.json could be read."""
+    number, meta = episode.number, episode.meta
+    if meta.frames <= 0:
+        yield Fault(number, f"It has {meta.frames} frames.", "Delete its directory.", "zero_length")
+        return
+    if DAMAGED in meta.info:
+        yield Fault(number, f"It was recovered, but {meta.info[DAMAGED]}.", RE_RECORD, "damaged")
+    if not meta.complete:
+        text = "It was interrupted and salvaged to its last whole frame."
+        yield Fault(number, text, "Keep it for cloning if it looks well; it has no label.", "incomplete", "warning")
+    sound: set[str] = set()
+    for column in episode.dataset.columns():
+        found = list(_array_faults(episode, column))
+        yield from found
+        if not found:
+            sound.add(column.name)
+    yield from _strays(episode)
+    if len(sound) == len(episode.dataset.columns()):  # else it is known already that they do not fit
+        yield from _group_faults(episode)
+    yield from _content_faults(episode, sound)
+
+
+def _array_faults(episode: Episode, column: Column) -> Iterator[Fault]:
+    number, name = episode.number, column.name
+    array = episode.meta.arrays.get(name)
+    if array is None or not (episode.path / name).is_dir():
+        yield Fault(number, f"The array '{name}' is missing.", RESTORE, "missing_array")
+        return
+    schema = list(_schema_faults(episode, column, array))
+    yield from schema
+    if not schema:
+        yield from _zarr_json_faults(number, episode.path / name, name, array)
+        yield from _shard_faults(number, episode.path / name, name, array)
+
+
+def _schema_faults(episode: Episode, column: Column, array: ArrayMeta) -> Iterator[Fault]:
+    number, name = episode.number, column.name
+    if array.dtype != column.dtype:
+        text = f"'{name}' is {array.dtype}, the dataset stores {column.dtype}."
+        yield Fault(number, text, RESTORE, "wrong_dtype")
+    if array.shape[1:] != column.row_shape:
+        text = f"Rows of '{name}' have shape {list(array.shape[1:])}, the dataset stores {list(column.row_shape)}."
+        yield Fault(number, text, RESTORE, "wrong_shape")
+    rows = array.shape[0] if column.role == "blob" else episode.meta.rows(column.role)
+    if not array.shape or array.shape[0] != rows:
+        text = f"'{name}' has {array.shape[0]} rows, {rows} belong to {episode.frames} frames."
+        yield Fault(number, text, RESTORE, "wrong_length")
+
+
+def _zarr_json_faults(number: int, folder: Path, name: str, array: ArrayMeta) -> Iterator[Fault]:
+    if (problem := _differs(folder / ZARR_JSON, zarr_array_json(array))) is not None:
+        text = f"zarr.json of '{name}' {problem}."
+        yield Fault(number, text, "Restore it; memory maps still read the data.", "broken_zarr_json")
+
+
+def _differs(path: Path, expected: dict[str, Any]) -> str | None:
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return "is missing"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({error})"
+    if not isinstance(found, dict):
+        return "holds no object"
+    wrong = sorted(key for key in expected if found.get(key) != expected[key])
+    return f"does not describe the stored bytes: {', '.join(wrong)} differ" if wrong else None
+
+
+def _shard_faults(number: int, folder: Path, name: str, array: ArrayMeta) -> Iterator[Fault]:
+    path = folder / shard_name(len(array.shape))
+    if not path.is_file():
+        yield Fault(number, f"The data of '{name}' are missing ({path.name}).", RESTORE, "missing_shard")
+        return
+    size, payload, index = path.stat().st_size, payload_bytes(array), index_bytes(array)
+    _, chunks, chunk_bytes = layout(array)
+    if size < payload:
+        whole = size // row_bytes(array.dtype, array.shape[1:])
+        text = f"'{name}' was cut off: {whole} of {array.shape[0]} rows are there."
+        yield Fault(number, text, RESTORE, "truncated_shard")
+        return
+    with path.open("rb") as file:
+        file.seek(chunks * chunk_bytes)
+        stored = file.read()
+    if stored != index:
+        text = f"The zarr index behind '{name}' is broken."
+        yield Fault(number, text, "Restore it; memory maps still read the data.", "bad_index")
+    if file_crc32c(path, payload) != array.crc32c:
+        text = f"The checksum of '{name}' does not fit its bytes: they changed after the commit."
+        yield Fault(number, text, RESTORE, "bad_checksum")
+
+
+def _strays(episode: Episode) -> Iterator[Fault]:
+    known = {column.name for column in episode.dataset.columns()}
+    for path in sorted(episode.path.iterdir()):
+        if path.is_dir() and path.name not in known:
+            text = f"There is an array '{path.name}' that the dataset does not know."
+            yield Fault(episode.number, text, "Delete it, or ignore it: nobody reads it.", "unknown_array", "warning")
+
+
+def _group_faults(episode: Episode) -> Iterator[Fault]:
+    if (problem := _differs(episode.path / ZARR_JSON, zarr_group_json(episode.meta.arrays))) is not None:
+        text = f"zarr.json of the episode {problem}."
+        yield Fault(episode.number, text, "Restore it; memory maps still read the data.", "broken_zarr_json")
+
+
+def _content_faults(episode: Episode, sound: set[str]) -> Iterator[Fault]:
+    for column in episode.dataset.columns():
+        if column.name in sound and column.dtype.startswith("float"):
+            yield from _finite(episode, column.name)
+    if "action" in sound:
+        yield from _limits(episode)
+    if STAMPS in sound:
+        yield from _stamps(episode)
+    if JPEG_ENDS in sound:
+        for key in episode.dataset.jpeg_keys:
+            if key in sound:
+                yield from _jpeg(episode, key)
+
+
+def _finite(episode: Episode, name: str) -> Iterator[Fault]:
+    array = episode.array(name)
+    step = max(1, BLOCK_ROWS_BYTES // max(1, row_bytes(str(array.dtype), array.shape[1:])))
+    bad: list[int] = []
+    for start in range(0, len(array), step):
+        block = np.isfinite(array[start : start + step]).reshape(min(step, len(array) - start), -1).all(axis=1)
+        bad += (start + np.flatnonzero(~block)).tolist()
+    if bad:
+        text = f"'{name}' is not finite in {len(bad)} rows, first in row {bad[0]}."
+        yield Fault(episode.number, text, RE_RECORD, "non_finite")
+
+
+def _limits(episode: Episode) -> Iterator[Fault]:
+    spec, action = episode.dataset.env.action, episode.action
+    low, high = np.array(spec.low), np.array(spec.high)
+    slack = LIMIT_TOLERANCE * (high - low)
+    outside = (action < low - slack) | (action > high + slack)
+    if outside.any():
+        frames = np.flatnonzero(outside.any(axis=1))
+        text = (
+            f"Actions leave the limits in {len(frames)} frames, first in frame {frames[0]}, "
+            f"dimensions {np.flatnonzero(outside.any(axis=0)).tolist()}."
+        )
+        yield Fault(episode.number, text, "Record what was executed, or correct the limits.", "action_outside_limits")
+
+
+def _stamps(episode: Episode) -> Iterator[Fault]:
+    stamps = episode.stamps()
+    for name, column in stamps.items():
+        known = column[column != NO_STAMP]
+        if (back := np.flatnonzero(np.diff(known) < 0)).size:
+            text = f"'{name}' goes back in time {back.size} times, first after frame {int(back[0])}."
+            yield Fault(episode.number, text, "Stamp with a monotonic clock, one clock per column.", "stamps_backwards")
+        yield from _rate(episode, name, known)
+    capture, receive = stamps.get("t_capture_ns"), stamps.get("t_receive_ns")
+    if capture is not None and receive is not None:
+        early = (receive < capture) & (receive != NO_STAMP) & (capture != NO_STAMP)
+        if early.any():
+            text = (
+                f"{int(early.sum())} frames were received before they were captured, first frame {int(early.argmax())}."
+            )
+            yield Fault(episode.number, text, "Stamp both with the same clock.", "stamps_order")
+
+
+def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator[Fault]:
+    """The mean rate of an episode must be the one it declares, or velocities learnt from it are wrong."""
+    if name != "t_command_ns" or len(known) < 10 or known[-1] <= known[0]:
+        return
+    declared_hz = episode.dataset.env.control_hz
+    measured_hz = (len(known) - 1) * 1e9 / float(known[-1] - known[0])
+    if abs(measured_hz / declared_hz - 1.0) > RATE_TOLERANCE:
+        text = f"Commands ran at {measured_hz:.2f} Hz, the dataset declares {declared_hz:g} Hz."
+        yield Fault(episode.number, text, "Correct control_hz, or record on a faster machine.", "rate", "warning")
+
+
+def _jpeg(episode: Episode, key: str) -> Iterator[Fault]:
+    ends, blob = episode.jpeg_ends(key), episode.array(key)
+    if (np.diff(ends) <= 0).any() or ends[-1] != len(blob):
+        text = f"The image borders of '{key}' do not fit its {len(blob)} bytes."
+        yield Fault(episode.number, text, RESTORE, "broken_jpeg")
+        return
+    image = np.empty(episode.dataset.env.obs[key].shape, dtype=np.uint8)
+    for row in sorted({0, len(ends) - 2}):  # the checksum covers the rest
+        try:
+            jpeg.decode(blob[ends[row] : ends[row + 1]], image)
+        except DataError as error:
+            yield Fault(episode.number, f"Image {row} of '{key}': {error}", RE_RECORD, "broken_jpeg")

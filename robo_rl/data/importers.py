@@ -1,0 +1,158 @@
+"""Import zarr v2 replay buffers (`data/*`, `meta/episode_ends`), the format of Diffusion Policy and its descendants."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.schema import Codec
+from robo_rl.data.writer import DatasetWriter
+
+EPISODE_ENDS = "meta/episode_ends"
+STEP_KEYS = ("action", "reward", "terminated")
+
+
+def _only(array: Shaped[ndarray, "n ..."]) -> Shaped[ndarray, "n ..."]:
+    return array
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a key comes from: arrays of the buffer, and a function of them (one episode each, axis 0 = frames)."""
+
+    arrays: tuple[str, ...]
+    convert: Callable[..., Shaped[ndarray, "n ..."]] = _only
+
+
+KeyMap = Mapping[str, str | Source]
+
+
+def import_replay_buffer(
+    source: str | Path,
+    out: str | Path,
+    env: EnvSpec,
+    keys: KeyMap,
+    *,
+    image_codec: Codec = "raw",
+    limit: int | None = None,
+    task: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write the buffer's episodes as a new dataset; returns how many there are.
+
+    `keys` says which array becomes which key: every observation of `env`, "action", and optionally "reward" and
+    "terminated". Rewards that are not there are 0. Such a buffer has no observation after the last action, no stamps
+    and no success labels, and none are made up. Float images must hold 0-255 and become uint8.
+
+    The dataset appears under `out` when it is whole: an import that was interrupted leaves nothing there. `limit` takes
+    only the first episodes; `progress` is called with (episodes done, episodes).
+
+    Raises DataError when `source` is no replay buffer, lacks an array or does not fit `env`, or `out` exists.
+    """
+    group = _open(Path(source))
+    mapping = _checked(keys, env, Path(source), group)
+    ends = _episode_ends(Path(source), group, mapping)[:limit]
+    target = Path(out)
+    if target.exists():
+        raise DataError(f"{target} exists already. Choose another path for the imported dataset.")
+    partial = target.with_name(f".{target.name}.importing")
+    if partial.exists():  # an earlier import was killed
+        rmtree(partial)
+    info = {"source": Path(source).name}
+    writer = DatasetWriter.create(partial, env, image_codec=image_codec, stamps=(), durable=False, info=info)
+    try:
+        for episode, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            _copy_episode(writer, group, mapping, slice(int(start), int(end)), task)
+            if progress is not None:
+                progress(episode + 1, len(ends))
+    except BaseException:
+        rmtree(partial)
+        raise
+    os.sync()  # once, instead of at every episode: the dataset is not there before the rename
+    partial.rename(target)
+    return len(ends)
+
+
+def _copy_episode(writer: DatasetWriter, group: Any, mapping: Mapping[str, Source], rows: slice, task: str) -> None:
+    env = writer.spec
+    arrays = {
+        key: source.convert(*(np.asarray(group[name][rows]) for name in source.arrays))
+        for key, source in mapping.items()
+    }
+    for key, spec in env.obs.items():
+        arrays[key] = _image(key, arrays[key]) if spec.dtype == "uint8" else arrays[key].astype(spec.dtype)
+    action = arrays["action"].astype(np.float32)
+    frames = rows.stop - rows.start
+    reward = arrays.get("reward", np.zeros(frames)).reshape(frames)
+    terminated = arrays.get("terminated", np.zeros(frames, dtype=bool)).reshape(frames)
+    with writer.episode(task=task) as episode:
+        for i in range(frames):
+            episode.add(
+                {key: arrays[key][i] for key in env.obs},
+                action[i],
+                reward=float(reward[i]),
+                terminated=bool(terminated[i]),
+            )
+        episode.commit()
+
+
+def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:
+    """Float images 0-255 -> uint8. Raises DataError for another range."""
+    if images.dtype == np.uint8:
+        return images
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0.0 and high <= 255.0) or 0.0 < high <= 1.0:
+        raise DataError(
+            f"Images of '{key}' hold {low:g} to {high:g}, 0 to 255 was expected. "
+            "Give a Source whose `convert` scales them."
+        )
+    return np.asarray(np.rint(images), dtype=np.uint8)
+
+
+def _open(path: Path) -> Any:
+    try:
+        import zarr
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("Imports need the package 'zarr'. Run: pip install 'robo-rl[train]'") from error
+    try:
+        group = zarr.open_group(path, mode="r")
+        group[EPISODE_ENDS]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was expected ({error!r}). "
+            "Check the path."
+        ) from error
+    return group
+
+
+def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, Source]:
+    mapping = {key: Source((value,)) if isinstance(value, str) else value for key, value in keys.items()}
+    if missing := (env.obs.keys() | {"action"}) - mapping.keys():
+        raise DataError(f"The key map does not say where {sorted(missing)} come from. '{env.name}' needs them.")
+    if unknown := mapping.keys() - env.obs.keys() - set(STEP_KEYS):
+        raise DataError(f"The key map has {sorted(unknown)}, which '{env.name}' does not: it has {sorted(env.obs)}.")
+    there = {f"data/{name}" for name in group["data"].array_keys()}
+    for key, source in mapping.items():
+        if absent := set(source.arrays) - there:
+            raise DataError(f"'{key}' needs {sorted(absent)}, {path} has {sorted(there)}. Change the key map.")
+    return mapping
+
+
+def _episode_ends(path: Path, group: Any, mapping: Mapping[str, Source]) -> Int64[ndarray, " episodes"]:
+    ends = np.asarray(group[EPISODE_ENDS][:], dtype=np.int64)
+    rows = {name: group[name].shape[0] for source in mapping.values() for name in source.arrays}
+    if len(ends) == 0 or ends[0] <= 0 or (np.diff(ends) <= 0).any():
+        raise DataError(f"{path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}...")
+    if short := {name: n for name, n in rows.items() if n < ends[-1]}:
+        raise DataError(f"{path} is ragged: its episodes end at row {ends[-1]}, but {short}. It was cut off.")
+    return ends

@@ -1,0 +1,43 @@
+"""JPEG in and out, RGB, through OpenCV (imported here only, and only when a JPEG is touched)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, MissingDependencyError
+
+
+def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " bytes"]:
+    """RGB image -> JPEG file content."""
+    cv2 = _cv2()
+    ok, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    if not ok:
+        raise DataError(f"OpenCV could not encode an image of shape {image.shape} as JPEG.")
+    return np.ascontiguousarray(data).reshape(-1)
+
+
+def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None:
+    """JPEG file content -> RGB image in `out` (C-contiguous). Raises DataError for another size, or no JPEG."""
+    cv2 = _cv2()
+    image = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    if image is None or image.shape != out.shape:
+        found = "not a JPEG image" if image is None else f"a JPEG image of shape {image.shape}"
+        raise DataError(
+            f"{len(data)} bytes are {found}, an image of shape {out.shape} was expected. "
+            "Run `robo-rl data validate` on the dataset."
+        )
+    cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)  # into `out` directly: in place it takes a second copy
+
+
+def _cv2() -> Any:
+    try:
+        import cv2
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "JPEG images need the package 'opencv-python-headless'. Run: pip install 'robo-rl[train]'"
+        ) from error
+    return cv2

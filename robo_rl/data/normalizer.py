@@ -1,0 +1,57 @@
+"""Normalisation of float observations; its statistics travel inside every checkpoint and bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.protocols import Obs
+
+
+class Normalizer(nn.Module):
+    """x -> clamp((x - center) / scale, -clip, clip) for every float key; other keys pass through.
+
+    `fit` maps the range seen in the data to [-1, 1]. A dimension that hardly moved in the data is only centred
+    (scale 1): dividing by its tiny range would turn sensor noise into large inputs. The clamp bounds what a state far
+    outside the data can do to a network.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], clip: float = 5.0) -> None:
+        super().__init__()
+        self.keys = tuple(sorted(shapes))
+        self.clip = clip
+        for i, key in enumerate(self.keys):
+            self.register_buffer(f"center_{i}", torch.zeros(shapes[key]))
+            self.register_buffer(f"scale_{i}", torch.ones(shapes[key]))
+
+    @classmethod
+    def fit(cls, data: Mapping[str, Float[Tensor, "n ..."]], min_range: float = 1e-4, clip: float = 5.0) -> Normalizer:
+        """Statistics of float arrays with the sample axis first. `min_range` is in the units of the data."""
+        normalizer = cls({key: tuple(value.shape[1:]) for key, value in data.items()}, clip)
+        for i, key in enumerate(normalizer.keys):
+            low, high = data[key].amin(0), data[key].amax(0)
+            half = (high - low) / 2
+            normalizer.get_buffer(f"center_{i}").copy_((high + low) / 2)
+            normalizer.get_buffer(f"scale_{i}").copy_(torch.where(half < min_range / 2, torch.ones_like(half), half))
+        return normalizer
+
+    def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """key -> (center, scale), for manifests and graphs."""
+        return {key: (self.get_buffer(f"center_{i}"), self.get_buffer(f"scale_{i}")) for i, key in enumerate(self.keys)}
+
+    def normalize(self, obs: Obs) -> Obs:
+        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError for a missing key."""
+        out = dict(obs)
+        for i, key in enumerate(self.keys):
+            if key not in obs:
+                raise CheckpointError(
+                    f"The normaliser was fitted on observation '{key}', found only {sorted(obs)}. "
+                    "Use the environment or robot that the policy was trained for."
+                )
+            value = (obs[key] - self.get_buffer(f"center_{i}")) / self.get_buffer(f"scale_{i}")
+            out[key] = value.clamp(-self.clip, self.clip)
+        return out

@@ -1,0 +1,156 @@
+"""Replay in lanes: one ring per environment, so that returns never cross an episode or a lane.
+
+Transitions are stored one decision at a time; n-step returns are formed when sampling, by walking forward from the
+sampled decision. That costs one gather per step and in exchange nothing waits: a decision can be sampled as soon as it
+is stored, and lanes may advance at different moments (chunk decisions do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """b = batch, f = features, c = context, k = what the critic sees, a = executed action (a chunk, flattened).
+
+    `critic_action` is what the map made of the actor's output when it acted; `action` is what the robot really
+    executed. They are the same for direct and residual control and differ under steering.
+    """
+
+    obs: Float[Tensor, "b f"]
+    ctx: Float[Tensor, "b c"]
+    critic_action: Float[Tensor, "b k"]
+    action: Float[Tensor, "b a"]
+    reward: Float[Tensor, " b"]  # n-step sum of discounted rewards
+    discount: Float[Tensor, " b"]  # gamma^steps, 0 where nothing is to be bootstrapped
+    next_obs: Float[Tensor, "b f"]  # last real observation, never the one after a reset
+    next_ctx: Float[Tensor, "b c"]
+    mc_return: Float[Tensor, " b"]  # discounted return to the end of the episode; NaN while it runs
+    demo: Float[Tensor, " b"]  # 1 where the action came from a demonstrator or an intervention
+
+
+class Replay:
+    """fields: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps` steps."""
+
+    VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
+    SCALARS = ("reward", "steps", "mc_return", "demo")
+    FLAGS = ("terminated", "truncated", "cut")  # cut: the lane's next entry does not follow this one; bootstrap here
+
+    def __init__(self, capacity: int, lanes: int, widths: Mapping[str, int]) -> None:
+        if capacity < lanes:
+            raise ConfigError(f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise `replay_capacity`.")
+        self.lanes, self.slots = lanes, capacity // lanes
+        self.data: dict[str, Tensor] = {name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS}
+        self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}
+        self.data |= {name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in self.FLAGS}
+        self.head = torch.zeros(lanes, dtype=torch.long)  # decisions ever stored, per lane
+        self.episode_start = torch.zeros(lanes, dtype=torch.long)  # value of `head` when the running episode began
+
+    def __len__(self) -> int:
+        return int(self.head.clamp(max=self.slots).sum())
+
+    def add(self, rows: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
+        """Store one decision in each of these lanes; where an episode ends, its Monte-Carlo returns are filled in.
+
+        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows.
+        """
+        slot = self.head[rows] % self.slots
+        for name, value in values.items():
+            self.data[name][rows, slot] = value.to(self.data[name].dtype)
+        self.data["mc_return"][rows, slot] = torch.nan
+        self.head[rows] += 1
+        for lane in rows[values["terminated"] | values["truncated"]].tolist():
+            self._close_episode(lane, gamma)
+
+    def set_last_reward(self, rows: Int[Tensor, " k"], reward: float) -> None:
+        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an intervention)."""
+        self.data["reward"][rows, (self.head[rows] - 1) % self.slots] = reward
+
+    def _close_episode(self, lane: int, gamma: float) -> None:
+        end = int(self.head[lane])
+        start = max(int(self.episode_start[lane]), end - self.slots)
+        slots = torch.arange(start, end) % self.slots
+        rewards = self.data["reward"][lane, slots].tolist()
+        steps = self.data["steps"][lane, slots].tolist()
+        total, returns = 0.0, []
+        for reward, duration in zip(reversed(rewards), reversed(steps), strict=True):
+            total = reward + gamma**duration * total
+            returns.append(total)
+        self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
+        self.episode_start[lane] = end
+
+    def sample(
+        self, size: int, generator: torch.Generator, *, gamma: float, n_step: int = 1, timeout_is_failure: bool = False
+    ) -> Batch:
+        """Draw uniformly over stored decisions, with n-step returns that stop at the end of an episode.
+
+        A termination is never bootstrapped; a time-out is, from its true last observation, unless
+        `timeout_is_failure` declares the task finite-horizon.
+        """
+        filled = self.head.clamp(max=self.slots)
+        ends = filled.cumsum(0)
+        flat = torch.randint(int(ends[-1]), (size,), generator=generator)
+        lane = torch.searchsorted(ends, flat, right=True)
+        oldest = self.head[lane] - filled[lane]
+        first = oldest + flat - (ends[lane] - filled[lane])  # absolute decision index inside the lane
+        reward, discount, last = self._n_step(lane, first, gamma, n_step)
+        slot, last_slot = first % self.slots, last % self.slots
+        stop = self.data["terminated"][lane, last_slot]
+        if timeout_is_failure:
+            stop = stop | self.data["truncated"][lane, last_slot]
+        at, to = (lane, slot), (lane, last_slot)
+        data = self.data
+        return Batch(
+            obs=data["obs"][at],
+            ctx=data["ctx"][at],
+            critic_action=data["critic_action"][at],
+            action=data["action"][at],
+            reward=reward,
+            discount=discount * (~stop).float(),
+            next_obs=data["next_obs"][to],
+            next_ctx=data["next_ctx"][to],
+            mc_return=data["mc_return"][at],
+            demo=data["demo"][at],
+        )
+
+    def _n_step(
+        self, lane: Int[Tensor, " b"], first: Int[Tensor, " b"], gamma: float, n_step: int
+    ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"], Int[Tensor, " b"]]:
+        """Sum of rewards, product of discounts and the last decision used, per sampled decision."""
+        slot = first % self.slots
+        reward = self.data["reward"][lane, slot].clone()
+        discount = gamma ** self.data["steps"][lane, slot]
+        last, running = first, self._continues(lane, slot)
+        for _ in range(n_step - 1):
+            index = last + 1
+            running = running & (index < self.head[lane])
+            slot = index % self.slots
+            reward = reward + running * discount * self.data["reward"][lane, slot]
+            discount = torch.where(running, discount * gamma ** self.data["steps"][lane, slot], discount)
+            last = torch.where(running, index, last)
+            running = running & self._continues(lane, slot)
+        return reward, discount, last
+
+    def _continues(self, lane: Int[Tensor, " b"], slot: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        ended = self.data["terminated"][lane, slot] | self.data["truncated"][lane, slot]
+        return ~(ended | self.data["cut"][lane, slot])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Only what is filled, so that early checkpoints are small."""
+        used = int(self.head.max().clamp(max=self.slots))
+        state = {name: value[:, :used].clone() for name, value in self.data.items()}
+        return state | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.head, self.episode_start = state["head"].clone(), state["episode_start"].clone()
+        for name, value in self.data.items():
+            value.zero_()
+            value[:, : state[name].shape[1]] = state[name]

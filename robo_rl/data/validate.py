@@ -1,0 +1,93 @@
+"""`validate`: every fault of a dataset, with the episode it is in and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from robo_rl.core.errors import DataError
+from robo_rl.data.checks import Fault, episode_faults
+from robo_rl.data.commit import LOCK, numbers
+from robo_rl.data.reader import Episode
+from robo_rl.data.schema import DATASET_JSON, EPISODES, STAGING, ZARR_JSON, DatasetMeta
+
+__all__ = ["Fault", "validate"]
+
+
+def validate(path: str | Path, progress: Callable[[int, int], None] | None = None) -> list[Fault]:
+    """All faults, dataset first, then episode by episode; an empty list means that the dataset is sound.
+
+    Reads every byte once (checksums). Never raises for what it finds in the dataset. `progress` is called with
+    (episodes done, episodes).
+    """
+    root = Path(path)
+    try:
+        meta = DatasetMeta.load(root)
+    except DataError as error:
+        return [Fault(None, str(error), f"Give the folder that holds {DATASET_JSON}.", "foreign_format")]
+    for folder in (EPISODES, STAGING):
+        if not (root / folder).is_dir():
+            return [Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")]
+    faults = [*_numbering(root), *_staging(root)]
+    spread = _ActionSpread(meta.env.action.dim)
+    found = numbers(root)
+    for i, number in enumerate(found):
+        faults += _check_episode(root / EPISODES / f"{number:06d}", meta, spread)
+        if progress is not None:
+            progress(i + 1, len(found))
+    return [*faults, *spread.faults()]
+
+
+def _check_episode(path: Path, meta: DatasetMeta, spread: _ActionSpread) -> list[Fault]:
+    try:
+        episode = Episode(path, meta)
+    except DataError as error:
+        return [Fault(int(path.name), str(error), "Nothing can be read without it.", "broken_episode_json")]
+    faults = list(episode_faults(episode))
+    if not any(fault.severity == "error" for fault in faults):
+        spread.add(episode)
+    return faults
+
+
+def _numbering(root: Path) -> Iterator[Fault]:
+    strays = sorted(p.name for p in (root / EPISODES).iterdir() if not _is_episode(p) and p.name != ZARR_JSON)
+    if strays:
+        text = f"{EPISODES}/ holds {strays[:5]}, which are no episodes."
+        yield Fault(None, text, "Move them elsewhere.", "stray_entry", "warning")
+    found = numbers(root)
+    if gaps := sorted(set(range(max(found, default=-1) + 1)) - set(found)):
+        text = f"Episodes {gaps[:10]} are missing: numbers go from 0 to {found[-1]}, {len(found)} are there."
+        yield Fault(
+            None, text, "Fine if you deleted them; otherwise restore them from a copy.", "numbering_gap", "warning"
+        )
+
+
+def _is_episode(path: Path) -> bool:
+    return path.is_dir() and path.name.isdecimal() and len(path.name) >= 6
+
+
+def _staging(root: Path) -> Iterator[Fault]:
+    waiting = sorted(p.name for p in (root / STAGING).iterdir() if p.name != LOCK)
+    if waiting:
+        text = f"{len(waiting)} episodes in {STAGING}/ were interrupted, or are being recorded now ({waiting[0]})."
+        yield Fault(None, text, "Stop the recorder, then validate with recover=true.", "leftover_staging", "warning")
+
+
+class _ActionSpread:
+    """Smallest and largest action over all sound episodes: a dimension that never moves cannot be learnt or scaled."""
+
+    def __init__(self, dim: int) -> None:
+        self.low, self.high, self.frames = np.full(dim, np.inf), np.full(dim, -np.inf), 0
+
+    def add(self, episode: Episode) -> None:
+        action = episode.action
+        self.low, self.high = np.minimum(self.low, action.min(axis=0)), np.maximum(self.high, action.max(axis=0))
+        self.frames += episode.frames
+
+    def faults(self) -> Iterator[Fault]:
+        constant = np.flatnonzero(self.low == self.high).tolist()
+        if self.frames > 1 and constant:
+            text = f"Action dimensions {constant} have the same value in all {self.frames} frames."
+            yield Fault(None, text, "Leave them out of the action, or check the driver.", "constant_action", "warning")

@@ -1,0 +1,222 @@
+"""Training windows: To observations that end at frame t, Tp actions that start at frame t.
+
+    observations  t - To + 1 ... t        actions  t ... t + Tp - 1
+
+so `action[0]` is the action that was executed from the last observation. There is one window per frame. Edges are
+padded by repetition: before an episode stands its first observation, after it its last action. Observations and actions
+are in physical units, images uint8. A batch is a flat dict: observation keys, and "action".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64, Shaped, UInt8
+from numpy import ndarray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.data import jpeg
+from robo_rl.data.fds import FileReads
+from robo_rl.data.reader import Episode, EpisodeStore
+from robo_rl.data.schema import DatasetMeta
+from robo_rl.data.shard import checked_shard, row_bytes
+
+TABLE_ROW_BYTES = 4096  # rows below this size are kept in memory, all episodes in one tensor
+
+Batch = dict[str, Tensor]
+
+
+def in_memory(dataset: DatasetMeta, key: str) -> bool:
+    """Are all rows of this observation kept in one tensor? Small ones are; images are read as they are needed."""
+    spec = dataset.env.obs[key]
+    return key not in dataset.jpeg_keys and row_bytes(spec.dtype, tuple(spec.shape)) < TABLE_ROW_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """To = `obs_steps` observations, Tp = `chunk` actions."""
+
+    obs_steps: int = 2
+    chunk: int = 16
+
+    def __post_init__(self) -> None:
+        if self.obs_steps < 1 or self.chunk < 1:
+            raise ConfigError(f"A window needs at least 1 observation and 1 action, found {self}.")
+
+
+class WindowDataset(Dataset[Batch]):
+    """Windows over the frames of a dataset; a torch Dataset, safe with forked and spawned workers.
+
+    Args:
+        path: the dataset.
+        spec: how long windows are.
+        keys: observation keys to load; all of them when None.
+        episodes: positions in the store to take windows from; all of them when None.
+        complete_only: leave out episodes that `recover` salvaged.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        spec: WindowSpec,
+        keys: Sequence[str] | None = None,
+        *,
+        episodes: Sequence[int] | None = None,
+        complete_only: bool = False,
+    ) -> None:
+        store = EpisodeStore(path, complete_only=complete_only)
+        self.spec, self.env, self._path = spec, store.spec, Path(path)
+        self.keys = tuple(store.spec.obs if keys is None else keys)
+        if unknown := set(self.keys) - store.spec.obs.keys():
+            raise DataError(f"{path} has no observations {sorted(unknown)}. It has {sorted(store.spec.obs)}.")
+        self._episodes = [store.episode(i) for i in (range(len(store)) if episodes is None else episodes)]
+        if not self._episodes:
+            raise DataError(f"{path} holds no episodes to train on. Collect or import some first.")
+        self._ends = np.cumsum([episode.frames for episode in self._episodes])
+        self._starts = self._ends - [episode.frames for episode in self._episodes]
+        self._open()
+
+    def _open(self) -> None:
+        in_table = [key for key in self.keys if in_memory(self._episodes[0].dataset, key)]
+        self._tables = {key: self._table(key) for key in (*in_table, "action")}
+        self._images: dict[str, _ImageRows] = {
+            key: (_JpegRows if key in self._episodes[0].dataset.jpeg_keys else _RawRows)(key, self._episodes)
+            for key in self.keys
+            if key not in in_table
+        }
+
+    def _table(self, name: str) -> Shaped[Tensor, "frames ..."]:
+        # The final observation has no action: it is no frame to start a window at.
+        return torch.from_numpy(np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes]))
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: int) -> Batch:
+        return {key: value[0] for key, value in self.gather([index]).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> WindowBatch:
+        return WindowBatch(self.gather(indices))
+
+    def gather(self, indices: Sequence[int] | Int64[ndarray, " b"] | Int64[Tensor, " b"]) -> Batch:
+        """{key: (b, To, *shape), "action": (b, Tp, a)}. Raises IndexError beyond the last window."""
+        index = np.asarray(indices, dtype=np.int64)
+        if index.size and (index.min() < 0 or index.max() >= len(self)):
+            raise IndexError(f"Windows are numbered 0 to {len(self) - 1}, found {index.min()} to {index.max()}.")
+        episode = np.searchsorted(self._ends, index, side="right")
+        first, last = self._starts[episode], self._ends[episode] - 1
+        actions = np.minimum(index[:, None] + np.arange(self.spec.chunk), last[:, None])
+        history = np.maximum(index[:, None] + np.arange(1 - self.spec.obs_steps, 1), first[:, None])
+        batch: Batch = {}
+        for key in self.keys:
+            if key in self._tables:
+                batch[key] = self._tables[key][torch.from_numpy(history)]
+            else:
+                batch[key] = self._gather_images(key, episode, history - first[:, None])
+        batch["action"] = self._tables["action"][torch.from_numpy(actions)]
+        return batch
+
+    def _gather_images(
+        self, key: str, episode: Int64[ndarray, " b"], rows: Int64[ndarray, "b To"]
+    ) -> Shaped[Tensor, "b To ..."]:
+        spec = self.env.obs[key]
+        batch = torch.empty((*rows.shape, *spec.shape), dtype=spec.torch_dtype)
+        out, source = batch.numpy(), self._images[key]
+        for window, (e, lo, hi) in enumerate(
+            zip(episode.tolist(), rows[:, 0].tolist(), rows[:, -1].tolist(), strict=True)
+        ):
+            padding = rows.shape[1] - (hi - lo + 1)
+            source.read(e, lo, hi + 1, out[window, padding:])
+            if padding:
+                out[window, :padding] = out[window, padding]
+        return batch
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_tables", "_images")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+
+class WindowBatch(Sequence[Batch]):
+    """What a DataLoader fetches: looks like a list of samples, holds one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return len(self.batch["action"])
+
+    def __getitem__(self, index: Any) -> Any:
+        return {key: value[index] for key, value in self.batch.items()}
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (self[i] for i in range(len(self)))
+
+
+def collate(samples: WindowBatch | list[Batch]) -> Batch:
+    """`collate_fn` that takes a `WindowBatch` as it is."""
+    return samples.batch if isinstance(samples, WindowBatch) else default_collate(samples)
+
+
+def window_loader(
+    dataset: WindowDataset, batch_size: int, *, shuffle: bool = True, num_workers: int = 0, **options: Any
+) -> DataLoader[Batch]:
+    """A DataLoader of ready batches; `options` go to torch's DataLoader (generator, pin_memory, drop_last ...)."""
+    return DataLoader(dataset, batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=collate, **options)
+
+
+def load_tensors(
+    path: str | Path, spec: WindowSpec, keys: Sequence[str] | None = None, *, episodes: Sequence[int] | None = None
+) -> Batch:
+    """All windows of a small dataset at once, {key: (N, To, *shape), "action": (N, Tp, a)}.
+
+    `keys` is every observation without images when None. Raises DataError for images: those need a WindowDataset.
+    """
+    meta = EpisodeStore(path).meta
+    small = [key for key in meta.env.obs if in_memory(meta, key)]
+    chosen = small if keys is None else list(keys)
+    if large := [key for key in chosen if key in meta.env.obs and key not in small]:
+        raise DataError(f"{large} do not belong into memory as a whole. Use a WindowDataset for images.")
+    dataset = WindowDataset(path, spec, chosen, episodes=episodes)
+    return dataset.gather(np.arange(len(dataset)))
+
+
+class _RawRows:
+    """Images of one key as they are stored: rows of fixed size from the start of the shard."""
+
+    def __init__(self, key: str, episodes: Sequence[Episode]) -> None:
+        arrays = [(episode.path / key, episode.array_meta(key)) for episode in episodes]
+        self._paths = [checked_shard(directory, array) for directory, array in arrays]
+        self._row_bytes = row_bytes(arrays[0][1].dtype, arrays[0][1].shape[1:])
+        self._files = FileReads()
+
+    def read(self, episode: int, start: int, stop: int, out: Shaped[ndarray, "rows ..."]) -> None:
+        self._files.into(out, self._paths[episode], start * self._row_bytes)
+
+
+class _JpegRows:
+    """JPEG images of one key: one read for the window's bytes, one decode per image."""
+
+    def __init__(self, key: str, episodes: Sequence[Episode]) -> None:
+        self._paths = [checked_shard(episode.path / key, episode.array_meta(key)) for episode in episodes]
+        self._ends = [episode.jpeg_ends(key) for episode in episodes]
+        self._files = FileReads()
+
+    def read(self, episode: int, start: int, stop: int, out: UInt8[ndarray, "rows h w 3"]) -> None:
+        ends = self._ends[episode][start : stop + 1].tolist()
+        data = np.empty(ends[-1] - ends[0], dtype=np.uint8)
+        self._files.into(data, self._paths[episode], ends[0])
+        for i in range(stop - start):
+            jpeg.decode(data[ends[i] - ends[0] : ends[i + 1] - ends[0]], out[i])
+
+
+_ImageRows = _RawRows | _JpegRows

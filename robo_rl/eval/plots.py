@@ -1,0 +1,128 @@
+"""Learning curves: success over environment steps, with intervals; SVG for the report and PNG for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.eval.stats import SuccessRate, mean_over_seeds
+
+# Okabe & Ito 2008, told apart by all common kinds of colour vision; yellow is left out, it vanishes on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_INK, _MUTED, _GRID = "#18181b", "#71717a", "#e4e4e7"
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.labelcolor": _MUTED,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.edgecolor": _GRID,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": _GRID,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "svg.fonttype": "none",  # text stays text: small, selectable, in the page's own font
+    "svg.hashsalt": "robo-rl",  # same data, same file
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Success of one method over environment steps, with an interval at every point."""
+
+    label: str
+    env_steps: tuple[int, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def from_rates(cls, label: str, env_steps: Sequence[int], rates: Sequence[SuccessRate]) -> Curve:
+        """One run: Wilson intervals over its evaluation episodes."""
+        low, high = zip(*(rate.wilson() for rate in rates), strict=True)
+        return cls(label, tuple(env_steps), tuple(rate.rate for rate in rates), low, high)
+
+    @classmethod
+    def from_seeds(cls, label: str, env_steps: Sequence[int], success: Sequence[Sequence[float]]) -> Curve:
+        """Several training seeds, one list of success rates each: bootstrap intervals over seeds."""
+        points = [mean_over_seeds(column) for column in zip(*success, strict=True)]
+        return cls(
+            label,
+            tuple(env_steps),
+            tuple(point.value for point in points),
+            tuple(point.low for point in points),
+            tuple(point.high for point in points),
+        )
+
+
+def spread_labels(positions: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move label positions apart until they are at least `gap` apart, keeping their order and none above `top`."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i], reverse=True)
+    placed, ceiling = [0.0] * len(positions), top
+    for i in order:
+        placed[i] = min(positions[i], ceiling)
+        ceiling = placed[i] - gap
+    return placed
+
+
+def write_learning_curves(
+    path: Path, curves: Sequence[Curve], baselines: Mapping[str, float] | None = None, title: str = ""
+) -> tuple[Path, Path]:
+    """Draw the curves to `path` with suffix .svg and .png; returns both paths.
+
+    baselines: label -> success rate, drawn as dashed levels (the base, the base with zero noise).
+    """
+    if not curves:
+        raise ConfigError("There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(10.4, 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        _draw(axes, curves, baselines or {}, title)
+        files = path.with_suffix(".svg"), path.with_suffix(".png")
+        figure.savefig(files[0], metadata={"Date": None})
+        figure.savefig(files[1], dpi=200)
+    return files
+
+
+def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], title: str) -> None:
+    end = max(curve.env_steps[-1] for curve in curves)
+    levels, labels = [], []
+    for curve, colour in zip(curves, _colours(len(curves)), strict=True):
+        axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
+        axes.plot(curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False)
+        levels.append(curve.value[-1])
+        labels.append((f"{curve.label}  {100 * curve.value[-1]:.0f} %", colour, "bold"))
+    for name, level in baselines.items():
+        axes.axhline(level, color=_MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        levels.append(level)
+        labels.append((f"{name}  {100 * level:.0f} %", _MUTED, "normal"))
+    heights = spread_labels(levels, gap=0.07, top=1.02)
+    for (text, colour, weight), height in zip(labels, heights, strict=True):
+        axes.annotate(text, (1.0, height), xycoords=axes.get_yaxis_transform(), xytext=(8, 0), va="center",
+                      textcoords="offset points", color=colour, weight=weight, annotation_clip=False)  # fmt: skip
+    axes.set(xlim=(0, max(end, 1)), ylim=(0, 1.03), xlabel="environment steps", ylabel="success")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k" if value else "0"))
+    if title:
+        axes.set_title(title, loc="left", weight="bold", fontsize=11)
+
+
+def _colours(n: int) -> list[str]:
+    return [PALETTE[i % len(PALETTE)] for i in range(n)]

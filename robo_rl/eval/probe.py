@@ -1,0 +1,109 @@
+"""Probe of a base policy: what does its own noise already contain?
+
+Steering can only choose among things the base would do for some noise; a residual can also do what the base never
+does. So the share of seeds that *some* draw of the noise solves says which of the two to train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.eval.protocols import ExecutorFactory, NoiseSource, Progress
+from robo_rl.eval.rollout import eval_seeds, evaluate
+from robo_rl.eval.stats import SuccessRate
+
+Method = Literal["steering", "residual", "steering+residual"]
+NoiseFactory = Callable[[float, int], NoiseSource]  # (scale, stream) -> noise; scale 0 is the zero-noise policy
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Which method to train and, in a sentence, why."""
+
+    method: Method
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Success of a base policy under three ways of drawing its noise."""
+
+    gaussian: SuccessRate  # N(0, I), one draw per seed
+    zero: SuccessRate  # zero noise, same seeds
+    best_of: SuccessRate  # seeds that at least one of `draws` independent draws solves
+    draws: int
+    env_steps: int
+    cpu_s: float
+
+    @property
+    def best_alone(self) -> float:
+        """What the base reaches without any training: the better of N(0, I) and zero noise."""
+        return max(self.gaussian.rate, self.zero.rate)
+
+    def recommend(self, support: float = 0.95, headroom: float = 0.1) -> Recommendation:
+        """Steering when some draw solves at least `support` of the seeds, else a residual.
+
+        In between, when the best draw still beats the base by at least `headroom`, both: a residual on top of steering.
+        """
+        best = f"The best of {self.draws} noise draws solves {self.best_of}"
+        if self.best_of.rate >= support:
+            return Recommendation("steering", f"{best}: the base's own noise contains the success.")
+        if self.best_of.rate - self.best_alone >= headroom:
+            gain = f"{100 * (self.best_of.rate - self.best_alone):.0f} points above the base"
+            return Recommendation("steering+residual", f"{best}, {gain}: steering helps, but not on every seed.")
+        return Recommendation("residual", f"{best}: no noise helps on the other seeds, so the actions have to change.")
+
+    def to_json(self) -> dict[str, Any]:
+        rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of}
+        out: dict[str, Any] = {name: rate.to_json() for name, rate in rates.items()}
+        return out | {"draws": self.draws, "env_steps": self.env_steps, "cpu_s": self.cpu_s}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Probe:
+        rates = {name: SuccessRate(data[name]["k"], data[name]["n"]) for name in ("gaussian", "zero", "best_of")}
+        return cls(**rates, draws=data["draws"], env_steps=data["env_steps"], cpu_s=data["cpu_s"])
+
+
+def probe(
+    env: VecEnv,
+    policy: ChunkPolicy,
+    executor_factory: ExecutorFactory,
+    make_noise: NoiseFactory,
+    *,
+    eval_seed: int = 0,
+    episodes: int = 50,
+    best_of_seeds: int = 25,
+    draws: int = 8,
+    progress: Progress | None = None,
+) -> Probe:
+    """Evaluate with N(0, I), with zero noise, and best of `draws` on the first `best_of_seeds` of the same seeds.
+
+    A seed that one draw has solved is not drawn again, so a good base is probed in little more than two evaluations.
+    """
+    if not 1 <= best_of_seeds <= episodes or draws < 1:
+        raise ConfigError(
+            f"A probe needs 1 <= best_of_seeds <= episodes and draws >= 1, "
+            f"found best_of_seeds={best_of_seeds}, episodes={episodes}, draws={draws}."
+        )
+    seeds = eval_seeds(eval_seed, episodes)
+    gaussian = evaluate(env, policy, executor_factory, make_noise(1.0, 0), seeds, progress)
+    zero = evaluate(env, policy, executor_factory, make_noise(0.0, 0), seeds, progress)
+    results = [gaussian, zero]
+    solved = dict(zip(seeds[:best_of_seeds], gaussian.success, strict=False))
+    for stream in range(1, draws):
+        if not (unsolved := [seed for seed, success in solved.items() if not success]):
+            break
+        results.append(evaluate(env, policy, executor_factory, make_noise(1.0, stream), unsolved, progress))
+        solved.update(zip(unsolved, results[-1].success, strict=True))
+    return Probe(
+        gaussian=gaussian.rate,
+        zero=zero.rate,
+        best_of=SuccessRate.of(list(solved.values())),
+        draws=draws,
+        env_steps=sum(result.env_steps for result in results),
+        cpu_s=sum(result.cpu_s for result in results),
+    )

@@ -1,0 +1,135 @@
+"""`report.html`: one file that shows what was trained, how well it works, how sure that is, and how to repeat it."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from robo_rl.core.files import write_atomic
+from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.eval import text
+from robo_rl.eval.probe import Probe, Recommendation
+from robo_rl.eval.results import ResultRow
+
+EMBED_BYTES = 1_500_000  # a video up to this size travels inside the page
+_SIGNIFICANT = 0.05
+_BASES = ("base", "base_zero_noise")
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A figure (SVG, PNG) or a video (MP4) with its caption."""
+
+    path: Path
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report shows. `facts` is a short list such as task, demonstrations, seeds."""
+
+    title: str
+    subtitle: str
+    rows: Sequence[ResultRow]
+    wall_s: float
+    facts: Mapping[str, str] = field(default_factory=dict)
+    figures: Sequence[Media] = ()
+    videos: Sequence[Media] = ()
+    probe: Probe | None = None
+    recommendation: Recommendation | None = None
+    commands: Sequence[str] = ()
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Render and write the page. Figures are inlined; videos too when small, else linked relative to the page."""
+    write_atomic(path, render(report, path.parent).encode())
+
+
+def render(report: Report, folder: Path) -> str:
+    """The page as it stands in `folder`."""
+    jinja = Environment(
+        loader=PackageLoader("robo_rl.eval"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters |= {
+        "seconds": text.seconds, "ms": text.milliseconds, "p": text.p_value, "count": text.count,
+        "percent": text.percent, "interval": text.interval, "nobreak": _nobreak, "whisker": whisker,
+        "figure": _data_url, "video": partial(_video_url, folder),
+    }  # fmt: skip
+    return jinja.get_template("report.html.j2").render(
+        report=report,
+        rows=[_row(row, report.rows) for row in report.rows],
+        tiles=headline(report),
+        commit=commit(),
+        machine=machine(),
+        versions=versions(),
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def _row(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """A row and how it stands to the base: "better" or "worse" beyond chance, else ""."""
+    base = next((other.rate.rate for other in rows if other.name == "base"), None)
+    verdict = ""
+    if base is not None and row.p_vs_base is not None and row.p_vs_base < _SIGNIFICANT:
+        verdict = "better" if row.rate.rate > base else "worse"
+    return {"row": row, "verdict": verdict, "best": row.rate.rate == max(other.rate.rate for other in rows)}
+
+
+def whisker(low_value_high: tuple[float, float, float]) -> dict[str, str]:
+    """Left edge, width and point of an interval bar, in per cent of its cell."""
+    low, value, high = (100 * x for x in low_value_high)
+    return {"left": f"{low:.1f}%", "width": f"{max(high - low, 1):.1f}%", "point": f"{value:.1f}%"}
+
+
+def headline(report: Report) -> list[tuple[str, str, str]]:
+    """The few figures on top of the page: (value, what, detail)."""
+    rows = {row.name: row for row in report.rows}
+    tiles: list[tuple[str, str, str]] = []
+    base, tuned = rows.get("base"), [row for row in report.rows if row.name not in _BASES]
+    if base is not None and tuned:
+        best = max(tuned, key=lambda row: row.rate.rate)
+        change = f"{text.percent(base.rate)} → {text.percent(best.rate)}"
+        tiles.append((change, "success", f"{best.label} over the base, {_p_equals(best.p_vs_base)}"))
+        if trained := [row for row in tuned if row.env_steps]:
+            cheapest = max(trained, key=lambda row: (row.rate.rate, -row.env_steps))
+            tiles.append((text.count(cheapest.env_steps), "environment steps", f"of fine-tuning: {cheapest.label}"))
+    if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:
+        factor = base.latency.p50_ms / head.latency.p50_ms
+        detail = f"{text.milliseconds(base.latency.p50_ms)} → {text.milliseconds(head.latency.p50_ms)} ms per decision"
+        tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "faster decisions", detail))
+    tiles.append((text.seconds(report.wall_s), "from nothing to here", "wall time of the whole job"))
+    return tiles
+
+
+def _p_equals(p: float | None) -> str:
+    shown = text.p_value(p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def _nobreak(words: str) -> str:
+    """Keep a p-value and its sign on one line."""
+    return words.replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0")
+
+
+def _data_url(path: Path) -> str:
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _video_url(folder: Path, path: Path) -> str:
+    if path.stat().st_size <= EMBED_BYTES:
+        return _data_url(path)
+    return Path(os.path.relpath(path, folder)).as_posix()

@@ -1,0 +1,176 @@
+"""Paired evaluation: every seed once and only once, the same resets and the same noise for every policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.core.seeding import derive_seed
+from robo_rl.eval.protocols import ExecutorFactory, NoiseSource, Progress, Watcher
+from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
+from robo_rl.eval.timing import cpu_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class EvalResult:
+    """Outcomes in seed order, one entry per seed."""
+
+    seeds: tuple[int, ...]
+    success: tuple[bool, ...]
+    length: tuple[int, ...]  # control steps of each episode
+    max_coverage: tuple[float, ...] | None  # Push-T's score in [0, 1]; None where the environment gives none
+    env_steps: int  # simulated in all, surplus episodes included
+    wall_s: float
+    cpu_s: float  # this process and its simulator workers
+
+    @property
+    def rate(self) -> SuccessRate:
+        return SuccessRate.of(self.success)
+
+    @property
+    def mean_coverage(self) -> float | None:
+        return None if self.max_coverage is None else sum(self.max_coverage) / len(self.max_coverage)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rate": self.rate.to_json()} | asdict(self)
+
+
+def compare(first: EvalResult, second: EvalResult) -> PairedTest:
+    """Exact McNemar over the shared seeds. Raises ConfigError when the seeds differ."""
+    if first.seeds != second.seeds:
+        raise ConfigError(
+            "The two evaluations ran on different seeds, so they cannot be paired. "
+            "Run both with the same evaluation seed and number of episodes."
+        )
+    return paired_test(first.success, second.success)
+
+
+def eval_seeds(eval_seed: int, n: int) -> list[int]:
+    """The episode seeds of evaluation `eval_seed`; a longer list starts with the shorter one."""
+    return [derive_seed("eval", eval_seed, i) for i in range(n)]
+
+
+def evaluate(
+    env: VecEnv,
+    policy: ChunkPolicy,
+    executor_factory: ExecutorFactory,
+    noise: NoiseSource,
+    seeds: Sequence[int],
+    progress: Progress | None = None,
+    watcher: Watcher | None = None,
+) -> EvalResult:
+    """Run `policy` on every seed once. A lane that finishes early takes the next seed; no episode is cut short.
+
+    Waiting for every seed is what keeps the rate unbiased: stopping at the first n episodes to end would favour
+    short ones. Lanes left over at the end run surplus episodes that are not counted.
+    Raises ConfigError for seeds that are empty or repeat, EnvError when the environment breaks the seed order.
+    """
+    _check_seeds(seeds)
+    wall_s, cpu_s, steps = time.monotonic(), cpu_seconds(), 0
+    book = _Book.open(seeds, env.num_envs)
+    executor = executor_factory(policy, env.num_envs)
+    obs = env.reset(_seed_stream(seeds))
+    executor.reset(obs)
+    noise.reset(range(env.num_envs), book.lane_seed)
+    while len(book.outcomes) < len(seeds):
+        if watcher is not None:
+            watcher.before_step(env)
+        action = env.spec.action.denormalize(executor.act(noise))
+        obs, _, _, _, info = env.step(action)
+        steps += env.num_envs
+        executor.observe(obs)
+        ended = torch.nonzero(info["final_mask"]).flatten()
+        finished = book.record(ended, info, env.spec.max_episode_steps, watcher)
+        if len(ended):
+            executor.reset(obs, ended)
+            noise.reset(ended.tolist(), [book.lane_seed[row] for row in ended.tolist()])
+        if progress is not None and finished:
+            progress(finished)
+    outcomes = [book.outcomes[seed] for seed in seeds]
+    coverage = tuple(outcome.coverage for outcome in outcomes if outcome.coverage is not None)
+    return EvalResult(
+        seeds=tuple(seeds),
+        success=tuple(outcome.success for outcome in outcomes),
+        length=tuple(outcome.length for outcome in outcomes),
+        max_coverage=coverage if len(coverage) == len(seeds) else None,
+        env_steps=steps,
+        wall_s=time.monotonic() - wall_s,
+        cpu_s=cpu_seconds() - cpu_s,
+    )
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"Evaluation needs at least one seed and no seed twice, found {len(seeds)} seeds.")
+
+
+def _seed_stream(seeds: Sequence[int]) -> Iterator[int]:
+    """The seeds asked for, then an endless supply for lanes that have nothing left to count."""
+    yield from seeds
+    wanted = set(seeds)
+    for i in count():
+        if (surplus := derive_seed("eval surplus", i)) not in wanted:
+            yield surplus
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    success: bool
+    length: int
+    coverage: float | None
+
+
+@dataclass(slots=True)
+class _Book:
+    """Which seed each lane is running, and what came of those that ended."""
+
+    wanted: frozenset[int]
+    lane_seed: list[int]
+    lane_length: list[int]
+    upcoming: Iterator[int]
+    outcomes: dict[int, _Outcome] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, seeds: Sequence[int], lanes: int) -> _Book:
+        upcoming = _seed_stream(seeds)
+        return cls(frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, upcoming)
+
+    def record(self, ended: Int[Tensor, " k"], info: dict[str, Any], max_steps: int, watcher: Watcher | None) -> int:
+        """Count one step of every lane, note the ended episodes, hand out the next seeds in lane order."""
+        before = len(self.outcomes)
+        self.lane_length = [length + 1 for length in self.lane_length]
+        if watcher is not None:
+            for lane, success in enumerate(info["success"].tolist()):
+                watcher.after_step(lane, success)
+        for lane in ended.tolist():
+            self._finish(lane, info, watcher)
+        if max(self.lane_length) >= max_steps:
+            raise EnvError(
+                f"An episode of {max_steps} steps did not end, though that is the environment's max_episode_steps. "
+                "Let the environment truncate, or correct its spec."
+            )
+        return len(self.outcomes) - before
+
+    def _finish(self, lane: int, info: dict[str, Any], watcher: Watcher | None) -> None:
+        seed, length = self.lane_seed[lane], self.lane_length[lane]
+        if int(info["episode_seed"][lane]) != seed:
+            raise EnvError(
+                f"Lane {lane} ran episode seed {int(info['episode_seed'][lane])}, expected {seed}. "
+                "An environment must hand out seeds in lane order, or evaluations cannot be paired."
+            )
+        coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
+        outcome = _Outcome(bool(info["success"][lane]), length, coverage)
+        if seed in self.wanted:
+            self.outcomes[seed] = outcome
+        if watcher is not None:
+            watcher.episode_end(lane, seed, outcome.success, length)
+        self.lane_seed[lane], self.lane_length[lane] = next(self.upcoming), 0

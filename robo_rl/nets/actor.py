@@ -1,0 +1,102 @@
+"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. Both kinds start at u = 0, so that the base is the start."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.nets.mlp import mlp
+
+_LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """kind: "gaussian" (SAC, PPO) or "deterministic" (TD3); in_dim: features and ctx together."""
+
+    kind: str
+    in_dim: int
+    dim: int
+    hidden: tuple[int, ...] = (128, 128)
+    layer_norm: bool = True
+    init_std: float = 1.0  # gaussian: standard deviation before the tanh at the start
+    squash: bool = True  # tanh on the output
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"hidden": list(self.hidden)}
+
+
+class Actor(nn.Module):
+    """What every actor can do; `kind` decides what it can do beyond."""
+
+    def __init__(self, config: ActorConfig, out_dim: int) -> None:
+        super().__init__()
+        self.config = config
+        hidden = tuple(config.hidden)
+        self.net = mlp(config.in_dim, hidden, out_dim, layer_norm=config.layer_norm, zero_last=True)
+
+    def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
+        """The deterministic action."""
+        mean = self.net(x)[:, : self.config.dim]
+        return torch.tanh(mean) if self.config.squash else mean
+
+    def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
+        """`mode` of features and context side by side."""
+        return self.mode(torch.cat([features, ctx], dim=-1) if ctx.shape[1] else features)
+
+    def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
+        return self.mode(x)
+
+
+class DeterministicActor(Actor):
+    """u = tanh(net(x)), with the last layer at zero."""
+
+    def __init__(self, config: ActorConfig) -> None:
+        super().__init__(config, config.dim)
+
+
+class GaussianActor(Actor):
+    """u = tanh(m + s * eps), eps ~ N(0, I): the tanh-squashed Gaussian of SAC (Haarnoja et al. 2018, appendix C).
+
+    m starts at 0 and s at `init_std`. The log standard deviation is squashed smoothly into [-5, 2].
+    """
+
+    def __init__(self, config: ActorConfig) -> None:
+        super().__init__(config, 2 * config.dim)
+        span = (math.log(config.init_std) - _LOG_STD_MIN) / (_LOG_STD_MAX - _LOG_STD_MIN)
+        self.log_std_bias = math.atanh(2.0 * span - 1.0)
+
+    def distribution(self, x: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b dim"], Float[Tensor, "b dim"]]:
+        """Mean and log standard deviation before the tanh."""
+        mean, raw = self.net(x).chunk(2, dim=-1)
+        squash = 0.5 * (torch.tanh(raw + self.log_std_bias) + 1.0)
+        return mean, _LOG_STD_MIN + (_LOG_STD_MAX - _LOG_STD_MIN) * squash
+
+    def sample(
+        self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b dim"]
+    ) -> tuple[Float[Tensor, "b dim"], Float[Tensor, " b"]]:
+        """u and its log-density, reparameterised through the standard normal `eps` that the caller draws."""
+        mean, log_std = self.distribution(x)
+        pre = mean + log_std.exp() * eps
+        log_prob = -0.5 * eps.square() - log_std - 0.5 * math.log(2.0 * math.pi)
+        if not self.config.squash:
+            return pre, log_prob.sum(-1)
+        # log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)): stable for large |x|.
+        log_det = 2.0 * (math.log(2.0) - pre - nn.functional.softplus(-2.0 * pre))
+        return torch.tanh(pre), (log_prob - log_det).sum(-1)
+
+
+def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:
+    """The actor of this configuration, u = 0 at the start. Raises ConfigError for an unknown kind."""
+    config = ActorConfig(**{**asdict(config), "hidden": tuple(config.hidden)})
+    if config.kind == "gaussian":
+        return GaussianActor(config)
+    if config.kind == "deterministic":
+        return DeterministicActor(config)
+    raise ConfigError(f"actor='{config.kind}' is unknown; use gaussian (SAC) or deterministic (TD3).")

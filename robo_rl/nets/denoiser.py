@@ -1,0 +1,66 @@
+"""The denoiser for states and short chunks: one MLP over the whole flattened chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.nets.mlp import activation_module, mlp
+from robo_rl.nets.registry import NetConfig
+from robo_rl.nets.time_embedding import SinusoidalTime
+
+
+@dataclass
+class MlpDenoiserConfig(NetConfig):
+    """`depth` hidden layers of `width`; `residual` makes each a pre-norm residual block, for deep or wide nets."""
+
+    name: str = "mlp"
+    width: int = 256
+    depth: int = 3
+    time_dim: int = 32
+    time_scale: float = 100.0
+    activation: str = "gelu"
+    layer_norm: bool = False
+    residual: bool = False
+
+
+class ResidualBlock(nn.Module):
+    """h + W2 act(W1 LayerNorm(h)), with twice the width inside."""
+
+    def __init__(self, width: int, activation: str) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 2 * width)
+        self.act = activation_module(activation)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, h: Float[Tensor, "b w"]) -> Float[Tensor, "b w"]:
+        out: Tensor = h + self.down(self.act(self.up(self.norm(h))))
+        return out
+
+
+class MlpDenoiser(nn.Module):
+    """concat(x, embed(t), cond) -> MLP -> (b, Tp, a)."""
+
+    Config = MlpDenoiserConfig
+
+    def __init__(self, action_dim: int, chunk: int, cond_dim: int, config: MlpDenoiserConfig) -> None:
+        super().__init__()
+        flat, width = action_dim * chunk, config.width
+        self.time = SinusoidalTime(config.time_dim, config.time_scale)
+        in_dim = flat + config.time_dim + cond_dim
+        if config.residual:
+            blocks = [ResidualBlock(width, config.activation) for _ in range(config.depth)]
+            self.net = nn.Sequential(nn.Linear(in_dim, width), *blocks, nn.LayerNorm(width), nn.Linear(width, flat))
+        else:
+            hidden = (width,) * config.depth
+            self.net = mlp(in_dim, hidden, flat, layer_norm=config.layer_norm, activation=config.activation)
+
+    def forward(
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Float[Tensor, "b c"]
+    ) -> Float[Tensor, "b Tp a"]:
+        out: Tensor = self.net(torch.cat([x.flatten(1), self.time(t), cond], dim=-1))
+        return out.view(x.shape)

@@ -1,0 +1,107 @@
+"""A small residual network for camera images: uint8 RGB in, a feature vector out.
+
+GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion Policy,
+section IV-B); random crops while training, the centre crop otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from robo_rl.core.errors import ConfigError
+
+
+@dataclass
+class ImageEncoderConfig:
+    """crop: side of the crop over the side of the image. pool: "softmax" (expected key points) or "mean"."""
+
+    widths: list[int] = field(default_factory=lambda: [32, 64, 128])
+    features: int = 64
+    crop: float = 0.9
+    pool: str = "softmax"
+    keypoints: int = 32
+
+
+class ResidualStage(nn.Module):
+    """Halve the resolution: two 3x3 convolutions with GroupNorm, and a 1x1 skip."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        groups = max(1, out_dim // 16)
+        self.first = nn.Conv2d(in_dim, out_dim, 3, stride=2, padding=1)
+        self.norm_first = nn.GroupNorm(groups, out_dim)
+        self.second = nn.Conv2d(out_dim, out_dim, 3, padding=1)
+        self.norm_second = nn.GroupNorm(groups, out_dim)
+        self.skip = nn.Conv2d(in_dim, out_dim, 1, stride=2)
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h2 w2"]:
+        h = F.relu(self.norm_first(self.first(x)))
+        return F.relu(self.norm_second(self.second(h)) + self.skip(x))
+
+
+class SpatialSoftmax(nn.Module):
+    """Expected (x, y) of each channel's softmax over the picture, in [-1, 1] (Levine et al. 2016)."""
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f"]:
+        h, w = x.shape[-2:]
+        weight = torch.softmax(x.flatten(2), dim=-1).unflatten(-1, (h, w))
+        across = torch.linspace(-1.0, 1.0, w, dtype=x.dtype, device=x.device)
+        down = torch.linspace(-1.0, 1.0, h, dtype=x.dtype, device=x.device)
+        return torch.cat([(weight.sum(2) * across).sum(-1), (weight.sum(3) * down).sum(-1)], dim=-1)
+
+
+class ImageEncoder(nn.Module):
+    """(b, h, w, 3) uint8 -> (b, features).
+
+    `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is the centre.
+    The caller draws it: the encoder has no random numbers of its own.
+    """
+
+    def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[2] != 3 or not 0.0 < config.crop <= 1.0:
+            raise ConfigError(f"Images must be (height, width, 3) with crop in (0, 1], found {shape}, {config.crop}.")
+        self.shape = tuple(shape)
+        self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])
+        stem = config.widths[0]
+        self.stem = nn.Conv2d(3, stem, 5, stride=2, padding=2)
+        pairs = zip([stem, *config.widths[:-1]], config.widths, strict=True)
+        self.stages = nn.Sequential(*[ResidualStage(i, o) for i, o in pairs])
+        self.pool = _pooling(config)
+        pooled = 2 * config.keypoints if config.pool == "softmax" else config.widths[-1]
+        self.project = nn.Sequential(nn.Linear(pooled, config.features), nn.LayerNorm(config.features))
+
+    def forward(
+        self, image: UInt8[Tensor, "b h w 3"], offset: Float[Tensor, "b 2"] | None = None
+    ) -> Float[Tensor, "b f"]:
+        x = self._crop(image, offset).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        out: Tensor = self.project(self.pool(self.stages(F.relu(self.stem(x)))))
+        return out
+
+    def _crop(self, image: UInt8[Tensor, "b h w 3"], offset: Float[Tensor, "b 2"] | None) -> UInt8[Tensor, "b ch cw 3"]:
+        free_h, free_w = self.shape[0] - self.crop_h, self.shape[1] - self.crop_w
+        if offset is None:
+            top, left = free_h // 2, free_w // 2
+            return image[:, top : top + self.crop_h, left : left + self.crop_w]
+        rows = _span(offset[:, 0], free_h, self.crop_h)
+        columns = _span(offset[:, 1], free_w, self.crop_w)
+        lanes = torch.arange(len(image), device=image.device)
+        return image[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def _span(offset: Float[Tensor, " b"], free: int, length: int) -> Int[Tensor, "b l"]:
+    start = (offset * (free + 1)).long().clamp(max=free)
+    return start[:, None] + torch.arange(length, device=offset.device)
+
+
+def _pooling(config: ImageEncoderConfig) -> nn.Sequential:
+    if config.pool == "softmax":
+        return nn.Sequential(nn.Conv2d(config.widths[-1], config.keypoints, 1), SpatialSoftmax())
+    if config.pool == "mean":
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    raise ConfigError(f"Image pooling must be 'softmax' or 'mean', found '{config.pool}'.")

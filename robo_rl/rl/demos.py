@@ -1,0 +1,100 @@
+"""Demonstrations as replay: what the demonstrator did, beside what the base would have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from numpy import ndarray
+from torch import Tensor
+
+from robo_rl.core.action_map import ActionMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.seeding import episode_noise
+from robo_rl.data.replay import Replay
+
+
+class DemoEpisode(Protocol):
+    """One recorded episode; observations may have one row more than actions, the one after the last action."""
+
+    @property
+    def frames(self) -> int: ...
+    @property
+    def action(self) -> Float32[ndarray, "n a"]: ...
+    def obs(self, key: str) -> ndarray: ...
+
+
+def demo_replay(
+    episodes: Iterable[DemoEpisode],
+    base: ChunkPolicy,
+    action_map: ActionMap,
+    widths: Mapping[str, int],
+    gamma: float,
+    noise_scale: float = 1.0,
+) -> Replay:
+    """Successful demonstrations in one lane: reward 1 and the end at their last action, 0 before.
+
+    For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at which the
+    base is executed. Raises ConfigError for steering: a demonstrator's noise is not known.
+    """
+    if action_map.timescale == "chunk":
+        raise ConfigError(
+            "Demonstrations hold actions of single steps; a method that decides whole chunks cannot replay them. "
+            "Set method.mix.demo=0."
+        )
+    chosen = list(episodes)
+    store = Replay(max(1, sum(episode.frames for episode in chosen)), 1, widths)
+    for index, episode in enumerate(chosen):
+        _add(store, episode, base, action_map, gamma, index, noise_scale)
+    return store
+
+
+def _add(
+    store: Replay, episode: DemoEpisode, base: ChunkPolicy, action_map: ActionMap, gamma: float, index: int, scale: float
+) -> None:
+    frames = episode.frames
+    obs = stacked_obs(episode, base)
+    with torch.no_grad():
+        features = base.features(obs)
+        ctx = _base_actions(features[:frames], base, index, scale) if action_map.ctx_dim else torch.zeros(frames, 0)
+    action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
+    lane, no = torch.tensor([0]), torch.tensor([False])
+    for t in range(frames):
+        end, after = t == frames - 1, min(t + 1, len(features) - 1)
+        values = {
+            "obs": features[t : t + 1],
+            "ctx": ctx[t : t + 1],
+            "critic_action": action[t : t + 1],
+            "action": action[t : t + 1],
+            "next_obs": features[after : after + 1],
+            "next_ctx": ctx[min(t + 1, frames - 1)][None],
+            "reward": torch.tensor([float(end)]),
+            "steps": torch.tensor([1]),
+            "demo": torch.ones(1),
+            "terminated": torch.tensor([end]),
+            "truncated": no,
+            "cut": no,
+        }
+        store.add(lane, values, gamma)
+
+
+def stacked_obs(episode: DemoEpisode, base: ChunkPolicy) -> Obs:
+    """Every observation of an episode with its history, (rows, To, *shape); the first one repeated at the start."""
+    obs: Obs = {}
+    for key in base.obs_spec:
+        rows = torch.from_numpy(np.array(episode.obs(key)))
+        index = torch.arange(len(rows)).unsqueeze(1) + torch.arange(1 - base.obs_steps, 1)
+        obs[key] = rows[index.clamp(min=0)]
+    return obs
+
+
+def _base_actions(features: Tensor, base: ChunkPolicy, index: int, scale: float) -> Float[Tensor, "n a"]:
+    """What the base would have executed along the demonstration, a fresh chunk every `execute` steps."""
+    starts = torch.arange(0, len(features), base.execute)
+    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)) * scale
+    chunks = base.sample_from(features[starts], noise)[:, : base.execute]
+    return chunks.flatten(0, 1)[: len(features)]

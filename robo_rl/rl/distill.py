@@ -1,0 +1,132 @@
+"""Distillation of any policy into a head that answers in one network call.
+
+Same-noise regression is the main loss: head(obs, noise) to the chunk that the teacher's K steps reach from the same
+noise. A multi-modal teacher stays multi-modal, because each noise has one answer. Consistency distillation is the second
+one: neighbouring points of the teacher's walk must jump to the same chunk.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Logger
+from robo_rl.core.seeding import generator
+from robo_rl.nets.ema import ema_update
+
+Path = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
+
+
+class Head(Protocol):
+    """What distillation trains; also an nn.Module."""
+
+    def jump(self, features: Tensor, x: Tensor, t: Tensor) -> Tensor: ...
+
+
+@dataclass
+class DistillConfig:
+    """Updates of the head and the weight of the second loss."""
+
+    steps: int = 4000
+    batch_size: int = 256
+    lr: float = 1e-3
+    final_lr: float = 0.01  # fraction of lr at the last update
+    consistency: float = 0.0  # weight of the consistency loss; needs a teacher with a walk
+    consistency_decay: float = 0.95  # moving average of the head that gives its targets
+    ema: float = 0.999  # moving average that is returned
+    seed: int = 0
+    log_every: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DistillData:
+    """n states, the noise the teacher was given there and the chunk it answered with, in [-1, 1]."""
+
+    features: Float[Tensor, "n f"]
+    noise: Float[Tensor, "n Tp a"]
+    chunk: Float[Tensor, "n Tp a"]
+    weight: Float[Tensor, "n Tp"]  # 0 where the teacher's chunk was cut off by the end of an episode
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __add__(self, other: DistillData) -> DistillData:
+        pairs = [(getattr(self, name), getattr(other, name)) for name in ("features", "noise", "chunk", "weight")]
+        return DistillData(*(torch.cat(pair) for pair in pairs))
+
+
+def same_noise_loss(
+    head: Head,
+    features: Float[Tensor, "b f"],
+    noise: Float[Tensor, "b Tp a"],
+    chunk: Float[Tensor, "b Tp a"],
+    weight: Float[Tensor, "b Tp"],
+) -> Tensor:
+    """Mean squared distance of the jump from the noise to the teacher's endpoint."""
+    error = (head.jump(features, noise, torch.ones(len(noise))) - chunk).square().mean(dim=2)
+    return (error * weight).sum() / weight.sum().clamp(min=1.0)
+
+
+def consistency_loss(
+    head: Head, target: Head, features: Float[Tensor, "b f"], points: list[Tensor], times: list[float], k: Tensor
+) -> Tensor:
+    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the slow copy (Luo et al. 2023, "Latent Consistency Models").
+
+    k: (b,) int64, the transition of each sample.
+    """
+    stack, grid = torch.stack(points, dim=1), torch.tensor(times)
+    rows = torch.arange(len(k))
+    with torch.no_grad():
+        goal = target.jump(features, stack[rows, k + 1], grid[k + 1]).clamp(-1.0, 1.0)
+    return (head.jump(features, stack[rows, k], grid[k]) - goal).square().mean()
+
+
+def distill(
+    head: nn.Module,
+    data: DistillData,
+    config: DistillConfig,
+    *,
+    path: Path | None = None,
+    logger: Logger | None = None,
+    on_step: Callable[[int], None] = lambda _: None,
+) -> nn.Module:
+    """Train `head` in place on the teacher's answers; returns its moving average, frozen.
+
+    Raises ConfigError when consistency is asked for and the teacher has no walk (a step-wise residual has none).
+    """
+    if config.consistency > 0.0 and path is None:
+        raise ConfigError("consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk.")
+    average, slow = copy.deepcopy(head), copy.deepcopy(head)
+    rng = generator("distill", config.seed)
+    trained = [p for name, p in head.named_parameters() if not name.startswith("encoder")]
+    optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=1e-6, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps, config.lr * config.final_lr)
+    for step in range(1, config.steps + 1):
+        index = torch.randint(len(data), (config.batch_size,), generator=rng)
+        features, noise = data.features[index], data.noise[index]
+        loss = same_noise_loss(head, features, noise, data.chunk[index], data.weight[index])  # type: ignore[arg-type]
+        values = {"distill/same_noise": loss.detach()}
+        if config.consistency > 0.0 and path is not None:
+            with torch.no_grad():
+                points, times = path(features, noise)
+            k = torch.randint(len(times) - 1, (len(index),), generator=rng)
+            second = consistency_loss(head, slow, features, points, times, k)  # type: ignore[arg-type]
+            loss = loss + config.consistency * second
+            values["distill/consistency"] = second.detach()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        ema_update(average, head, min(config.ema, 1.0 - (1.0 + step) ** -0.75))
+        ema_update(slow, head, config.consistency_decay)
+        if logger is not None and (step % config.log_every == 0 or step == config.steps):
+            logger.log(step, values)
+        on_step(step)
+    return average.eval().requires_grad_(False)

@@ -1,0 +1,67 @@
+"""Several replays, one batch: online, base, demonstration and intervention data mixed by fraction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.replay import Batch, Replay
+
+
+@dataclass
+class MixConfig:
+    """Fractions of a batch by store; they must sum to 1. A store that is still empty gives its share to the others."""
+
+    online: float = 1.0
+    base: float = 0.0  # transitions of the base alone, kept as value anchors (DAWN)
+    demo: float = 0.0
+    intervention: float = 0.0
+
+
+class ReplayMix:
+    """Named replays. A fraction of 0 means that the store does not exist."""
+
+    def __init__(self, stores: Mapping[str, Replay], fractions: Mapping[str, float]) -> None:
+        used = {name: fraction for name, fraction in fractions.items() if fraction > 0.0}
+        if abs(sum(used.values()) - 1.0) > 1e-6:
+            raise ConfigError(f"The fractions of `mix` must sum to 1, found {dict(fractions)}.")
+        if missing := used.keys() - stores.keys():
+            raise ConfigError(f"`mix` asks for {sorted(missing)}, but there is no such data; have {sorted(stores)}.")
+        self.stores, self.fractions = dict(stores), used
+
+    def __getitem__(self, name: str) -> Replay:
+        return self.stores[name]
+
+    def sample(
+        self, size: int, generator: torch.Generator, *, gamma: float, n_step: int, timeout_is_failure: bool
+    ) -> Batch:
+        """`size` decisions, in the order of the stores."""
+        ready = {name: f for name, f in self.fractions.items() if len(self.stores[name])}
+        if not ready:
+            raise ConfigError("There is nothing to learn from yet: collect with the base first (base_steps > 0).")
+        parts, left, weight = [], size, sum(ready.values())
+        for i, (name, fraction) in enumerate(ready.items()):
+            count = left if i == len(ready) - 1 else round(size * fraction / weight)
+            left -= count
+            parts.append(
+                self.stores[name].sample(
+                    count, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure
+                )
+            )
+        return parts[0] if len(parts) == 1 else concatenate(parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: store.state_dict() for name, store in self.stores.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, store in self.stores.items():
+            store.load_state_dict(state[name])
+
+
+def concatenate(parts: list[Batch]) -> Batch:
+    """Batches one after the other."""
+    return Batch(**{name: torch.cat([getattr(part, name) for part in parts]) for name in Batch.__slots__})

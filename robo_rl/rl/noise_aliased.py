@@ -1,0 +1,108 @@
+"""DSRL-NA (Wagenmaker et al. 2025): steering with two critics, one of actions and one of the noise that makes them.
+
+Q_A(s, a) learns by temporal differences on the executed chunks, whoever produced them; Q_W(s, w) is regressed to
+Q_A(s, base(s, w)), and the actor climbs Q_W. Many noises alias to one action, so Q_A needs far less data than a critic
+of noise would. The regression draws w where the actor can go: half from the actor itself, half uniformly over its range.
+The published code draws N(0, I) alone, and leaves Q_W unfitted wherever |w| is larger.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from collections.abc import Mapping
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.action_map import ActionMap, LatentMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.replay import Batch
+from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.flat import flatten_parameters
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.losses import Info, critic_loss, td_target
+from robo_rl.rl.off_policy import OffPolicyLearner
+
+
+class Decoder(Protocol):
+    """The base policy, as this learner uses it."""
+
+    execute: int
+
+    def sample_from(self, features: Tensor, noise: Tensor) -> Tensor: ...
+
+
+class NoiseAliasedLearner(OffPolicyLearner):
+    """`critic` is Q_W, which acting and gating use; `action_critic` is Q_A."""
+
+    def __init__(
+        self, obs_dim: int, action_map: ActionMap, cfg: LearnerConfig, generator: torch.Generator, base: Decoder
+    ) -> None:
+        if not isinstance(action_map, LatentMap):
+            raise ConfigError("method.algorithm=noise_aliased needs method.map.kind=steering.")
+        super().__init__(obs_dim, action_map, cfg, generator)
+        self.latent, self.base = action_map, base
+        action_dim = base.execute * action_map.shape[1]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
+            self.action_critic, self.action_target = (
+                CriticEnsemble(obs_dim + action_dim, cfg.hidden, cfg.heads, cfg.layer_norm) for _ in range(2)
+            )
+        self.action_target.load_state_dict(self.action_critic.state_dict())
+        self._action_flat = flatten_parameters(self.action_critic)
+        self._pairs = [(flatten_parameters(self.action_target), self._action_flat)]
+        self.action_opt = torch.optim.Adam([self._action_flat], lr=cfg.lr_critic, fused=True)
+
+    def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
+        """The chunk that the base executes from this noise, flattened."""
+        chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
+        return chunk[:, : self.base.execute].flatten(1)
+
+    def _critic_step(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
+        """Both critics: Q_A to `target`, then Q_W to Q_A."""
+        loss, info = critic_loss(self.action_critic(batch.obs, batch.action), target)
+        self._step(self.action_opt, self._action_flat, loss, self.action_critic)
+        noise = self._noise_where_the_actor_goes(batch)
+        with torch.no_grad():
+            values = self.action_critic(batch.obs, self.decode(batch.obs, noise))
+        alias = (self.critic(batch.obs, noise) - values).square().mean(dim=1).sum()
+        self._step(self.critic_opt, self._critic_flat, alias, self.critic)
+        return info | {"critic/alias_loss": alias.detach()}
+
+    @torch.no_grad()
+    def _noise_where_the_actor_goes(self, batch: Batch) -> Float[Tensor, "b k"]:
+        u = self._explore(torch.cat([batch.obs, batch.ctx], dim=-1))
+        uniform = torch.rand(u.shape, generator=self.generator) * 2.0 - 1.0
+        half = len(u) // 2
+        return self.map.to_critic(torch.cat([u[:half], uniform[half:]]), batch.ctx)
+
+    @torch.no_grad()
+    def _target(self, batch: Batch) -> Float[Tensor, " b"]:
+        noise = self.map.to_critic(self._explore(torch.cat([batch.next_obs, batch.next_ctx], dim=-1)), batch.next_ctx)
+        value = self.action_target(batch.next_obs, self.decode(batch.next_obs, noise))
+        return td_target(batch.reward, batch.discount, self._subset_min(value))
+
+    def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
+        """Critics of the base: Monte-Carlo returns, or TD with the actor that still reproduces the base."""
+        info = self._critic_step(batch, batch.mc_return if monte_carlo else self._target(batch))
+        self._follow()
+        return info
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        more = {name: getattr(self, name).state_dict() for name in ("action_critic", "action_target")}
+        copies = {name: {key: value.clone() for key, value in state.items()} for name, state in more.items()}
+        return super().weights() | copies
+
+    def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
+        super().load_weights(weights)
+        self.action_opt.state.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        names = ("action_critic", "action_target", "action_opt")
+        return super().state_dict() | {name: getattr(self, name).state_dict() for name in names}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        for name in ("action_critic", "action_target", "action_opt"):
+            getattr(self, name).load_state_dict(state[name])

@@ -1,0 +1,160 @@
+"""Any Gymnasium environment with box observations and box actions; made for the MuJoCo tasks (Hopper-v5, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.adapters.options import check_steps
+from sim.lane import LaneObs, LaneStep
+from sim.vec_env import INFO_KEYS
+
+REQUIRES = ("gymnasium", "mujoco")
+IDS = (  # the ones that are tested and listed; any other box-to-box id works too
+    "Ant-v5",
+    "HalfCheetah-v5",
+    "Hopper-v5",
+    "Humanoid-v5",
+    "HumanoidStandup-v5",
+    "InvertedDoublePendulum-v5",
+    "InvertedPendulum-v5",
+    "Pusher-v5",
+    "Reacher-v5",
+    "Swimmer-v5",
+    "Walker2d-v5",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GymnasiumLanes:
+    """Builder of lanes of `gymnasium.make(env_id)`.
+
+    Observation: `state`, the flattened box. The reward is the environment's own; scalars of its `info` become extra
+    info. `max_episode_steps` None keeps the registered time limit. An environment that names no success has none.
+    """
+
+    preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
+
+    env_id: str
+    reward: str = "dense"  # there is no other; here so that all suites take the same options
+    max_episode_steps: int | None = None
+    render_size: int = 240
+
+    def __post_init__(self) -> None:
+        if self.reward != "dense":
+            raise ConfigError(f"Gymnasium environments have their own dense reward, not '{self.reward}'; leave it out.")
+        if self.max_episode_steps is not None:
+            check_steps(self.max_episode_steps)
+
+    def __call__(self) -> GymnasiumLane:
+        return GymnasiumLane(self)
+
+
+class GymnasiumLane:
+    """One environment; see `sim.lane.Lane`."""
+
+    def __init__(self, options: GymnasiumLanes) -> None:
+        self._options = options
+        self._env = _make(options)
+        self.spec = _spec_of(self._env, options)
+        self._env.reset(seed=0)
+        *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
+        self.info_keys: tuple[str, ...] = tuple(sorted(key for key in info if _is_extra(key, info[key])))
+        self._info: Mapping[str, Any] = {}
+        self._renderer: Any = None
+
+    def reset(self, seed: int) -> LaneObs:
+        obs, _ = self._env.reset(seed=seed)
+        return {"state": np.ravel(obs)}
+
+    def step(self, action: NDArray[np.float32]) -> LaneStep:
+        obs, reward, terminated, truncated, self._info = self._env.step(action.reshape(self._env.action_space.shape))
+        success = bool(self._info.get("is_success", self._info.get("success", False)))
+        return {"state": np.ravel(obs)}, float(reward), bool(terminated), bool(truncated), success
+
+    def info(self) -> Sequence[float]:
+        return [float(self._info[key]) for key in self.info_keys]
+
+    def render(self) -> NDArray[np.uint8]:
+        """(s, s, 3), s = render_size, for MuJoCo environments; else the environment's own `rgb_array`."""
+        if not _is_mujoco(self._env):
+            return _own_picture(self._env)
+        if self._renderer is None:
+            self._renderer = _renderer_of(self._env.unwrapped, self._options.render_size)
+        picture: NDArray[np.uint8] = self._renderer.render()
+        return picture
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self._env.close()
+
+
+def _make(options: GymnasiumLanes) -> Any:
+    """Raises UnknownNameError for an id that is not registered."""
+    import gymnasium
+
+    # The checker warns about every bound and would run on every step.
+    settings: dict[str, Any] = {"max_episode_steps": options.max_episode_steps, "disable_env_checker": True}
+    try:
+        env = gymnasium.make(options.env_id, **settings)
+        if not _is_mujoco(env) and "rgb_array" in env.metadata.get("render_modes", ()):
+            env.close()
+            env = gymnasium.make(options.env_id, render_mode="rgb_array", **settings)
+        return env
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UnknownNameError("gymnasium environment", options.env_id, gymnasium.registry) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"Gymnasium cannot make '{options.env_id}': {error}") from error
+
+
+def _spec_of(env: Any, options: GymnasiumLanes) -> EnvSpec:
+    from gymnasium.spaces import Box
+
+    obs, action = env.observation_space, env.action_space
+    for role, space in (("observations", obs), ("actions", action)):
+        if not isinstance(space, Box):
+            raise ConfigError(f"'{options.env_id}' has {role} of kind {type(space).__name__}; only Box works here.")
+    if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
+        raise ConfigError(f"'{options.env_id}' has actions without limits; expected finite limits in every dimension.")
+    steps = env.spec.max_episode_steps
+    if steps is None:
+        raise ConfigError(f"'{options.env_id}' has no time limit; give one: max_episode_steps=1000.")
+    return EnvSpec(
+        name=f"gym/{options.env_id}",
+        obs={"state": ArraySpec((int(np.prod(obs.shape)),))},
+        action=ActionSpec(tuple(action.low.ravel().tolist()), tuple(action.high.ravel().tolist())),
+        max_episode_steps=int(steps),
+        control_hz=float(env.metadata.get("render_fps", 1)),
+    )
+
+
+def _is_extra(key: str, value: Any) -> bool:
+    return key not in INFO_KEYS and isinstance(value, int | float | np.number)
+
+
+def _is_mujoco(env: Any) -> bool:
+    return hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def _own_picture(env: Any) -> NDArray[np.uint8]:
+    if env.render_mode != "rgb_array":
+        raise ConfigError(f"'{env.spec.id}' cannot be drawn: it has no render mode 'rgb_array'.")
+    return np.asarray(env.render(), np.uint8)
+
+
+def _renderer_of(env: Any, size: int) -> Any:
+    """The camera that the environment itself would use: its tracking one, or a free one with its own view."""
+    from sim.rendering import MujocoRenderer
+
+    cameras = [env.model.camera(i).name for i in range(env.model.ncam)]
+    camera = "track" if "track" in cameras else None
+    view = env.mujoco_renderer.default_cam_config
+    return MujocoRenderer(env.model, env.data, size, size, camera=camera, view=view)

@@ -1,0 +1,88 @@
+"""Environments and experts by name: "<suite>/<task>". Simulators are imported when one of theirs is built."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.registry import lookup
+from sim.experts import Expert
+from sim.workers import WorkerVecEnv
+
+SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
+    "metaworld": ("sim.adapters.metaworld:MetaWorldLanes", "sim"),
+    "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
+    "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
+}
+TASKS = {  # suite -> (names of its tasks; are these all)
+    "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
+    "pusht": ("sim.adapters.pusht:VARIANTS", True),
+    "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
+}
+EXPERTS = {"metaworld": ("sim.experts:MetaWorldExpert", "sim")}  # suite -> called as expert(task, noise, seed)
+
+
+def list_envs() -> list[str]:
+    """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box spaces."""
+    return [f"{suite}/{task}" for suite in SUITES for task in _tasks(suite)]
+
+
+def make_env(
+    name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any
+) -> WorkerVecEnv:
+    """A vector environment of `num_envs` lanes; see `sim.workers` for `num_workers` and `timeout_s`.
+
+    Options: `max_episode_steps`, `render_size` (px) and `reward` ("sparse" or "dense"; gym has "dense" only), and
+    `terminate_on_success` for metaworld; an option that is None is left at its default. Raises UnknownNameError for a
+    name or option that does not exist, MissingDependencyError when the suite's packages are not installed.
+    """
+    suite, task = _split("environment", name)
+    builder = lookup("suite", SUITES, suite)
+    _check_installed(suite)
+    given = {option: value for option, value in options.items() if value is not None}
+    known = [field.name for field in fields(builder)][1:]  # the first is the task
+    for option in given:
+        if option not in known:
+            raise UnknownNameError(f"option of {suite} environments", option, known)
+    return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
+
+
+def make_expert(name: str, noise: float = 0.0, seed: int = 0) -> Expert:
+    """The scripted expert of an environment. Raises UnknownNameError for suites that have none."""
+    suite, task = _split("environment", name)
+    if suite not in EXPERTS:
+        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
+    _check_installed(suite)
+    expert: Expert = lookup("expert", EXPERTS, suite)(task, noise, seed)
+    return expert
+
+
+def _split(kind: str, name: str) -> tuple[str, str]:
+    suite, _, task = name.partition("/")
+    if suite not in SUITES or not task or (TASKS[suite][1] and task not in _tasks(suite)):
+        raise UnknownNameError(kind, name, list_envs())
+    return suite, task
+
+
+def _tasks(suite: str) -> tuple[str, ...]:
+    names: tuple[str, ...] = _attribute(TASKS[suite][0])
+    return names
+
+
+def _check_installed(suite: str) -> None:
+    """Here, not in a worker: the message must reach the user without a traceback."""
+    path, extra = SUITES[suite]
+    for package in _attribute(path.split(":")[0] + ":REQUIRES"):
+        if find_spec(package) is None:
+            raise MissingDependencyError(
+                f"'{suite}' environments need the package '{package}', which is not installed. "
+                f"Run: pip install 'robo-rl[{extra}]'"
+            )
+
+
+def _attribute(path: str) -> Any:
+    module, attribute = path.split(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,58 @@
+"""One small dataset and one small trained policy, made by the verbs themselves, for all tests of the verbs.
+
+The verbs are imported where they are used: the tests of the command line alone run where there is no trainer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from robo_rl.conf.schema import CollectConfig
+
+if TYPE_CHECKING:
+    from robo_rl.conf.train import TrainConfig
+
+ENV = "metaworld/reach-v3"  # the cheapest task
+
+
+def collect_config(out: Path, **changes: object) -> CollectConfig:
+    small = {"env": ENV, "out": str(out), "episodes": 3, "noise": 0.1, "num_workers": 0}
+    return CollectConfig(**small | changes)  # type: ignore[arg-type]
+
+
+def train_config(data: Path, out: Path, **changes: object) -> TrainConfig:
+    from robo_rl.conf.train import TrainConfig
+    from robo_rl.nets.denoiser import MlpDenoiserConfig
+
+    small = {
+        "data": str(data),
+        "out": str(out),
+        "steps": 12,
+        "batch_size": 16,
+        "log_every": 2,
+        "checkpoint_every": 4,
+        "device": "cpu",
+        "net": MlpDenoiserConfig(width=16, depth=1),
+    }
+    return TrainConfig(**small | changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from robo_rl.apps import collect
+
+    folder = tmp_path_factory.mktemp("data") / "reach"
+    assert collect.main(collect_config(folder)) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from robo_rl.apps import train
+
+    folder = tmp_path_factory.mktemp("runs") / "base"
+    assert train.main(train_config(dataset, folder)) == 0
+    return folder

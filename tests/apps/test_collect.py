@@ -1,0 +1,125 @@
+"""`robo-rl collect`: the same data however it is recorded, and nothing committed is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robo_rl.apps import collect
+from robo_rl.core.errors import ConfigError, DataError, EnvError
+from robo_rl.core.seeding import derive_seed
+from robo_rl.data.reader import EpisodeStore
+from robo_rl.data.validate import validate
+from tests.apps.conftest import ENV, collect_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def frames(folder: Path) -> list[bytes]:
+    """State and action of every episode, as bytes."""
+    return [episode.obs("state").tobytes() + episode.action.tobytes() for episode in EpisodeStore(folder)]
+
+
+def test_episodes_are_whole_and_successful(dataset: Path) -> None:
+    """Seeds in order, a final observation, one reward at the end, labels, nothing for `validate` to find."""
+    store = EpisodeStore(dataset)
+    assert [episode.meta.seed for episode in store] == [derive_seed("collect", 0, i) for i in range(3)]
+    for episode in store:
+        assert episode.meta.success is True
+        assert episode.has_final_obs
+        assert episode.meta.info == {"by": "expert", "noise": 0.1}
+        assert episode.reward[-1] == 1.0
+        assert episode.reward[:-1].sum() == 0.0
+        assert episode.terminated.tolist() == [False] * (episode.frames - 1) + [True]
+        assert (np.abs(episode.action) <= 1.0).all()
+    assert not [fault for fault in validate(dataset) if fault.severity == "error"]
+
+
+def test_data_depend_neither_on_lanes_nor_on_pauses(dataset: Path, tmp_path: Path) -> None:
+    """One lane, two sittings, a worker process: the same bytes, so a collection can be stopped and continued freely."""
+    collect.main(collect_config(tmp_path / "a", num_envs=1, episodes=1))
+    collect.main(collect_config(tmp_path / "a", num_envs=2, num_workers=1))
+    assert frames(tmp_path / "a") == frames(dataset)
+    collect.main(collect_config(tmp_path / "a"))  # nothing is missing, so nothing happens
+    assert len(EpisodeStore(tmp_path / "a")) == 3
+
+
+def test_failures_are_left_out_and_counted(tmp_path: Path) -> None:
+    """An expert that cannot succeed in 5 steps: a sentence, after as many attempts as allowed; keep=all keeps them."""
+    with pytest.raises(EnvError, match="Only 0 of 3 episodes succeeded"):
+        collect.main(collect_config(tmp_path / "none", max_episode_steps=5, attempts=3))
+    assert len(EpisodeStore(tmp_path / "none")) == 0
+    collect.main(collect_config(tmp_path / "all", max_episode_steps=5, keep="all"))
+    store = EpisodeStore(tmp_path / "all")
+    assert [episode.meta.success for episode in store] == [False] * 3
+    assert not any(episode.terminated.any() for episode in store)
+
+
+def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
+    """Its episodes do not depend on the number of lanes either: the noise belongs to the episode."""
+    for name, lanes in (("one", 1), ("three", 3)):
+        options = {"policy": str(run), "noise": None, "keep": "all", "max_episode_steps": 12, "num_envs": lanes}
+        collect.main(collect_config(tmp_path / name, **options))
+    one, three = (np.concatenate([e.action for e in EpisodeStore(tmp_path / name)]) for name in ("one", "three"))
+    np.testing.assert_allclose(one, three, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": "metaworld/reech-v3"}, "Did you mean 'metaworld/reach-v3'"),
+        ({"env": "pusht/state"}, "no scripted expert"),
+        ({"device": "tpu", "policy": "x"}, "device=tpu"),
+        ({"policy": "nowhere"}, "holds no policy"),
+        ({"reward": "shaped"}, "shaped"),
+    ],
+)
+def test_mistakes_are_named_and_leave_nothing(changes: dict[str, str], words: str, tmp_path: Path) -> None:
+    """No empty dataset appears for a command that could not start."""
+    with pytest.raises(Exception, match=words) as caught:
+        collect.main(collect_config(tmp_path / "data", **changes))
+    assert getattr(caught.value, "exit_code", 1) >= 2
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_dataset_of_another_task_is_refused(dataset: Path) -> None:
+    """Episodes of two contracts in one dataset would train nonsense."""
+    with pytest.raises(DataError, match=r"another contract|same contract"):
+        collect.main(collect_config(dataset, env="metaworld/push-v3"))
+
+
+def test_ctrl_c_keeps_what_is_committed(tmp_path: Path) -> None:
+    """A real process and a real SIGINT: code 130, a sentence, a sound dataset that the same command goes on with."""
+    out = tmp_path / "data"
+    command = ["collect", f"env={ENV}", f"out={out}", "episodes=500", "num_workers=1", "num_envs=2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robo_rl.apps.cli", *command],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline_s = time.monotonic() + 90
+    while not (out / "episodes" / "000001" / "episode.json").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert "the same command goes on" in said
+    assert len(EpisodeStore(out)) >= 2
+    assert not [fault for fault in validate(out) if fault.severity == "error"]
+
+
+def test_more_lanes_than_sense_is_a_sentence(tmp_path: Path) -> None:
+    """More workers than lanes."""
+    with pytest.raises(ConfigError, match="num_workers"):
+        collect.main(collect_config(tmp_path / "data", num_envs=1, num_workers=2))

@@ -1,0 +1,56 @@
+"""`robo-rl doctor` says what is missing and how to get it."""
+
+from __future__ import annotations
+
+import json
+from importlib import util
+from typing import Any
+
+import pytest
+
+from robo_rl.apps import doctor, packages
+from robo_rl.conf.schema import DoctorConfig
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Pretend that these modules are not installed."""
+    real = util.find_spec
+    for place in (packages, doctor):
+        monkeypatch.setattr(place.util, "find_spec", lambda name, *more: None if name in modules else real(name, *more))
+
+
+def test_report_is_json_with_every_package(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bug report carries machine, versions and one finding per package."""
+    assert doctor.main(DoctorConfig(json=True, render=False)) == 0
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = {finding["what"]: finding for finding in report["findings"]}
+    assert {package.distribution for package in packages.PACKAGES} <= found.keys()
+    assert found["torch"]["state"] == "ok"
+    assert report["versions"]["torch"]
+
+
+def test_a_missing_simulator_comes_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Missing extras are no failure: a robot has no simulator. The command stands at the end, once."""
+    without(monkeypatch, "mujoco", "metaworld")
+    assert doctor.main(DoctorConfig()) == 0
+    said = capsys.readouterr().out
+    assert "missing" in said
+    assert said.count("pip install 'robo-rl[sim]'") == 1
+
+
+def test_a_missing_core_package_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without torch nothing works, and doctor itself still has to."""
+    without(monkeypatch, "torch")
+    assert doctor.main(DoctorConfig(render=False)) == 2
+    assert "pip install robo-rl" in capsys.readouterr().out
+
+
+def test_unsourced_ros_is_told_from_missing_ros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sourced ROS 2 whose Python is another one is the usual reason why rclpy cannot be imported."""
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
+    without(monkeypatch, "rclpy")
+    finding = doctor.ros_finding()
+    assert finding.state == "note"
+    assert "jazzy is sourced" in finding.detail

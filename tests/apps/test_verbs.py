@@ -1,0 +1,216 @@
+"""The verbs end to end, on one tiny dataset and one tiny policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from safetensors.torch import load_file
+
+from policies.checkpoint import load_policy
+from robo_rl.apps import data_import, data_info, data_validate, evaluate, export, info, train
+from robo_rl.apps import run as run_verb
+from robo_rl.apps.acting import load_actor
+from robo_rl.apps.metrics import read_metrics
+from robo_rl.conf.schema import (
+    DataImportConfig,
+    DataInfoConfig,
+    DataValidateConfig,
+    EvaluateConfig,
+    ExportConfig,
+    InfoConfig,
+    RunConfig,
+)
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.data.reader import EpisodeStore
+from tests.apps.conftest import ENV, train_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def evaluate_config(policy: Path, **changes: object) -> EvaluateConfig:
+    tiny = {"policy": str(policy), "episodes": 3, "max_episode_steps": 10, "num_workers": 0, "device": "cpu"}
+    return EvaluateConfig(**tiny | changes)  # type: ignore[arg-type]
+
+
+def test_training_leaves_a_policy_and_its_history(run: Path) -> None:
+    """Policy folder, checkpoints, metrics, settings: what the run directory promises."""
+    policy = load_policy(run / "policy")
+    assert policy.chunk == 8
+    assert json.loads((run / "policy" / "policy.json").read_text())["train"]["data"]["episodes"] == 3
+    assert [m["step"] for m in read_metrics(run / "metrics.jsonl")] == [2, 4, 6, 8, 10, 12]
+    assert list((run / "tb").iterdir())
+
+
+def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tmp_path: Path) -> None:
+    """SIGKILL in the middle, then resume=true: weights and metrics equal those of the run that was never killed."""
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from robo_rl.apps import train\n"
+        "from policies import training\n"
+        "from tests.apps.conftest import train_config\n"
+        "real = training._report\n"
+        "def report(step, *rest):\n"
+        "    real(step, *rest)\n"
+        "    if step == 10: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "training._report = report\n"
+        f"train.main(train_config(Path({str(dataset)!r}), Path({str(tmp_path / 'run')!r})))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert [m["step"] for m in read_metrics(tmp_path / "run" / "metrics.jsonl")][-1] == 10
+    train.main(train_config(dataset, tmp_path / "run", resume=True))
+    assert list(read_metrics(tmp_path / "run" / "metrics.jsonl")) == list(read_metrics(run / "metrics.jsonl"))
+    ours = load_file(tmp_path / "run" / "policy" / "weights.safetensors")
+    theirs = load_file(run / "policy" / "weights.safetensors")
+    assert all(tensor.equal(theirs[name]) for name, tensor in ours.items())
+
+
+def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
+    """A wrong path must not leave a run folder that then is in the way."""
+    with pytest.raises(DataError, match=r"dataset\.json does not exist"):
+        train.main(train_config(tmp_path / "nowhere", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluation_is_paired_and_repeatable(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A policy against itself differs in no episode; the JSON holds every seed; two lanes give what one gives."""
+    assert (
+        evaluate.main(evaluate_config(run, against=str(run / "policy"), out=str(tmp_path / "e.json"), num_envs=2)) == 0
+    )
+    said = capsys.readouterr().out
+    assert "success 0/3 = 0 % [0, 56]" in said
+    assert "0 only the first solves, 0 only the second; exact McNemar p = 1.00: no difference beyond chance" in said
+    report = json.loads((tmp_path / "e.json").read_text())
+    assert report["policy"]["success"] == report["against"]["success"]
+    assert len(set(report["policy"]["seeds"])) == 3
+    assert not (run / "policy" / "evaluation.json").exists()  # a shortened episode says nothing about the policy
+
+
+def test_export_and_run_carry_the_measured_success(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """evaluate -> export -> run: the manifest holds k, n and the noise; the loop reports its deadlines."""
+    evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.0))
+    assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"))) == 0
+    manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
+    assert manifest["measured"]["n"] == 1
+    assert manifest["noise"]["mode"] == "zero"
+    assert manifest["training"]["steps"] == 12
+    config = RunConfig(str(tmp_path / "bundle"), episodes=1, max_episode_steps=8, out=str(tmp_path / "loop.json"))
+    assert run_verb.main(config) == 0
+    assert "8 ticks at 80 Hz" in capsys.readouterr().out
+    assert json.loads((tmp_path / "loop.json").read_text())["ticks"] == 8
+    assert evaluate.main(evaluate_config(tmp_path / "bundle", episodes=1)) == 0
+
+
+def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
+    """A note beside a policy that was trained again since is old: the bundle's success stays unknown."""
+    import shutil
+
+    shutil.copytree(run / "policy", tmp_path / "policy")
+    note = {"k": 1, "n": 1, "wilson95": [0, 1], "noise": 1.0, "weights_crc32": 1}
+    (tmp_path / "policy" / "evaluation.json").write_text(json.dumps(note))
+    assert export.measured_success(tmp_path / "policy") is None
+
+
+def test_wrong_policies_are_refused(run: Path, tmp_path: Path) -> None:
+    """A folder without a policy, and a policy on an environment that it was not made for."""
+    with pytest.raises(CheckpointError, match="holds no policy"):
+        evaluate.main(evaluate_config(tmp_path))
+    with pytest.raises(CheckpointError, match="pusht/state"):
+        evaluate.main(evaluate_config(run, env="pusht/state"))
+    with pytest.raises(ConfigError, match="device=cuda:7"):
+        evaluate.main(evaluate_config(run, device="cuda:7"))
+    with pytest.raises(ConfigError, match="rate_hz=0"):
+        run_verb.main(RunConfig("bundle", rate_hz=0.0))
+    with pytest.raises(CheckpointError, match="is not a bundle"):
+        run_verb.main(RunConfig(str(run)))
+
+
+def test_a_run_is_as_good_as_its_policy_folder(run: Path) -> None:
+    """`policy=runs/base` finds runs/base/policy, and the environment it was trained on."""
+    import torch
+
+    actor = load_actor(run, torch.device("cpu"))
+    assert actor.folder == run / "policy"
+    assert (actor.env, actor.noise) == (ENV, 1.0)
+
+
+def test_data_verbs(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """info says what is there; validate finds a flipped byte, names the episode and exits with 2."""
+    assert data_info.main(DataInfoConfig(str(dataset))) == 0
+    assert "3/3 labelled episodes" in capsys.readouterr().out
+    assert data_info.main(DataInfoConfig(str(dataset), json=True)) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 3
+    import shutil
+
+    shutil.copytree(dataset, tmp_path / "copy")
+    assert data_validate.main(DataValidateConfig(str(tmp_path / "copy"), recover=True)) == 0
+    assert "sound" in capsys.readouterr().out
+    shard = tmp_path / "copy" / "episodes" / "000001" / "action" / "c.0.0"
+    data = bytearray(shard.read_bytes())
+    data[3] ^= 1
+    shard.write_bytes(data)
+    assert data_validate.main(DataValidateConfig(str(tmp_path / "copy"))) == 2
+    assert "episode 000001" in capsys.readouterr().out
+
+
+def test_data_import_maps_keys(tmp_path: Path) -> None:
+    """A replay buffer of Push-T's layout; a key map in words; a malformed one is named."""
+    source = zarr.open_group(tmp_path / "buffer.zarr", mode="w", zarr_format=2)
+    source.create_array("data/state", data=np.ones((5, 5), "float32"))
+    source.create_array("data/action", data=np.ones((5, 2), "float32"))
+    source.create_array("meta/episode_ends", data=np.array([2, 5]))
+    config = DataImportConfig(str(tmp_path / "buffer.zarr"), str(tmp_path / "out"), "pusht/state", limit=1)
+    assert data_import.main(config) == 0
+    assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [2]
+    with pytest.raises(ConfigError, match="expected key:array"):
+        data_import.parse_keys(["state"])
+    with pytest.raises(ConfigError, match="Say which array"):
+        data_import.contract(DataImportConfig("x", "y", ENV))
+    spec, keys = data_import.contract(DataImportConfig("x", "y", ENV, keys=["state:data/s", "action:data/a"]))
+    assert (spec.name, keys) == (ENV, {"state": "data/s", "action": "data/a"})
+
+
+def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a setting can take is found without reading source."""
+    assert info.main(InfoConfig(json=True)) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert ENV in facts["environments"]
+    assert {"flow", "diffusion"} <= set(facts["processes"])
+    assert info.main(InfoConfig()) == 0
+    assert "reach-v3" in capsys.readouterr().out
+
+
+def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:
+    """SIGINT to a real training: code 130, a checkpoint, the words that say how to go on."""
+    out = tmp_path / "run"
+    command = ["train", f"data={dataset}", f"out={out}", "steps=100000", "batch_size=16", "log_every=1", "net.width=16"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robo_rl.apps.cli", *command],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 90
+    while len(list(read_metrics(out / "metrics.jsonl"))) < 3 and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert "with resume=true goes on" in said
+    saved = [int(path.parent.name) for path in (out / "checkpoints").glob("*/state.json")]
+    assert saved == [list(read_metrics(out / "metrics.jsonl"))[-1]["step"]]  # not one update is lost

@@ -1,0 +1,71 @@
+"""Benchmark lines, and the README's table that is made from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import common
+from benchmarks.readme_table import BEGIN, END, load, main, rewrite
+
+
+@pytest.fixture(autouse=True)
+def _fresh_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common._options, "quick", False)
+    monkeypatch.setattr(common._options, "out", None)
+
+
+def line(**values: Any) -> str:
+    base = {"name": "a/b", "value": 1.0, "unit": "x", "machine": "cpu, 2 cores", "commit": "abc", "date": "2026-01-01"}
+    return json.dumps(base | values)
+
+
+def test_emit_prints_one_json_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Name, value, unit, where and when; --quick marks the line, --out keeps it."""
+    out = tmp_path / "results.jsonl"
+    common.parser("test").parse_args(["--quick", "--out", str(out)])
+    common.emit("windows/raw/per_cpu_s", 3.0, "windows/cpu-s", batch=8)
+    said = json.loads(capsys.readouterr().out)
+    assert said | {"name": "windows/raw/per_cpu_s", "value": 3.0, "batch": 8, "quick": True} == said
+    assert {"machine", "commit", "unit", "torch", "date"} <= said.keys()
+    assert json.loads(out.read_text()) == said
+
+
+def test_out_without_a_value_is_the_results_folder() -> None:
+    """One file per machine and commit."""
+    options = common.parser("test").parse_args(["--out"])
+    assert options.out == common.results_file()
+    assert options.out.parent == Path(common.__file__).parent / "results"
+
+
+def test_cpu_seconds_grow_with_work() -> None:
+    """A busy loop costs CPU time; sleeping does not."""
+    before = common.cpu_seconds()
+    sum(i * i for i in range(300_000))
+    assert common.cpu_seconds() > before
+
+
+def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
+    """Quick runs stay out; a later measurement replaces an earlier one of the same name and machine."""
+    (tmp_path / "b.jsonl").write_text(
+        line(value=2.0, date="2026-02-01") + "\n" + line(value=9.0, date="2026-03-01", quick=True)
+    )
+    (tmp_path / "a.jsonl").write_text(
+        line(value=1.0) + "\n" + line(name="s", value=0.97, k=97, n=100, wilson95=[0.915, 0.99], unit="")
+    )
+    new = rewrite(f"head\n{BEGIN}\nold\n{END}\ntail\n", load(tmp_path))
+    assert "| `a/b` | 2 x | abc |" in new
+    assert "| `s` | 0.97 (97/100, 0.92–0.99) | abc |" in new
+    assert "old" not in new
+    assert new.startswith("head\n")
+    assert new.endswith("tail\n")
+    assert rewrite(new, load(tmp_path)) == new
+
+
+def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds results rewrites the table."""
+    monkeypatch.setattr("sys.argv", ["readme_table.py", "--check"])
+    assert main() == 0

@@ -1,0 +1,118 @@
+"""Run by test_kill.py: kill a recorder at its k-th call that touches the disk, and look at what is left.
+
+    python die_at.py <folder> <codec> <stride>
+
+k runs from 1 in steps of `stride` until the recorder survives. Prints one JSON object per k.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree, rmtree
+from typing import Any
+
+import numpy as np
+
+from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
+from robo_rl.data.validate import validate
+from tests.data.recordings import add_frames, obs, record
+
+CALLS = ("write", "fsync", "ftruncate", "mkdir", "rename", "replace", "unlink", "open")
+FRAMES = 2
+
+
+def _die_at(k: int) -> None:
+    """From now on, the k-th call that touches the disk never returns. Half a write has happened by then."""
+    count = 0
+
+    def wrap(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == k:
+                if name == "write":
+                    call(args[0], bytes(args[1])[: len(args[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **kwargs)
+
+        return counted
+
+    for name in CALLS:
+        setattr(os, name, wrap(getattr(os, name), name))
+
+
+def _record_one(path: Path, with_final_obs: bool) -> None:
+    with DatasetWriter.open(path, min_free_bytes=0).episode(seed=1) as episode:
+        add_frames(episode, 1, FRAMES)
+        episode.commit(success=True, final_obs=obs(1, FRAMES) if with_final_obs else None)
+
+
+def _same(path: Path, number: int) -> bool:
+    """Is every stored row the one that was recorded? Episode 0 has seed 0, whatever came after it seed 1."""
+    episode = EpisodeStore(path).episode(number)
+    seed = episode.meta.seed or 0
+    for i in range(episode.obs_rows):
+        for key, value in obs(seed, i).items():
+            slack = 8 if key.startswith("image.") and episode.dataset.jpeg_keys else 0
+            if np.abs(episode.obs(key, i, i + 1)[0].astype(float) - value).max() > slack:
+                return False
+    return True
+
+
+def _orphan(path: Path) -> int:
+    """A recorder forks a child (a simulator's worker, say), dies, and the child lives on. Returns the child's id."""
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        episode = DatasetWriter.open(path, min_free_bytes=0).episode(seed=1)
+        add_frames(episode, 1, FRAMES)
+        if (child := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.write(write, str(child).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return int(os.read(read, 32))
+
+
+def main(folder: Path, codec: str, stride: int) -> None:
+    clean = record(folder / "clean", [2], codec="jpeg" if codec == "jpeg" else "raw")
+    path = folder / "set"
+    copytree(clean, path)
+    orphan = _orphan(path)
+    print(json.dumps({"orphan": [s.frames for s in recover(path)]}), flush=True)
+    os.kill(orphan, signal.SIGKILL)
+    rmtree(path)
+    k, died = 1 - stride, True
+    while died:
+        k += stride
+        copytree(clean, path)
+        if (pid := os.fork()) == 0:
+            _die_at(k)
+            _record_one(path, k % 2 == 0)
+            os._exit(0)
+        died = os.waitpid(pid, 0)[1] != 0
+        committed = len(EpisodeStore(path))
+        salvaged = recover(path)
+        result = {
+            "k": k,
+            "died": died,
+            "committed": committed,
+            "salvaged": [s.frames for s in salvaged],
+            "complete": [s.complete for s in salvaged],
+            "success": [EpisodeStore(path).episode(s.number).meta.success for s in salvaged],
+            "faults": [str(f) for f in validate(path) if f.severity == "error"],
+            "staging": [p.name for p in (path / "staging").iterdir() if p.is_dir()],
+            "content": all(_same(path, n) for n in range(len(EpisodeStore(path)))),
+        }
+        print(json.dumps(result), flush=True)
+        rmtree(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,175 @@
+"""A full disk ends in one sentence; what was committed stays, what was recorded can still be had."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robo_rl.core.errors import DataError, DiskFullError
+from robo_rl.data import disk
+from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
+from robo_rl.data.validate import validate
+from tests.data.recordings import ENV, STATE_ENV, action, add_frames, obs, record, state
+
+ROOT = Path(__file__).parents[2]
+
+
+def _mount_prefix(folder: Path) -> list[str] | None:
+    """The command that runs another one with a fresh 2 MiB file system on `folder`; None where that is forbidden."""
+    if shutil.which("unshare") is None:
+        return None
+    mount = f'mount -t tmpfs -o size=2m tmpfs "{folder}" && exec "$@"'
+    for flags in (["--mount"], ["--user", "--map-root-user", "--mount"]):
+        prefix = ["unshare", *flags, "sh", "-c", mount, "sh"]
+        if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
+            return prefix
+    return None
+
+
+def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
+    """The real thing: ENOSPC from a tmpfs, in the middle of an episode and in the middle of a commit."""
+    if (prefix := _mount_prefix(tmp_path)) is None:
+        pytest.skip("this kernel lets us mount no tmpfs (unshare)")
+    command = [*prefix, sys.executable, "tests/data/fill_disk.py", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": ".", "PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert "The disk is full" in result["message"]
+    assert "Committed episodes are untouched" in result["message"]
+    assert result["committed"] > 10
+    assert len(result["salvaged"]) <= 1
+    assert result["faults"] == []
+    assert result["frames"] == result["kept"] > 0
+    assert result["state_ok"]
+
+
+@contextmanager
+def _file_size_limit(limit_bytes: int) -> Iterator[None]:
+    """The kernel refuses to let any file of this process grow beyond the limit (EFBIG)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_frame_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:
+    """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in step."""
+    writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0)
+    with writer.episode() as episode:
+        with _file_size_limit(12_000), pytest.raises(DiskFullError, match="frame 20"):
+            add_frames(episode, 0, 40)
+        episode.add(obs(0, 20), action(0, 20))  # room again: the recording simply goes on
+        episode.commit()
+    read = EpisodeStore(tmp_path / "set").episode(0)
+    np.testing.assert_array_equal(read.obs("state"), [state(0, i) for i in range(21)])
+    assert validate(tmp_path / "set") == []
+
+
+def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, which fails at its n-th use as on a full disk; a write puts half of its bytes down before it does."""
+    left = n
+
+    def counted(fd: int, *data: bytes) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            if data:
+                call(fd, data[0][: len(data[0]) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return call(fd, *data)
+
+    return counted
+
+
+@pytest.mark.parametrize("name", ["write", "fsync"])
+def test_wherever_the_disk_fills_a_second_try_works(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes sound; then commit or recover gets it."""
+    path, call, n = record(tmp_path / "set", [2], env=STATE_ENV), getattr(os, name), 0
+    failed = True
+    while failed:
+        n += 1
+        failed = _record_with_failure(path, name, call, n, monkeypatch)
+    assert [f for f in validate(path) if f.severity == "error"] == []
+    assert n > 5
+    assert {episode.frames for episode in EpisodeStore(path)} <= {1, 2, 3}
+
+
+def _record_with_failure(
+    path: Path, name: str, call: Callable[..., Any], n: int, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    durable = name == "fsync"
+    writer, before = DatasetWriter.open(path, min_free_bytes=0, durable=durable), len(EpisodeStore(path))
+    monkeypatch.setattr(os, name, _full_at(n, call))
+    failed = False
+    try:
+        with writer.episode(seed=n) as episode:
+            try:
+                add_frames(episode, n, 3, STATE_ENV)
+                episode.commit(success=True, final_obs={"state": state(n, 3)})
+            except DiskFullError:
+                monkeypatch.setattr(os, name, call)
+                failed = True
+                if episode.frames == 0:
+                    raise
+                episode.commit(success=True)
+    except DiskFullError:
+        failed = True
+    monkeypatch.setattr(os, name, call)
+    recover(path)
+    assert len(EpisodeStore(path)) in (before, before + 1)
+    return failed
+
+
+def test_no_frame_is_added_behind_a_commit_that_failed(tmp_path: Path) -> None:
+    """The index may stand behind the frames already: a frame behind it would be read from the wrong place."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 50, STATE_ENV)
+        with _file_size_limit(500), pytest.raises(DiskFullError, match="the end of the episode"):
+            episode.commit()
+        with pytest.raises(DataError, match="takes no more frames"):
+            episode.add({"state": state(0, 50)}, action(0, 50))
+        episode.commit(success=True)
+    assert EpisodeStore(tmp_path / "set").episode(0).frames == 50
+    assert validate(tmp_path / "set") == []
+
+
+def test_recording_does_not_start_below_the_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 GiB is the default floor. The message says what is free and what is kept."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**30)
+    monkeypatch.setattr(disk, "free_bytes", lambda _: 2**28)
+    with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .* keeps 1,024 MiB"):
+        writer.episode()
+    with pytest.raises(DiskFullError):
+        DatasetWriter.create(tmp_path / "other", STATE_ENV)
+    assert list((tmp_path / "set/staging").iterdir()) == []
+
+
+def test_a_running_episode_stops_while_it_can_still_be_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a quarter of the floor `add` refuses; the commit then has the room that the guard kept."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**20)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 5, STATE_ENV)
+        monkeypatch.setattr(disk, "free_bytes", lambda _: 2**17)
+        with pytest.raises(DiskFullError, match="Free some space"):
+            add_frames(episode, 0, 1, STATE_ENV)
+        episode.commit()
+    assert EpisodeStore(tmp_path / "set").episode(0).frames == 5

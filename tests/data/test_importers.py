@@ -1,0 +1,207 @@
+"""Replay buffers of others: a small one made here, and the published human demonstrations of Push-T."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, UnknownNameError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.importers import Source, import_replay_buffer
+from robo_rl.data.pusht import block_keypoints, pusht_keys, pusht_spec
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.validate import validate
+
+SHARED = Path(os.environ.get("ROBO_RL_DATA", Path(__file__).parents[3] / "shared" / "data"))
+HUMAN = SHARED / "pusht_human.zarr"
+needs_human = pytest.mark.skipif(
+    not HUMAN.is_dir(), reason=f"the human Push-T demonstrations are not at {HUMAN}; set ROBO_RL_DATA to their folder"
+)
+
+ENDS = [3, 4, 9]
+SMALL = EnvSpec(
+    "test/small",
+    {"state": ArraySpec((2,)), "image.top": ArraySpec((4, 4, 3), "uint8")},
+    ActionSpec((-1.0,), (1.0,)),
+    10,
+    5.0,
+)
+KEYS = {"state": "data/pos", "image.top": "data/img", "action": "data/act"}
+
+
+def _buffer(path: Path, **replace: ndarray) -> dict[str, ndarray]:
+    """A zarr v2 replay buffer with Blosc-zstd, as Diffusion Policy writes it: 3 episodes, 9 rows."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "data/pos": rng.standard_normal((9, 2)).astype(np.float64),
+        "data/img": rng.integers(0, 256, (9, 4, 4, 3)).astype(np.float32),
+        "data/act": rng.uniform(-1, 1, (9, 1)).astype(np.float32),
+        "data/gain": np.arange(9, dtype=np.float32),
+        "meta/episode_ends": np.array(ENDS),
+    } | {name.replace("__", "/"): array for name, array in replace.items()}
+    group = zarr.create_group(path, zarr_format=2)
+    for name, array in arrays.items():
+        from numcodecs import Blosc
+
+        codec = Blosc(cname="zstd", clevel=5, shuffle=Blosc.BITSHUFFLE)
+        group.create_array(name, data=array, chunks=(4, *array.shape[1:]), compressors=codec)
+    return arrays
+
+
+def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
+    """Every value of every episode; no label, stamp or final observation is made up."""
+    arrays = _buffer(tmp_path / "buffer.zarr")
+    steps: list[tuple[int, int]] = []
+    keys = {**KEYS, "reward": "data/gain"}
+    done = import_replay_buffer(
+        tmp_path / "buffer.zarr", tmp_path / "set", SMALL, keys, progress=lambda i, n: steps.append((i, n))
+    )
+    assert (done, steps) == (3, [(1, 3), (2, 3), (3, 3)])
+    store = EpisodeStore(tmp_path / "set")
+    assert store.spec == SMALL
+    assert [episode.frames for episode in store] == [3, 1, 5]
+    for episode, (start, end) in zip(store, [(0, 3), (3, 4), (4, 9)], strict=True):
+        np.testing.assert_array_equal(episode.obs("state"), arrays["data/pos"][start:end].astype(np.float32))
+        np.testing.assert_array_equal(episode.obs("image.top"), arrays["data/img"][start:end].astype(np.uint8))
+        np.testing.assert_array_equal(episode.action, arrays["data/act"][start:end])
+        np.testing.assert_array_equal(episode.reward, np.arange(start, end))
+        assert (episode.meta.success, episode.has_final_obs, episode.stamps()) == (None, False, {})
+    assert [fault for fault in validate(tmp_path / "set") if fault.severity == "error"] == []
+
+
+def test_a_key_may_be_computed(tmp_path: Path) -> None:
+    """A Source joins, slices or scales arrays: here images of 0 to 1, and a state of position and gain."""
+    arrays = _buffer(tmp_path / "buffer.zarr", data__img=np.full((9, 4, 4, 3), 0.5, dtype=np.float32))
+    env = EnvSpec("test/made", {"state": ArraySpec((3,)), "image.top": SMALL.obs["image.top"]}, SMALL.action, 10, 5.0)
+    keys = {
+        "state": Source(("data/pos", "data/gain"), lambda pos, gain: np.concatenate([pos, gain[:, None]], axis=1)),
+        "image.top": Source(("data/img",), lambda img: img * 255),
+        "action": "data/act",
+    }
+    import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", env, keys, image_codec="jpeg")
+    episode = EpisodeStore(tmp_path / "set").episode(2)
+    np.testing.assert_array_equal(episode.obs("state")[:, 2], arrays["data/gain"][4:9])
+    assert np.abs(episode.obs("image.top").astype(int) - 128).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("replace", "keys", "message"),
+    [
+        ({}, {"state": "data/pos", "action": "data/act"}, r"does not say where \['image.top'\]"),
+        ({}, {**KEYS, "state": "data/position"}, r"'state' needs \['data/position'\], .* has \['data/act'"),
+        ({}, {**KEYS, "velocity": "data/pos"}, r"has \['velocity'\], which"),
+        ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the dataset stores float32\[2\]"),
+        ({"data__act": np.zeros((7, 1))}, KEYS, r"is ragged: .*row 9.*'data/act': 7"),
+        ({"meta__episode_ends": np.array([3, 3, 9])}, KEYS, "must increase strictly"),
+        ({"data__img": np.full((9, 4, 4, 3), 300.0)}, KEYS, "hold 300 to 300, 0 to 255"),
+        ({"data__img": np.full((9, 4, 4, 3), 0.7)}, KEYS, "hold 0.7 to 0.7, 0 to 255"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_leaves_nothing(
+    tmp_path: Path, replace: dict[str, ndarray], keys: dict[str, Any], message: str
+) -> None:
+    """The sentence names the key or array; no half-imported dataset stays behind."""
+    _buffer(tmp_path / "buffer.zarr", **replace)
+    with pytest.raises(DataError, match=message):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, keys)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["buffer.zarr"]
+
+
+def test_foreign_paths_and_existing_targets(tmp_path: Path) -> None:
+    """No path, no replay buffer, a target that would be overwritten: refused, each with its path."""
+    for source in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(DataError, match="is not a replay buffer"):
+            import_replay_buffer(source, tmp_path / "set", SMALL, KEYS)
+    _buffer(tmp_path / "buffer.zarr")
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DataError, match="exists already"):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
+
+
+def test_an_import_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    """What it left beside the target is not mistaken for a dataset and does not stop the next try."""
+    _buffer(tmp_path / "buffer.zarr")
+    (tmp_path / ".set.importing").mkdir()
+    (tmp_path / ".set.importing/half").write_text("done")
+    assert import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS, limit=2) == 2
+    assert not (tmp_path / ".set.importing").exists()
+
+
+def test_key_points_of_a_known_pose() -> None:
+    """At (100, 200) px turned by 90 degrees, (x, y) of the T becomes (100 - y, 200 + x)."""
+    points = block_keypoints(np.array([[100.0, 200.0, np.pi / 2]])).reshape(8, 2)
+    np.testing.assert_allclose(points[0], [100, 140], atol=1e-9)
+    np.testing.assert_allclose(points[6], [-20, 215], atol=1e-9)
+
+
+def test_key_points_equal_the_simulators() -> None:
+    """The same vertices in the same order as gym-pusht's `environment_state`, for random poses."""
+    pymunk, pusht = pytest.importorskip("pymunk"), pytest.importorskip("gym_pusht.envs.pusht")
+    for pose in np.random.default_rng(0).uniform([50, 50, -4], [450, 450, 4], (20, 3)):
+        body, shapes = pusht.PushTEnv.add_tee(pymunk.Space(), tuple(pose[:2]), 0)
+        body.angle = pose[2]
+        body.position = tuple(pose[:2])
+        expected = pusht.PushTEnv.get_keypoints(shapes).reshape(-1)
+        np.testing.assert_allclose(block_keypoints(pose[None])[0], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["state", "keypoints", "pixels"])
+def test_the_contract_is_the_simulators(variant: str) -> None:
+    """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units, limits, rate."""
+    adapter = pytest.importorskip("sim.adapters.pusht")
+    assert pusht_spec(f"pusht/{variant}") == adapter.PushTLanes(variant).spec
+
+
+def test_unknown_observation_of_pusht() -> None:
+    """The error names those that there are."""
+    with pytest.raises(UnknownNameError, match="pusht/keypoints"):
+        pusht_spec("pusht/keypoint")
+
+
+@needs_human
+def test_the_206_human_demonstrations(tmp_path: Path) -> None:
+    """All 25,650 steps, value by value against plain zarr, and a clean bill from `validate`."""
+    name = "pusht/keypoints"
+    assert import_replay_buffer(HUMAN, tmp_path / "set", pusht_spec(name), pusht_keys(name)) == 206
+    store, group = EpisodeStore(tmp_path / "set"), zarr.open_group(HUMAN, mode="r")
+    state, ends = group["data/state"][:], group["meta/episode_ends"][:]
+    assert (store.totals.frames, [e.frames for e in store]) == (25650, np.diff(ends, prepend=0).tolist())
+    read = np.concatenate([episode.obs("state") for episode in store])
+    np.testing.assert_array_equal(np.concatenate([e.action for e in store]), group["data/action"][:])
+    np.testing.assert_array_equal(read[:, :2], state[:, :2])
+    np.testing.assert_allclose(read[:, 2:], block_keypoints(state[:, 2:].astype(np.float64)), atol=1e-3)
+    assert validate(tmp_path / "set") == []
+
+
+@needs_human
+def test_the_published_key_points_are_fixed_to_the_pose(tmp_path: Path) -> None:
+    """In the block's frame the nine published points stand still within 0.2 px, so the pose's convention is ours.
+
+    None of them is one of the eight vertices: the nearest is 1.3 px away from its corner, most lie inside the T.
+    """
+    group = zarr.open_group(HUMAN, mode="r")
+    state, points = group["data/state"][:2000].astype(np.float64), group["data/keypoint"][:2000].astype(np.float64)
+    relative, angle = points - state[:, None, 2:4], state[:, None, 4]
+    local_x = np.cos(angle) * relative[..., 0] + np.sin(angle) * relative[..., 1]
+    local_y = -np.sin(angle) * relative[..., 0] + np.cos(angle) * relative[..., 1]
+    local = np.stack([local_x, local_y], axis=-1)
+    assert local.std(axis=0).max() < 0.2
+    vertices = block_keypoints(np.zeros((1, 3))).reshape(8, 2)
+    assert np.linalg.norm(local.mean(axis=0)[:, None] - vertices, axis=-1).min() > 1.3
+
+
+@needs_human
+def test_human_images_become_uint8(tmp_path: Path) -> None:
+    """Float 0-255 on disk, whole numbers: uint8 loses nothing."""
+    name = "pusht/pixels"
+    import_replay_buffer(HUMAN, tmp_path / "set", pusht_spec(name), pusht_keys(name), limit=1)
+    episode = EpisodeStore(tmp_path / "set").episode(0)
+    images = zarr.open_group(HUMAN, mode="r")["data/img"][: episode.frames]
+    np.testing.assert_array_equal(episode.obs("image.front"), images)
+    assert episode.array("image.front").dtype == np.uint8

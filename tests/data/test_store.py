@@ -1,0 +1,270 @@
+"""The store gives back what was written, by every way of reading it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
+from tests.data.recordings import ENV, STATE_ENV, action, add_frames, interrupt, obs, record, state
+
+SHAPES = st.lists(st.integers(1, 5), max_size=3).map(tuple)
+DTYPES = st.sampled_from(["float32", "float64", "float16", "uint8", "uint16", "int32", "int64", "bool"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    shape=SHAPES, dtype=DTYPES, dim=st.integers(1, 4), frames=st.integers(1, 40), final=st.booleans(), data=st.data()
+)
+def test_zarr_memmap_and_reader_all_give_what_was_written(
+    shape: tuple[int, ...], dtype: str, dim: int, frames: int, final: bool, data: st.DataObject
+) -> None:
+    """Any shape, type and length: plain zarr, np.memmap on the shard and the reader see the same bytes."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    values = rng.integers(0, 2 if dtype == "bool" else 100, (frames + 1, *shape)).astype(dtype)
+    actions = rng.standard_normal((frames, dim)).astype(np.float32)
+    env = EnvSpec("any/any", {"x": ArraySpec(shape, dtype)}, ActionSpec((-9.0,) * dim, (9.0,) * dim), 100, 10.0)
+    with TemporaryDirectory() as folder:
+        writer = DatasetWriter.create(Path(folder) / "set", env, min_free_bytes=0, durable=False)
+        with writer.episode() as episode:
+            for i in range(frames):
+                episode.add({"x": values[i]}, actions[i])
+            number = episode.commit(final_obs={"x": values[frames]} if final else None)
+        _assert_reads(writer.path, number, {"x": values[: frames + final], "action": actions})
+
+
+def _assert_reads(root: Path, number: int, expected: dict[str, ndarray]) -> None:
+    episode, group = EpisodeStore(root).episode(number), zarr.open_group(root / "episodes" / f"{number:06d}", mode="r")
+    for name, values in expected.items():
+        shard = next((episode.path / name).glob("c*"))
+        plain = np.memmap(shard, dtype=values.dtype, mode="r", shape=values.shape)
+        np.testing.assert_array_equal(group[name][...], values)
+        np.testing.assert_array_equal(plain, values)
+        np.testing.assert_array_equal(episode.array(name), values)
+        assert group[name].dtype == episode.array(name).dtype == values.dtype
+
+
+def test_large_arrays_span_chunks() -> None:
+    """Rows of 4 KiB x 200: more than one chunk, a padded last one; plain zarr still sees exactly 200 rows."""
+    values = np.random.default_rng(0).standard_normal((200, 1024)).astype(np.float32)
+    env = EnvSpec("any/any", {"x": ArraySpec((1024,))}, ActionSpec((-1.0,), (1.0,)), 100, 10.0)
+    with TemporaryDirectory() as folder:
+        writer = DatasetWriter.create(Path(folder) / "set", env, min_free_bytes=0, durable=False)
+        with writer.episode() as episode:
+            for row in values:
+                episode.add({"x": row}, [0.5])
+            episode.commit()
+        _assert_reads(writer.path, 0, {"x": values})
+        assert zarr.open_array(writer.path / "episodes/000000/x", mode="r").chunks[0] < 200
+
+
+def test_every_field_comes_back(tmp_path: Path) -> None:
+    """Reward, flags, stamps, label, task, seed and the final observation, each where the format says."""
+    store = EpisodeStore(record(tmp_path / "set", [5, 3]))
+    first = store.episode(0)
+    assert (len(store), first.frames, first.obs_rows, first.transitions, first.has_final_obs) == (2, 5, 6, 5, True)
+    assert (first.meta.success, first.meta.task, first.meta.seed, first.meta.complete) == (True, "task 0", 0, True)
+    assert store.episode(1).meta.success is False
+    np.testing.assert_array_equal(first.reward, np.arange(5, dtype=np.float32))
+    assert first.terminated.tolist() == [False] * 4 + [True]
+    assert first.intervention.tolist() == [False, True, False, True, False]
+    assert first.stamps()["t_receive_ns"].tolist() == [i * 50_000_000 + 5_000_000 for i in range(5)]
+    np.testing.assert_array_equal(first.obs("state")[5], state(0, 5))
+    np.testing.assert_array_equal(first.action[2], action(0, 2))
+    for i in range(6):
+        np.testing.assert_array_equal(first.obs("image.front")[i], obs(0, i)["image.front"])
+    assert store.totals.frames == 8
+    assert store.totals.seconds == pytest.approx(8 / 20)
+    assert store.spec == ENV
+
+
+def test_a_store_may_hold_no_final_observation_and_no_stamps(tmp_path: Path) -> None:
+    """Imported episodes have neither: n - 1 transitions, and stamps that nobody took are -1."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        for i in range(4):
+            episode.add({"state": state(0, i)}, action(0, i))
+        episode.commit()
+    read = EpisodeStore(tmp_path / "set").episode(0)
+    assert (read.transitions, read.obs_rows, read.meta.success) == (3, 4, None)
+    assert all((column == -1).all() for column in read.stamps().values())
+
+
+def test_jpeg_is_plain_zarr_and_close_to_the_original(tmp_path: Path) -> None:
+    """The blob and the ends are ordinary zarr arrays; decoded images differ by a few grey levels at quality 95."""
+    path = record(tmp_path / "set", [7, 4], codec="jpeg")
+    episode = EpisodeStore(path).episode(1)
+    group = zarr.open_group(path / "episodes/000001", mode="r")
+    ends, blob = group["jpeg_ends"][:], group["image.front"][:]
+    assert ends.shape == (5, 2)
+    for i in range(5):
+        data = blob[ends[i - 1, 0] if i else 0 : ends[i, 0]]
+        assert data[:2].tobytes() == b"\xff\xd8", "each piece is a JPEG file of its own"
+        decoded = episode.obs("image.front", i, i + 1)[0]
+        assert np.abs(decoded.astype(int) - obs(1, i)["image.front"]).max() <= 8
+    assert episode.obs("image.wrist").shape == (5, 8, 8, 3)
+
+
+def test_few_files_per_episode(tmp_path: Path) -> None:
+    """Hubs and file systems choke on one file per frame: 18 files for a state and two cameras, whatever the length."""
+    path = record(tmp_path / "set", [30])
+    files = [p for p in (path / "episodes/000000").rglob("*") if p.is_file()]
+    assert len(files) == 18
+
+
+def test_all_episodes_open_as_one_zarr_group(tmp_path: Path) -> None:
+    """`zarr.open_group(dataset/episodes)` lists episodes and arrays without a warning (warnings are errors here)."""
+    path = record(tmp_path / "set", [3, 2], env=STATE_ENV)
+    group = zarr.open_group(path / "episodes", mode="r")
+    assert sorted(group.group_keys()) == ["000000", "000001"]
+    names = {"state", "action", "reward", "terminated", "intervention", "stamps_ns"}
+    assert {name for name, _ in group["000000"].arrays()} == names
+
+
+def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
+    """An existing dataset is appended to, never overwritten; another contract is refused with both names."""
+    path = record(tmp_path / "set", [2, 2], env=STATE_ENV)
+    with DatasetWriter.open(path, STATE_ENV, min_free_bytes=0, durable=False).episode() as episode:
+        add_frames(episode, 9, 3, STATE_ENV)
+        assert episode.commit() == 2
+    with pytest.raises(DataError, match=r"test/state.*test/arm"):
+        DatasetWriter.open(path, ENV)
+    with pytest.raises(DataError, match="exists already"):
+        DatasetWriter.create(path, STATE_ENV)
+
+
+def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
+    """Episodes recorded side by side (one per lane, or by two recorders) each get a directory of their own."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    other = DatasetWriter.open(tmp_path / "set", min_free_bytes=0, durable=False)
+    running = [writer.episode(seed=0), other.episode(seed=1), writer.episode(seed=2)]
+    for seed, episode in enumerate(running):
+        add_frames(episode, seed, 2 + seed, STATE_ENV)
+    assert [episode.commit() for episode in reversed(running)] == [0, 1, 2]
+    assert [episode.meta.seed for episode in EpisodeStore(tmp_path / "set")] == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state": np.zeros(4)}, r"'state' is float64\[4\].*float32\[3\]"),
+        ({"state": None}, r"keys \['image.front', 'image.wrist'\]"),
+        ({"extra": np.zeros(1)}, "extra"),
+        ({"image.front": np.zeros((16, 12, 3), dtype=np.float32)}, r"'image.front' is float32"),
+    ],
+)
+def test_a_wrong_frame_is_refused_and_leaves_nothing(
+    tmp_path: Path, change: dict[str, ndarray | None], message: str
+) -> None:
+    """The message names the key, what was found and what was expected; the next good frame lands where it should."""
+    writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 1)
+        bad = {k: v for k, v in {**obs(0, 1), **change}.items() if v is not None}
+        with pytest.raises(DataError, match=message):
+            episode.add(bad, action(0, 1))
+        episode.add(obs(0, 1), action(0, 1))
+        episode.commit()
+    read = EpisodeStore(tmp_path / "set").episode(0)
+    np.testing.assert_array_equal(read.obs("state"), [state(0, 0), state(0, 1)])
+
+
+def test_unknown_stamps_and_empty_episodes_are_refused(tmp_path: Path) -> None:
+    """A mistyped stamp would be lost silently, an empty episode would break every reader."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        with pytest.raises(DataError, match="t_captured"):
+            episode.add({"state": state(0, 0)}, action(0, 0), stamps={"t_captured": 1})
+        with pytest.raises(DataError, match="without frames"):
+            episode.commit()
+        episode.discard()
+    assert list((tmp_path / "set/episodes").glob("0*")) == []
+
+
+def test_numpy_scalars_and_notes_are_stored(tmp_path: Path) -> None:
+    """Labels come out of simulators as numpy scalars; notes that are no JSON are refused at the start."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False, info={"robot": "arm 3"})
+    with writer.episode(seed=np.int64(7), info={"noise": 0.5}) as episode:
+        episode.add({"state": state(0, 0)}, action(0, 0), reward=np.float32(1), terminated=np.bool_(True))
+        episode.commit(success=np.bool_(False))
+    store = EpisodeStore(tmp_path / "set")
+    meta = store.episode(0).meta
+    assert (meta.seed, meta.success, meta.info, store.meta.info) == (7, False, {"noise": 0.5}, {"robot": "arm 3"})
+    for info in ({"noise": float("nan")}, {"policy": object()}):
+        with pytest.raises(DataError, match="must be JSON"):
+            writer.episode(info=info)
+
+
+def test_an_ended_episode_takes_no_more_frames(tmp_path: Path) -> None:
+    """A frame after the commit belongs to nobody."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 2, STATE_ENV)
+        episode.commit()
+        with pytest.raises(DataError, match="has ended already"):
+            episode.add({"state": state(0, 0)}, action(0, 0))
+
+
+def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
+    """An exception, Ctrl-C included, or a forgotten commit: `recover` brings the frames back, marked incomplete."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    interrupt(writer, 1, 6, STATE_ENV)
+    with pytest.raises(DataError, match="neither committed nor discarded"), writer.episode(seed=2) as episode:
+        add_frames(episode, 2, 4, STATE_ENV)
+    assert len(EpisodeStore(tmp_path / "set")) == 0
+    assert [(s.frames, s.complete) for s in recover(tmp_path / "set")] == [(6, False), (4, False)]
+    salvaged = EpisodeStore(tmp_path / "set").episode(0)
+    assert (salvaged.meta.task, salvaged.meta.seed, salvaged.meta.success) == ("interrupted", 1, None)
+    np.testing.assert_array_equal(salvaged.obs("state"), [state(1, i) for i in range(6)])
+    assert len(EpisodeStore(tmp_path / "set", complete_only=True)) == 0
+    assert recover(tmp_path / "set") == []
+
+
+def test_recover_waits_for_no_running_recorder(tmp_path: Path) -> None:
+    """Salvaging an episode under the recorder's hands would cut it: refused while one runs."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 2, STATE_ENV)
+        with pytest.raises(DataError, match="being recorded into"):
+            recover(tmp_path / "set")
+        episode.commit()
+    assert recover(tmp_path / "set") == []
+
+
+def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
+    """Not a dataset, a newer one, a broken one: one sentence each, never a KeyError."""
+    with pytest.raises(DataError, match="does not exist"):
+        EpisodeStore(tmp_path / "nothing")
+    path = record(tmp_path / "set", [2], env=STATE_ENV)
+    file = path / "dataset.json"
+    good = json.loads(file.read_text())
+    for change, message in [
+        ({"format": "lerobot"}, "not a dataset of this project"),
+        ({"version": 99}, "version 99"),
+        ({"env": {"name": "x"}}, "is broken"),
+        ({"image_codec": "png"}, "png"),
+    ]:
+        file.write_text(json.dumps({**good, **change}))
+        with pytest.raises(DataError, match=message):
+            EpisodeStore(path)
+    file.write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(DataError, match="cannot be read"):
+        EpisodeStore(path)
+
+
+@pytest.mark.parametrize("key", ["../evil", "a/b", "action", "", ".hidden"])
+def test_observation_keys_are_safe_names(tmp_path: Path, key: str) -> None:
+    """A key becomes a directory: none may leave the episode or hide one of the store's own arrays."""
+    env = EnvSpec("x/y", {key: ArraySpec((1,))}, ENV.action, 10, 10.0)
+    with pytest.raises(DataError, match="cannot be stored"):
+        DatasetWriter.create(tmp_path / "set", env)

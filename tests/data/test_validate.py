@@ -1,0 +1,243 @@
+"""`validate` names the fault, the episode and what to do, for every corruption that we could think of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robo_rl.data.info import dataset_info
+from robo_rl.data.store import DatasetWriter, Episode
+from robo_rl.data.validate import Fault, validate
+from tests.data.recordings import ENV, STATE_ENV, action, add_frames, interrupt, record, state
+
+EPISODE = "episodes/000001"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("sound") / "set", [6, 5, 4])
+
+
+@pytest.fixture
+def dataset(sound: Path, tmp_path: Path) -> Path:
+    """A copy of a sound dataset, to be broken."""
+    return Path(shutil.copytree(sound, tmp_path / "set"))
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def _edit_array(path: Path, name: str, **changes: Any) -> None:
+    arrays = json.loads(path.read_text())["arrays"]
+    _edit(path, arrays={**arrays, name: {**arrays[name], **changes}})
+
+
+def _flip(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0xFF
+    path.write_bytes(data)
+
+
+def _truncate(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def _drop_array(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: array for name, array in arrays.items() if name != "reward"}
+
+
+CORRUPTIONS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "an array's directory is deleted": ("missing_array", lambda e: shutil.rmtree(e / "state")),
+    "an array is not listed": (
+        "missing_array",
+        lambda e: _edit(e / "episode.json", arrays=_drop_array(json.loads((e / "episode.json").read_text())["arrays"])),
+    ),
+    "a shard is deleted": ("missing_shard", lambda e: (e / "action/c.0.0").unlink()),
+    "a shard is cut off": ("truncated_shard", lambda e: _truncate(e / "image.front/c.0.0.0.0", 1000)),
+    "only the index is cut off": ("bad_index", lambda e: _truncate(e / "state/c.0.0", 6 * 12 + 3)),
+    "a byte of the index flips": ("bad_index", lambda e: _flip(e / "reward/c.0", -1)),
+    "a byte of an image flips": ("bad_checksum", lambda e: _flip(e / "image.wrist/c.0.0.0.0", 100)),
+    "rows are missing": ("wrong_length", lambda e: _edit_array(e / "episode.json", "reward", shape=[4])),
+    "frames are overstated": ("wrong_length", lambda e: _edit(e / "episode.json", frames=50)),
+    "a row has another shape": ("wrong_shape", lambda e: _edit_array(e / "episode.json", "action", shape=[5, 3])),
+    "an array has another type": ("wrong_dtype", lambda e: _edit_array(e / "episode.json", "state", dtype="float64")),
+    "an array's zarr.json is no JSON": ("broken_zarr_json", lambda e: (e / "action/zarr.json").write_text("{oops")),
+    "an array's zarr.json is gone": ("broken_zarr_json", lambda e: (e / "action/zarr.json").unlink()),
+    "an array's zarr.json lies": ("broken_zarr_json", lambda e: _edit(e / "state/zarr.json", data_type="float64")),
+    "the episode's zarr.json is broken": ("broken_zarr_json", lambda e: (e / "zarr.json").write_bytes(b"\xff\x00")),
+    "episode.json is cut off": ("broken_episode_json", lambda e: _truncate(e / "episode.json", 40)),
+    "episode.json is gone": ("broken_episode_json", lambda e: (e / "episode.json").unlink()),
+    "episode.json lacks a field": ("broken_episode_json", lambda e: (e / "episode.json").write_text("{}")),
+    "episode.json is a list": ("broken_episode_json", lambda e: (e / "episode.json").write_text("[]")),
+    "the episode is empty": ("zero_length", lambda e: _edit(e / "episode.json", frames=0)),
+    "a stranger's array lies there": ("unknown_array", lambda e: (e / "notes").mkdir()),
+    "it was salvaged": ("incomplete", lambda e: _edit(e / "episode.json", complete=False)),
+    "it was damaged by a power loss": ("damaged", lambda e: _edit(e / "episode.json", info={"damaged": "it differs"})),
+}
+
+
+@pytest.mark.parametrize("case", CORRUPTIONS)
+def test_every_corruption_is_found_in_its_episode(dataset: Path, case: str) -> None:
+    """One corruption, one kind of fault, in episode 1 alone; the sentence tells what to do."""
+    kind, corrupt = CORRUPTIONS[case]
+    corrupt(dataset / EPISODE)
+    faults = validate(dataset)
+    assert {(fault.episode, fault.kind) for fault in faults} == {(1, kind)}
+    assert all(fault.fault and fault.what_to_do for fault in faults)
+    assert "episode 000001" in str(faults[0])
+
+
+def test_a_sound_dataset_has_no_faults(sound: Path) -> None:
+    """A validator that cries wolf is not run."""
+    assert validate(sound) == []
+
+
+def test_there_are_more_than_twelve_kinds() -> None:
+    """The target of the ecosystem page; here and in the tests below."""
+    assert len({kind for kind, _ in CORRUPTIONS.values()}) >= 12
+
+
+def _only(path: Path) -> Fault:
+    faults = validate(path)
+    assert len(faults) == 1, faults
+    return faults[0]
+
+
+def test_faults_of_the_dataset_itself(dataset: Path) -> None:
+    """A gap in the numbers, a left-over recording, a stray file: each is one warning about the dataset."""
+    shutil.move(dataset / EPISODE, dataset.parent / "aside")
+    assert (_only(dataset).kind, _only(dataset).severity) == ("numbering_gap", "warning")
+    assert "Episodes [1] are missing" in str(_only(dataset))
+    shutil.move(dataset.parent / "aside", dataset / EPISODE)
+    (dataset / "staging/abc").mkdir()
+    assert _only(dataset).kind == "leftover_staging"
+    (dataset / "staging/abc").rmdir()
+    (dataset / "episodes/old copy").mkdir()
+    assert _only(dataset).kind == "stray_entry"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"format": "other"}, "not a dataset of this project"), ({"version": 2}, "version 2"), ({"env": 3}, "broken")],
+)
+def test_a_foreign_or_newer_dataset(dataset: Path, change: dict[str, Any], words: str) -> None:
+    """Nothing below a foreign dataset.json can be judged: one fault, and no exception."""
+    _edit(dataset / "dataset.json", **change)
+    assert (_only(dataset).kind, _only(dataset).episode) == ("foreign_format", None)
+    assert words in _only(dataset).fault
+
+
+def test_no_dataset_at_all(tmp_path: Path) -> None:
+    """A mistyped path is a fault like any other."""
+    assert _only(tmp_path / "nothing").kind == "foreign_format"
+
+
+def test_a_missing_episodes_folder(dataset: Path) -> None:
+    """dataset.json alone is not a dataset."""
+    shutil.rmtree(dataset / "episodes")
+    assert _only(dataset).kind == "missing_folder"
+
+
+def _recorded(path: Path, frames: list[dict[str, Any]], env: Any = STATE_ENV) -> list[Fault]:
+    writer = DatasetWriter.create(path, env, min_free_bytes=0)
+    with writer.episode() as episode:
+        for i, frame in enumerate(frames):
+            episode.add(
+                {"state": frame.get("state", state(0, i))},
+                frame.get("action", action(0, i)),
+                reward=frame.get("reward", 0.0),
+                stamps=frame.get("stamps"),
+            )
+        episode.commit()
+    return validate(path)
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "words"),
+    [
+        ({"state": np.array([0, np.nan, 0])}, "non_finite", "'state' is not finite in 1 rows, first in row 3"),
+        ({"action": np.array([0, np.inf])}, "non_finite", "'action'"),
+        ({"reward": float("nan")}, "non_finite", "'reward'"),
+        ({"action": np.array([0, 2.1])}, "action_outside_limits", "first in frame 3, dimensions [1]"),
+        ({"stamps": {"t_capture_ns": 5}}, "stamps_backwards", "'t_capture_ns' goes back in time 1 times"),
+    ],
+)
+def test_bad_values_are_found(tmp_path: Path, frame: dict[str, Any], kind: str, words: str) -> None:
+    """The bytes are as written, but the robot or its driver wrote nonsense in frame 3."""
+    frames: list[dict[str, Any]] = [{"stamps": {"t_capture_ns": 10 + i}} for i in range(6)]
+    frames[3] |= frame
+    faults = _recorded(tmp_path / "set", frames)
+    assert kind in {fault.kind for fault in faults}
+    assert any(words in fault.fault and fault.episode == 0 for fault in faults)
+
+
+def test_rounding_at_a_limit_is_no_fault(tmp_path: Path) -> None:
+    """1 + 1e-6 is what float32 makes of a clipped action in other units."""
+    assert _recorded(tmp_path / "set", [{"action": [-1.000001, 2.000001]}, {"action": [0, 0]}]) == []
+
+
+def test_frames_received_before_they_were_captured(tmp_path: Path) -> None:
+    """Two clocks were mixed: the delay is wrong by an unknown amount."""
+    frames = [{"stamps": {"t_capture_ns": 10 * i, "t_receive_ns": 10 * i - 1}} for i in range(4)]
+    assert [f.kind for f in _recorded(tmp_path / "set", frames)] == ["stamps_order"]
+
+
+def test_a_loop_slower_than_it_says(tmp_path: Path) -> None:
+    """20 Hz declared, 16 Hz run: velocities learnt from it would be 25 % too high."""
+    frames = [{"stamps": {"t_command_ns": round(i * 1e9 / 16)}} for i in range(30)]
+    faults = _recorded(tmp_path / "set", frames)
+    assert [(f.kind, f.severity) for f in faults] == [("rate", "warning")]
+    assert "16.00 Hz" in faults[0].fault
+
+
+def test_a_dimension_that_never_moves(tmp_path: Path) -> None:
+    """Zero variance became NaN losses elsewhere: warned of, by dimension, over the whole dataset."""
+    faults = _recorded(tmp_path / "set", [{"action": [0.1 * i, 0.5]} for i in range(5)])
+    assert [(f.kind, f.severity, f.episode) for f in faults] == [("constant_action", "warning", None)]
+    assert "dimensions [1]" in faults[0].fault
+
+
+def test_broken_jpegs(tmp_path: Path) -> None:
+    """Borders that leave the blob, and bytes that are no JPEG although their checksum is right."""
+    path = record(tmp_path / "set", [3], codec="jpeg")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Episode, "jpeg_ends", lambda self, key: np.array([0, 900, 800, 10**6]))
+        assert {fault.kind for fault in validate(path)} == {"broken_jpeg"}
+    junk = DatasetWriter.create(tmp_path / "junk", ENV, image_codec="jpeg", min_free_bytes=0)
+    with pytest.MonkeyPatch.context() as patch, junk.episode() as episode:
+        patch.setattr("robo_rl.data.jpeg.encode", lambda image, quality: np.zeros(9, dtype=np.uint8))
+        add_frames(episode, 0, 2)
+        episode.commit()
+    faults = validate(tmp_path / "junk")
+    assert {fault.kind for fault in faults} == {"broken_jpeg"}
+    assert "not a JPEG image" in faults[0].fault
+
+
+def test_info_counts_what_is_there(tmp_path: Path) -> None:
+    """The numbers that `robo-rl data info` prints, on a dataset whose every number is known."""
+    path = record(tmp_path / "set", [6, 5, 4])
+    interrupt(DatasetWriter.open(path, min_free_bytes=0), 3, 2)
+    info = dataset_info(path)
+    assert json.loads(json.dumps(info)) is not None
+    assert (info["env"], info["episodes"], info["frames"], info["interrupted"]) == ("test/arm", 3, 15, 1)
+    assert (info["labelled"], info["successes"], info["seconds"]) == (3, 2, 0.75)
+    assert info["frames_per_episode"] == {"min": 4, "median": 5.0, "max": 6}
+    assert info["tasks"] == {"task 0": 2, "task 1": 1}
+    assert (info["terminated_episodes"], info["intervention_frames"]) == (3, 3 + 2 + 2)
+    assert info["obs"]["image.front"] == {"shape": [16, 12, 3], "dtype": "uint8", "unit": "rgb"}
+    assert info["delays_ms"]["t_capture -> t_receive"] == {"p50": 5.0, "p99": 5.0}
+    assert info["delays_ms"]["t_receive -> t_command"] == {"p50": 4.0, "p99": 4.0}
+
+
+def test_info_of_an_empty_dataset(tmp_path: Path) -> None:
+    """Nothing recorded yet is no error."""
+    DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
+    info = dataset_info(tmp_path / "set")
+    assert (info["episodes"], info["frames_per_episode"], info["delays_ms"]) == (0, None, {})

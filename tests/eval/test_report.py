@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import cv2
+import numpy as np
+import pytest
+from rich.console import Console
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.eval import report as report_module
+from robo_rl.eval import text
+from robo_rl.eval.plots import Curve, spread_labels, write_learning_curves
+from robo_rl.eval.probe import Probe
+from robo_rl.eval.report import Media, Report, headline, render, write_report
+from robo_rl.eval.results import ResultRow, write_results
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.table import print_results
+from robo_rl.eval.timing import Latency
+
+
+def row(name: str, k: int, p: float | None, ms: float = 2.0, env_steps: int = 0) -> ResultRow:
+    return ResultRow(name, SuccessRate(k, 100), p, Latency(ms, 1.5 * ms, 200, 1), env_steps, 41.2, 40.1)
+
+
+ROWS = [
+    row("base", 57, None),
+    row("base_zero_noise", 81, 0.0119),
+    row("steered", 98, 1e-8, 2.3, 12000),
+    row("residual", 41, 0.004, 2.2, 24000),
+    row("head", 97, 2e-8, 0.08),
+]
+
+
+def report(**changes: object) -> Report:
+    fields: dict[str, object] = {"title": "Peg & hole", "subtitle": "a <test>", "rows": ROWS, "wall_s": 512.0}
+    return Report(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_results_json_has_exactly_the_promised_shape(tmp_path: Path) -> None:
+    """Others read this file by these names."""
+    write_results(tmp_path / "results.json", ROWS, 512.0)
+    data = json.loads((tmp_path / "results.json").read_text())
+    assert set(data) == {"commit", "machine", "wall_s", "rows"}
+    keys = "name k n success wilson95 p_vs_base decision_ms_p50 decision_ms_p99 env_steps train_cpu_s"
+    assert [set(line) for line in data["rows"]] == [set(keys.split())] * 5
+    assert data["rows"][0] | {"wilson95": 0} == {
+        "name": "base", "k": 57, "n": 100, "success": 0.57, "wilson95": 0, "p_vs_base": None,
+        "decision_ms_p50": 2.0, "decision_ms_p99": 3.0, "env_steps": 0, "train_cpu_s": 40.1,
+    }  # fmt: skip
+    assert data["rows"][0]["wilson95"] == pytest.approx([0.4722, 0.6627], abs=1e-4)
+
+
+def test_the_terminal_table_holds_every_number() -> None:
+    """A log without colours and without a width must not fold or cut numbers."""
+    console = Console(record=True, width=20, file=open("/dev/null", "w"))  # noqa: SIM115  closed with the test
+    print_results(ROWS, console=console)
+    shown = console.export_text()
+    console.file.close()
+    for piece in ("57/100", "57 %", "47–66", "0.012", "< 0.001", "12\u2009000", "0.080", "41 s", "Single-step head"):
+        assert piece in shown
+
+
+class _Page(HTMLParser):
+    """Collects text, sources and the nesting of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.sources, self.open = "", [], []  # type: ignore[var-annotated]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.sources += [value for key, value in attrs if key in ("src", "href")]
+        if tag not in ("meta", "img", "br", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parse(html: str) -> _Page:
+    page = _Page()
+    page.feed(html)
+    assert page.open == []
+    return page
+
+
+def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
+    """One file to mail around: no script, no font, no picture from elsewhere."""
+    figure, video = tmp_path / "curve.svg", tmp_path / "film.mp4"
+    figure.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    video.write_bytes(b"film")
+    probe = Probe(SuccessRate(33, 50), SuccessRate(40, 50), SuccessRate(25, 25), 8, 14200, 9.3)
+    write_report(
+        tmp_path / "report.html",
+        report(
+            figures=[Media(figure, "curves")], videos=[Media(video, "a film")], probe=probe,
+            recommendation=probe.recommend(), commands=["make demo"], facts={"task": "peg"},
+        ),
+    )  # fmt: skip
+    html = (tmp_path / "report.html").read_text()
+    page = parse(html)
+    assert "<script" not in html
+    assert [source.split(":")[0] for source in page.sources] == ["data", "data"]
+    assert base64.b64encode(b"film").decode() in page.sources[1]
+    for piece in ("57/100", "47–66", "0.012", "make demo", "best of 8 draws", "25/25 = 100 % [87, 100]", "Wilson"):
+        assert piece in page.text
+
+
+def test_markup_in_names_is_text() -> None:
+    """Task and dataset names come from users; a name is never markup."""
+    html = render(report(title="<script>alert(1)</script>", facts={"<b>": "<i>"}), Path())
+    assert "<script>" not in html
+    assert "<script>alert(1)</script>" in parse(html).text
+
+
+def test_large_videos_are_linked_relative_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of 50 MB opens nowhere; the folder can still be moved as a whole."""
+    monkeypatch.setattr(report_module, "EMBED_BYTES", 3)
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "film.mp4").write_bytes(b"film")
+    page = parse(render(report(videos=[Media(tmp_path / "videos" / "film.mp4", "a")]), tmp_path))
+    assert page.sources == ["videos/film.mp4"]
+
+
+def test_better_and_worse_are_marked_only_beyond_chance() -> None:
+    """Green for p < 0.05 above the base, red below it, neither for a difference that chance explains."""
+    rows = [row("base", 57, None), row("steered", 98, 1e-8), row("residual", 41, 0.004), row("head", 60, 0.7)]
+    html = render(report(rows=rows), Path())
+    marks = re.findall(r'<td class="n (better|worse|)">([^<]*)</td>', html)
+    assert marks == [("", "–"), ("better", "&lt; 0.001 ▲"), ("worse", "0.004 ▼"), ("", "0.70")]
+
+
+def test_the_headline_names_the_best_and_its_cost() -> None:
+    """Success before and after, steps of fine-tuning, speed of the head, time of the whole job."""
+    tiles = {what: value for value, what, _ in headline(report())}
+    assert tiles == {
+        "success": "57 % → 98 %",
+        "environment steps": "12\u2009000",
+        "faster decisions": "25×",
+        "from nothing to here": "8 min 32 s",
+    }
+    assert [what for _, what, _ in headline(report(rows=ROWS[:1]))] == ["from nothing to here"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "–"), (0.44, "0.4 s"), (48.2, "48 s"), (59.9, "1 min 00 s"), (192, "3 min 12 s"), (3900, "1 h 05 min")],
+)
+def test_durations_read_well(value: float, shown: str) -> None:
+    """Rounding must not give "60 s"."""
+    assert text.seconds(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0812, "0.081"), (2.054, "2.05"), (31.44, "31.4"), (412.4, "412"), (0, "–")]
+)
+def test_latencies_keep_three_digits(value: float, shown: str) -> None:
+    """A head at 80 us and a base at 400 ms stand in one column."""
+    assert text.milliseconds(value) == shown
+
+
+def test_labels_move_apart_in_order() -> None:
+    """Two curves that end at 98 % and 97 % would print over each other: the lower one moves down, the rest stays."""
+    assert spread_labels([0.97, 0.5, 0.98], gap=0.07, top=1.0) == pytest.approx([0.91, 0.5, 0.98])
+    assert spread_labels([1.05], gap=0.07, top=1.0) == [1.0]
+
+
+def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
+    """SVG with the labels as text, PNG of the same, and the same bytes for the same data."""
+    one = Curve.from_rates("steering", [0, 4000, 8000], [SuccessRate(k, 50) for k in (33, 47, 49)])
+    three = Curve.from_seeds("residual", [0, 8000], [[0.6, 0.9], [0.6, 1.0], [0.6, 0.95]])
+    assert three.value == pytest.approx((0.6, 0.95))
+    assert three.low[0] == three.high[0] == 0.6
+    svg, png = write_learning_curves(tmp_path / "a", [one, three], {"base": 0.66}, "title")
+    words = " ".join(ET.parse(svg).getroot().itertext())
+    for piece in ("steering  98 %", "residual  95 %", "base  66 %", "environment steps"):
+        assert piece in re.sub(r"\n", "", words)
+    picture = np.asarray(cv2.imread(str(png)))
+    assert picture.shape[1] > 1500
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 50
+    again, _ = write_learning_curves(tmp_path / "b", [one, three], {"base": 0.66}, "title")
+    assert again.read_bytes() == svg.read_bytes()
+
+
+def test_no_curve_is_an_error_in_words(tmp_path: Path) -> None:
+    """A run that never evaluated has nothing to draw."""
+    with pytest.raises(ConfigError, match="eval_every"):
+        write_learning_curves(tmp_path / "a", [])

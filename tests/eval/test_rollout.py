@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.protocols import VecEnv
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from tests.eval.fakes import NoisyPolicy, PushButtonEnv, episode_length
+
+
+def run(lanes: int, seeds: list[int], policy: NoisyPolicy | None = None, **kwargs: Any) -> EvalResult:
+    env = PushButtonEnv(lanes, **kwargs)
+    return evaluate(env, policy or NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), seeds)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 10, 40])
+def test_outcomes_do_not_depend_on_the_number_of_lanes(lanes: int) -> None:
+    """The pairing: a seed's resets and noise are its own, whichever lane runs it, beside whatever else."""
+    seeds = eval_seeds(0, 25)
+    alone, together = run(1, seeds), run(lanes, seeds)
+    assert (alone.seeds, alone.success, alone.length) == (together.seeds, together.success, together.length)
+    assert 0 < together.rate.k < 25
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 7])
+def test_every_seed_once_in_seed_order(lanes: int) -> None:
+    """Lengths are known from the seeds, so a skipped, repeated or reordered seed shows."""
+    seeds = eval_seeds(3, 11)
+    assert run(lanes, seeds).length == tuple(map(episode_length, seeds))
+
+
+def test_surplus_episodes_are_not_counted() -> None:
+    """Ten lanes for two seeds: eight run seeds that nobody asked for."""
+    result = run(10, [5, 9])
+    assert result.seeds == (5, 9)
+    assert len(result.success) == 2
+    assert result.env_steps == 10 * max(map(episode_length, (5, 9)))
+
+
+def test_the_environment_gets_physical_actions() -> None:
+    """Offset 1 is the upper limit: 4 N in the environment's unit, and every episode succeeds."""
+    env = PushButtonEnv(2)
+    result = evaluate(env, NoisyPolicy(1.0, 0.0), ChunkExecutor, EpisodeNoise((4, 1)), [1, 2, 3])
+    assert torch.stack(env.actions).eq(4.0).all()
+    assert result.rate.k == 3
+
+
+def test_zero_noise_differs_from_gaussian_and_repeats() -> None:
+    """Same seeds, other noise: the base with zero noise is a policy of its own, and deterministic."""
+    seeds = eval_seeds(0, 20)
+    env, policy = PushButtonEnv(4), NoisyPolicy(0.3)
+    first, again = (evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), scale=0.0), seeds) for _ in range(2))
+    gaussian = evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1)), seeds)
+    assert first.success == again.success != gaussian.success
+
+
+def test_coverage_is_reported_where_the_environment_gives_it() -> None:
+    """Push-T is scored by its best coverage, not by success alone."""
+    result = run(3, [1, 2, 3], NoisyPolicy(0.5, 0.0), coverage=True)
+    assert result.max_coverage == (0.5, 0.5, 0.5)
+    assert result.mean_coverage == 0.5
+    assert run(3, [1, 2, 3]).max_coverage is None
+
+
+def test_progress_counts_each_seed_once() -> None:
+    """A bar of n ends at n, surplus or not."""
+    counts: list[int] = []
+    evaluate(PushButtonEnv(4), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [1, 2, 3, 4, 5], counts.append)
+    assert sum(counts) == 5
+
+
+def test_an_environment_that_mixes_up_seeds_is_refused() -> None:
+    """Noise would be keyed by the wrong episode, and the pairing silently lost."""
+    with pytest.raises(EnvError, match="lane order"):
+        run(2, [1, 3], shuffle_lanes=True)
+
+
+def test_an_episode_without_end_is_refused() -> None:
+    """Or the evaluation would never return."""
+    with pytest.raises(EnvError, match="did not end"):
+        run(2, [4, 9], max_steps=5)
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 2, 1]])
+def test_seeds_must_be_distinct(seeds: list[int]) -> None:
+    """A repeated seed is not new evidence."""
+    with pytest.raises(ConfigError, match="no seed twice"):
+        run(2, seeds)
+
+
+def test_comparing_needs_the_same_seeds() -> None:
+    """Outcomes on other seeds cannot be paired, even when there are equally many."""
+    assert compare(run(2, [1, 2]), run(3, [1, 2])).p_value == 1.0
+    with pytest.raises(ConfigError, match="different seeds"):
+        compare(run(2, [1, 2]), run(2, [1, 3]))
+
+
+def test_a_longer_evaluation_starts_with_the_shorter_one() -> None:
+    """A quick look of 20 episodes is the first fifth of the full one."""
+    assert eval_seeds(7, 100)[:20] == eval_seeds(7, 20)
+    assert not set(eval_seeds(7, 100)) & set(eval_seeds(8, 100))
+
+
+def test_results_are_plain_json() -> None:
+    """Metrics files hold numbers and lists only."""
+    out = run(2, [1, 2]).to_json()
+    assert out["rate"]["n"] == 2
+    assert isinstance(out["rate"]["wilson95"], list)
+
+
+def test_the_fake_fulfils_the_protocol() -> None:
+    """Otherwise the tests above would prove nothing about real environments."""
+    assert isinstance(PushButtonEnv(1), VecEnv)
+
+
+def test_seeds_are_consumed_lazily() -> None:
+    """The seed stream is endless; an implementation that listed it would hang."""
+
+    class Counting(PushButtonEnv):
+        def reset(self, seeds: Iterator[int]) -> dict[str, torch.Tensor]:
+            return super().reset(iter(seeds))
+
+    assert evaluate(Counting(3), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [8]).rate.n == 1

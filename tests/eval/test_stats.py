@@ -1,0 +1,102 @@
+"""Numbers worked by hand, so that a change of library or arguments cannot pass unseen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.eval.stats import SuccessRate, interquartile_mean, mean_over_seeds, paired_test
+
+
+def test_wilson_equals_the_formula() -> None:
+    """(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) for 57 of 100, z = 1.959964."""
+    z, p, n = 1.959963984540054, 0.57, 100
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    centre, scale = p + z * z / (2 * n), 1 + z * z / n
+    assert SuccessRate(57, 100).wilson() == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "text"),
+    [
+        (57, 100, "57/100 = 57 % [47, 66]"),
+        (100, 100, "100/100 = 100 % [96, 100]"),
+        (0, 20, "0/20 = 0 % [0, 16]"),
+        (499, 500, "499/500 = 99.8 % [98.9, 100.0]"),  # more than 100 episodes: tenths, or 499 of 500 would read 100 %
+    ],
+)
+def test_rates_print_k_n_and_interval(k: int, n: int, text: str) -> None:
+    """Every success rate is printed with k, n and its interval."""
+    assert str(SuccessRate(k, n)) == text
+
+
+@given(st.integers(1, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_holds_the_rate_and_stays_in_the_unit_interval(kn: tuple[int, int]) -> None:
+    """An interval below 0 or above 1, or beside its own estimate, would be nonsense in a table."""
+    low, high = SuccessRate(*kn).wilson()
+    assert 0.0 <= low <= kn[0] / kn[1] + 1e-12
+    assert kn[0] / kn[1] - 1e-12 <= high <= 1.0
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 0), (-1, 5), (6, 5)])
+def test_impossible_counts_are_refused(k: int, n: int) -> None:
+    """A rate of nothing, or of more successes than episodes, is a mistake upstream."""
+    with pytest.raises(ConfigError, match="0 <= k <= n"):
+        SuccessRate(k, n)
+
+
+def test_mcnemar_by_hand() -> None:
+    """8 discordant seeds, split 1 : 7: p = 2 (C(8,0) + C(8,1)) / 2^8 = 18/256."""
+    first = [True] * 5 + [False] * 3 + [True] + [False] * 7
+    second = [True] * 5 + [False] * 3 + [False] + [True] * 7
+    test = paired_test(first, second)
+    assert (test.both, test.neither, test.only_first, test.only_second) == (5, 3, 1, 7)
+    assert test.p_value == pytest.approx(18 / 256)
+
+
+def test_a_policy_equals_itself() -> None:
+    """No discordant seed is no evidence: p = 1, not a division by zero."""
+    assert paired_test([True, False], [True, False]).p_value == 1.0
+
+
+def test_pairing_needs_equally_many_seeds() -> None:
+    """Truncating to the shorter list would pair the wrong seeds."""
+    with pytest.raises(ConfigError, match="same seeds"):
+        paired_test([True], [True, False])
+
+
+def test_interquartile_mean_by_hand() -> None:
+    """Of 1..8 the middle half is 3, 4, 5, 6: mean 4.5; an outlier of 1000 instead of 8 changes nothing."""
+    scores = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 1000.0]])
+    estimate = interquartile_mean(scores)
+    assert estimate.value == 4.5
+    assert estimate.low <= 4.5 <= estimate.high
+
+
+def test_bootstrap_resamples_within_a_task() -> None:
+    """Two tasks whose seeds agree leave nothing to resample: pooled resampling would mix 0 and 1 and report spread."""
+    estimate = interquartile_mean(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    assert (estimate.low, estimate.value, estimate.high) == (0.5, 0.5, 0.5)
+
+
+def test_mean_over_seeds_shrinks_to_a_point_when_all_seeds_agree() -> None:
+    """Five seeds at 1.0 are the goal; the interval must not turn into NaN there."""
+    estimate = mean_over_seeds([1.0] * 5)
+    assert (estimate.low, estimate.value, estimate.high) == (1.0, 1.0, 1.0)
+
+
+def test_mean_over_seeds_by_hand() -> None:
+    """Of two seeds 0 and 1 a resample has mean 0, .5 or 1 (probability 1/4, 1/2, 1/4): the 95 % interval is [0, 1]."""
+    estimate = mean_over_seeds([0.0, 1.0])
+    assert (estimate.low, estimate.value, estimate.high) == (0.0, 0.5, 1.0)
+
+
+def test_one_seed_has_no_interval_over_seeds() -> None:
+    """A single run says nothing about the spread of runs."""
+    with pytest.raises(ConfigError, match="at least 2 seeds"):
+        mean_over_seeds([0.9])

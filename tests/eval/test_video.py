@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.eval.rollout import evaluate
+from robo_rl.eval.video import HOLD_S, VideoWriter, caption, enlarge, record_episodes
+from tests.eval.fakes import NoisyPolicy, PushButtonEnv
+
+
+def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
+    """One frame per control step plus the hold; H.264 in yuv420p with even sides is what browsers play."""
+    seeds, path = [1, 4], tmp_path / "film.mp4"
+    env, noise = PushButtonEnv(1), EpisodeNoise((4, 1))
+    sheet = tmp_path / "sheet.png"
+    filmed = record_episodes(env, NoisyPolicy(), ChunkExecutor, noise, seeds, path, name="base", fps=10, sheet=sheet)
+    assert filmed.success == evaluate(PushButtonEnv(2), NoisyPolicy(), ChunkExecutor, noise, seeds).success
+    with av.open(str(path)) as file:
+        stream = file.streams.video[0]
+        assert (stream.codec_context.name, stream.pix_fmt) == ("h264", "yuv420p")
+        assert stream.height % 2 == stream.width % 2 == 0
+        frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(stream)]
+    assert len(frames) == sum(filmed.length) + 2 * round(HOLD_S * 10)
+    bar = [int((frame[10, :, 2] > 150).sum()) for frame in frames[: filmed.length[0]]]
+    assert all(after > before for before, after in pairwise(bar))  # the bar grows: order is kept
+    assert cv2.imread(str(sheet)).shape[0] == 2 * 120
+
+
+def test_the_caption_changes_with_the_outcome() -> None:
+    """Green and red strips differ from the undecided one, and the picture itself is left alone."""
+    frame = np.full((40, 200, 3), 128, dtype=np.uint8)
+    strips = [caption(frame, "base", "text", outcome) for outcome in (True, False, None)]
+    assert all((strip[:40] == frame).all() for strip in strips)
+    assert not (strips[0] == strips[1]).all()
+    assert not (strips[0] == strips[2]).all()
+
+
+def test_small_pictures_are_enlarged_to_even_sides() -> None:
+    """96-pixel Push-T frames would leave no room for a caption; the encoder refuses odd sides."""
+    assert enlarge(np.zeros((65, 97, 3), dtype=np.uint8)).shape == (324, 484, 3)
+    assert enlarge(np.zeros((481, 641, 3), dtype=np.uint8)).shape == (480, 640, 3)
+
+
+def test_a_broken_film_leaves_no_file(tmp_path: Path) -> None:
+    """A file under the final name is always playable."""
+    path = tmp_path / "film.mp4"
+
+    def film() -> None:
+        with VideoWriter(path, 10) as writer:
+            writer.add(np.zeros((64, 64, 3), dtype=np.uint8))
+            writer.add(np.zeros((64, 66, 3), dtype=np.uint8))
+
+    with pytest.raises(DataError, match="one size"):
+        film()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_filming_needs_one_lane(tmp_path: Path) -> None:
+    """With more lanes the seeds would be spread over lanes that no camera looks at."""
+    noise = EpisodeNoise((4, 1))
+    with pytest.raises(ConfigError, match="one lane"):
+        record_episodes(PushButtonEnv(2), NoisyPolicy(), ChunkExecutor, noise, [1], tmp_path / "a.mp4", name="x")

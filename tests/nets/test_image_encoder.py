@@ -1,0 +1,50 @@
+"""Image encoders: crops, spatial softmax, and that a picture's content reaches the features."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.nets.image_encoder import ImageEncoder, ImageEncoderConfig, SpatialSoftmax
+
+TINY = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, crop=0.75)
+
+
+def test_crop_corners_and_centre() -> None:
+    """On 8 x 8 with crop 6: offset 0 starts at row 0, offsets near 1 at row 2, no offset at row 1."""
+    encoder = ImageEncoder((8, 8, 3), TINY)
+    image = torch.arange(8, dtype=torch.uint8)[None, :, None, None].expand(3, 8, 8, 3)
+    offset = torch.tensor([[0.0, 0.0], [0.999, 0.5], [0.34, 0.999]])
+    assert encoder._crop(image, offset)[:, 0, 0, 0].tolist() == [0, 2, 1]
+    assert encoder._crop(image, None)[:, 0, 0, 0].tolist() == [1, 1, 1]
+    assert encoder._crop(image, offset).shape == (3, 6, 6, 3)
+
+
+def test_spatial_softmax_finds_a_bright_pixel() -> None:
+    """A peak at column 3 of 5, row 1 of 5 is the point (0.5, -0.5)."""
+    x = torch.zeros(1, 1, 5, 5)
+    x[0, 0, 1, 3] = 100.0
+    torch.testing.assert_close(SpatialSoftmax()(x), torch.tensor([[0.5, -0.5]]))
+
+
+@pytest.mark.parametrize("pool", ["softmax", "mean"])
+def test_features_see_the_picture(pool: str) -> None:
+    """uint8 in, finite features out, different for different pictures, equal for equal ones."""
+    torch.manual_seed(0)
+    config = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, pool=pool)
+    encoder = ImageEncoder((24, 32, 3), config)
+    image = torch.randint(0, 256, (2, 24, 32, 3), dtype=torch.uint8)
+    features = encoder(image)
+    assert features.shape == (2, 12)
+    assert features.isfinite().all()
+    assert (features[0] - features[1]).abs().max() > 1e-3
+    assert encoder(image).equal(features)
+
+
+def test_bad_settings_are_refused() -> None:
+    """Grey images or a crop of nothing cannot be encoded."""
+    with pytest.raises(ConfigError, match=r"\(height, width, 3\)"):
+        ImageEncoder((8, 8, 1), TINY)
+    with pytest.raises(ConfigError, match="'softmax' or 'mean'"):
+        ImageEncoder((8, 8, 3), ImageEncoderConfig(pool="max"))

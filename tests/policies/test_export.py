@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from policies.bundle import Bundle
+from policies.export import SampleGraph, example_obs, export_policy, refines, trace
+from policies.graph import Graph, providers
+from policies.residual import ResidualPolicy
+from policies.single_step import SingleStepPolicy
+from policies.steered import SteeredPolicy
+from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.transformer import TransformerConfig
+from robo_rl.nets.unet1d import Unet1dConfig
+from tests.eval.fakes import NoisyPolicy
+from tests.policies.small import ENV, Small, SmallResidual, Unfaithful, Untraceable, diffusion_policy, flow_policy
+
+
+def test_the_graph_is_the_whole_policy(tmp_path: Path) -> None:
+    """Raw state in metres and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
+    spec = {"state": ArraySpec((3,), unit="m"), "goal": ArraySpec((2,), unit="m")}
+    policy = flow_policy(EnvSpec("fake/reach", spec, ActionSpec((-4.0, 0.0), (4.0, 0.5), "N"), 8, 50.0)).train()
+    (exported,) = export_policy(policy, tmp_path)
+    assert exported.parity <= 1e-5
+    assert policy.training  # the original can be trained on: the export worked on a copy
+    graph = Graph(tmp_path / exported.file, exported.file)
+    obs = {"state": 2.0 + torch.rand(33, 2, 3), "goal": 2.0 + torch.rand(33, 2, 2)}  # a batch never seen in the check
+    noise = torch.randn(33, 4, 2)
+    expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
+    found = graph.run({**obs, "noise": noise}, "chunk")
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
+    assert found[..., 1].min() >= 0.0
+    assert found[..., 1].max() <= 0.5
+
+
+def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
+    """It acts every step, between two plans; pictures come in as uint8, actions in physical units."""
+    assert [graph["file"] for graph in residual_bundle.manifest["graphs"]] == ["policy.onnx", "refine.onnx"]
+    policy = SmallResidual()
+    obs = example_obs(policy, 5)
+    assert obs["image.top"].dtype == torch.uint8
+    action = torch.rand(5, 2) * 2.0 - 1.0
+    expected = policy.action_spec.denormalize(policy.refine(obs, action)).detach()
+    physical = policy.action_spec.denormalize(action)
+    found = Graph(residual_bundle.folder / "refine.onnx", "refine").run({**obs, "action": physical}, "refined")
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
+
+
+def real_policies() -> dict[str, ChunkPolicy]:
+    """One of each kind of network, process and fine-tuned policy, as small as they come."""
+    image_env = EnvSpec("fake/cam", {**ENV.obs, "image.top": ArraySpec((8, 8, 3), "uint8")}, ENV.action, 8, 50.0)
+    base = flow_policy(steps=1)
+    features, latent, residual = base.encoder.dim, LatentMap(4, 1, 1.0), ResidualMap(1, 0.2)
+    actor = make_actor(ActorConfig("gaussian", features + latent.ctx_dim, latent.dim, (8,)))
+    steered = SteeredPolicy(base, actor, latent)
+    corrector = make_actor(ActorConfig("deterministic", features + 1, 1, (8,)))
+    return {
+        "residual on steering, gated": ResidualPolicy(steered, corrector, residual, CriticEnsemble(features + 1, (8,))),
+        "single step": SingleStepPolicy(ENV, base.encoder, MlpDenoiserConfig(width=8, depth=1), 2, 4, 2),
+        "u-net, diffusion": diffusion_policy(Unet1dConfig(widths=[8, 16], time_dim=8), steps=1),
+        "transformer": flow_policy(steps=1, net=TransformerConfig(width=8, depth=1, heads=2)),
+        "image": flow_policy(image_env, 1, image=ImageEncoderConfig(widths=[8], features=4, keypoints=4)),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["residual on steering, gated", "single step", "u-net, diffusion", "transformer", "image"]
+)
+def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
+    """A length taken from a shape, or a branch on it, would freeze the batch of the tracer (2) into the graph."""
+    policy = real_policies()[name]
+    assert isinstance(policy, nn.Module)
+    policy.eval()
+    obs, noise = example_obs(policy, 9), torch.randn(9, 4, 1)
+    program = trace(SampleGraph(policy), {**obs, "noise": noise}).module()
+    with torch.no_grad():
+        expected = policy.action_spec.denormalize(policy.sample(obs, noise))
+        torch.testing.assert_close(program({**obs, "noise": noise}), expected, atol=1e-5, rtol=0.0)
+    assert refines(policy, obs) == name.startswith("residual")
+
+
+def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
+    """A residual that is still zero is the identity in numbers, yet it will be trained and must be exported."""
+    zero, plain = SmallResidual(zero=True), Small()
+    assert refines(zero, example_obs(zero, 2))
+    assert not refines(plain, example_obs(plain, 2))
+
+
+def test_a_graph_that_differs_from_torch_is_refused(tmp_path: Path) -> None:
+    """Promise 4: the exported graph equals torch within 1e-5 on the whole chunk, or there is no graph."""
+    with pytest.raises(CheckpointError, match="differs from torch"):
+        export_policy(Unfaithful(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_cannot_be_traced_says_why(tmp_path: Path) -> None:
+    """Not forty lines of the tracer's stack."""
+    with pytest.raises(CheckpointError, match="branches on tensor values") as caught:
+        export_policy(Untraceable(), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_modules_are_exported(tmp_path: Path) -> None:
+    """A policy in plain Python has no graph."""
+    with pytest.raises(ConfigError, match=r"nn\.Module"):
+        export_policy(NoisyPolicy(), tmp_path)
+
+
+def test_cuda_is_refused_in_words_where_there_is_none() -> None:
+    """Falling back in silence would make a robot ten times slower than measured."""
+    if "CUDAExecutionProvider" in providers("auto"):
+        pytest.skip("ONNX Runtime has CUDA here")
+    with pytest.raises(ConfigError, match="onnxruntime-gpu"):
+        providers("cuda")
+
+
+def test_a_broken_graph_is_refused_in_words() -> None:
+    """ONNX Runtime's own error names a protobuf, not what to do."""
+    with pytest.raises(CheckpointError, match="Export the bundle again"):
+        Graph(b"not a graph", "policy.onnx")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.seeding import EpisodeSeeds, derive_seed
+from sim.adapters.gymnasium_mujoco import GymnasiumLanes
+from sim.registry import make_env
+
+
+def test_falling_terminates_and_the_clock_truncates() -> None:
+    """Hopper without torque falls after some 50-100 steps; with a limit of 10 the clock is first."""
+    env = make_env("gym/Hopper-v5", 2)
+    env.reset(EpisodeSeeds("hopper"))
+    for _ in range(300):
+        _, _, terminated, truncated, info = env.step(torch.zeros(2, 3))
+        if info["final_mask"].any():
+            break
+    assert terminated.any()
+    assert not truncated.any()
+
+    short = make_env("gym/Hopper-v5", 2, max_episode_steps=10)
+    short.reset(EpisodeSeeds("hopper"))
+    flags = [short.step(torch.zeros(2, 3))[2:4] for _ in range(10)]
+    assert not any(terminated.any() for terminated, _ in flags)
+    assert [truncated.all().item() for _, truncated in flags] == [False] * 9 + [True]
+
+
+def test_numbers_are_gymnasiums() -> None:
+    """Same seed and actions as a plain gymnasium.make: same observations, rewards and info."""
+    env = make_env("gym/HalfCheetah-v5", 1)
+    obs = env.reset(EpisodeSeeds("plain"))
+    plain = gymnasium.make("HalfCheetah-v5")
+    expected, _ = plain.reset(seed=derive_seed("plain", 0))
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        torch.testing.assert_close(obs["state"][0].numpy(), expected.astype(np.float32), rtol=0, atol=0)
+        action = rng.uniform(-1, 1, 6).astype(np.float32)
+        expected, reward, *_, plain_info = plain.step(action)
+        obs, our_reward, _, _, info = env.step(torch.from_numpy(action)[None])
+        assert our_reward.item() == np.float32(reward)
+        assert info["x_velocity"].item() == np.float32(plain_info["x_velocity"])
+    plain.close()
+
+
+def test_spec_is_read_from_the_environment() -> None:
+    """Rate, limits and horizon go into datasets and bundles."""
+    spec = make_env("gym/Hopper-v5", 1).spec
+    assert spec.name == "gym/Hopper-v5"
+    assert spec.obs["state"].shape == (11,)
+    assert (spec.action.low, spec.action.high) == ((-1.0,) * 3, (1.0,) * 3)
+    assert (spec.max_episode_steps, spec.control_hz) == (1000, 125.0)
+
+
+class Discrete(gymnasium.Env[Any, Any]):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(3)
+
+
+class Endless(Discrete):
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+
+class Unbounded(Discrete):
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(Discrete, "actions of kind Discrete"), (Endless, "no time limit"), (Unbounded, "without limits")],
+)
+def test_environments_that_do_not_fit_are_refused(kind: type, message: str) -> None:
+    """Each with the reason, before anything is trained on it."""
+    gymnasium.register("Misfit-v0", kind)
+    try:
+        with pytest.raises(ConfigError, match=message):
+            GymnasiumLanes("Misfit-v0")()
+    finally:
+        gymnasium.registry.pop("Misfit-v0")
+
+
+def test_unknown_ids_are_named() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'Hopper-v5'"):
+        make_env("gym/Hoper-v5", 1)
+    with pytest.raises(ConfigError, match="dense"):
+        make_env("gym/Hopper-v5", 1, reward="sparse")

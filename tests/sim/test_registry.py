@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.core.errors import MissingDependencyError, UnknownNameError
+from sim import registry
+from sim.registry import list_envs, make_env, make_expert
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("metaworld/peg-insert-sid-v3", "metaworld/peg-insert-side-v3"),
+        ("peg-insert-sid-v3", "metaworld/peg-insert-side-v3"),
+        ("metaword/reach-v3", "metaworld/reach-v3"),
+        ("pusht/stat", "pusht/state"),
+        ("pusht", "pusht/state"),
+    ],
+)
+def test_a_mistyped_name_is_suggested(name: str, meant: str) -> None:
+    """50 task names are long, and a traceback out of a worker process would not help."""
+    with pytest.raises(UnknownNameError, match=f"Did you mean '{meant}'"):
+        make_env(name, 1)
+
+
+def test_experts_check_names_too() -> None:
+    with pytest.raises(UnknownNameError, match="peg-insert-side-v3"):
+        make_expert("metaworld/peg-insert-sid-v3")
+
+
+def test_a_mistyped_option_is_suggested() -> None:
+    """An option that is silently dropped trains another task than was asked for."""
+    with pytest.raises(UnknownNameError, match="Did you mean 'max_episode_steps'"):
+        make_env("pusht/state", 1, max_episode_step=10)
+
+
+def test_options_that_are_none_keep_the_default() -> None:
+    """Configurations carry None for what the user did not say."""
+    assert make_env("pusht/state", 1, max_episode_steps=None, reward=None).spec.max_episode_steps == 300
+
+
+def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when workers were asked for: the answer is one sentence, not a worker's traceback."""
+
+    def no_metaworld(package: str) -> Any:
+        return None if package == "metaworld" else object()
+
+    monkeypatch.setattr(registry, "find_spec", no_metaworld)
+    for make in (lambda: make_env("metaworld/reach-v3", 2, 2), lambda: make_expert("metaworld/reach-v3")):
+        with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[sim\]'"):
+            make()
+
+
+def test_the_list_is_complete() -> None:
+    """Every name in it can be made, as far as names go; making all 64 would take minutes."""
+    names = list_envs()
+    assert len([name for name in names if name.startswith("metaworld/")]) == 50
+    assert {"pusht/state", "pusht/keypoints", "pusht/pixels", "gym/Hopper-v5"} <= set(names)
+
+
+def test_listing_and_refusing_names_imports_no_simulator() -> None:
+    """`robo-rl --help` and a typo must answer at once, also on a machine without simulators."""
+    code = (
+        "import sys; from sim.registry import list_envs; list_envs()\n"
+        "print([m for m in ('metaworld', 'mujoco', 'gymnasium', 'gym_pusht', 'pygame') if m in sys.modules])"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "[]"

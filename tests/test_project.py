@@ -1,0 +1,225 @@
+"""The project itself: what is packaged, what is pinned, what the README promises, what a robot imports."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from robo_rl.apps.config import load_config
+from robo_rl.apps.help import load_schema
+from robo_rl.apps.packages import PACKAGES
+from robo_rl.apps.verbs import VERBS
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGED = ("robo_rl", "policies", "sim", "hardware")
+TEXT = {".py", ".toml", ".cfg", ".md", ".yaml", ".yml", ".xml", ".lock", ".cff", ".j2", ".css", ".jsonl", ".json", ""}
+
+
+def tracked() -> list[Path]:
+    """Files of the project: what git tracks or would track; all but build products where there is no git."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        done = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return [ROOT / name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+    made = {".venv", "runs", "data", "build", "dist"}
+    files = ((path, path.relative_to(ROOT).parts) for path in ROOT.rglob("*") if path.is_file())
+    return [path for path, parts in files if parts[0] not in made and "__pycache__" not in parts]
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    return config
+
+
+def requirements(text: str) -> list[Requirement]:
+    return [Requirement(line) for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def declared() -> dict[str, list[Requirement]]:
+    """Extra (or "core") -> what setup.cfg asks for."""
+    config = setup_cfg()
+    extras = {name: requirements(text) for name, text in config["options.extras_require"].items()}
+    return {"core": requirements(config["options"]["install_requires"])} | extras
+
+
+def locked() -> dict[str, str]:
+    """Canonical name -> pinned version."""
+    pins = requirements((ROOT / "requirements.lock").read_text())
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}
+
+
+def test_one_version_everywhere() -> None:
+    """pip, colcon and citations must not disagree."""
+    version = setup_cfg()["metadata"]["version"]
+    assert ET.parse(ROOT / "package.xml").findtext("version") == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_package_xml_is_what_colcon_needs() -> None:
+    """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must never be a package."""
+    package = ET.parse(ROOT / "package.xml")
+    maintainer = package.find("maintainer")
+    assert maintainer is not None
+    assert re.fullmatch(r"[\w.+-]+@[\w-]+(\.[\w-]+)*\.[a-z]{2,}", maintainer.attrib["email"])
+    assert package.findtext("export/build_type") == "ament_python"
+    assert (ROOT / "resource" / "robo_rl").is_file()
+    assert not (ROOT / "launch" / "__init__.py").exists()
+
+
+def test_lock_pins_what_the_metadata_asks_for() -> None:
+    """Every extra but [vla] is in the lock, inside the stated range; the second OpenCV is not."""
+    pins = locked()
+    assert "opencv-python" not in pins
+    for extra, wanted in declared().items():
+        for requirement in wanted:
+            if extra != "vla":
+                assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+
+
+def test_lock_is_closed() -> None:
+    """Whatever a locked package needs is locked, too: `--no-deps` installs nothing else (OpenCV of gym-pusht aside)."""
+    pins = locked()
+    if sys.version_info < (3, 11):
+        pytest.skip("the lock is for Python 3.11 and 3.12")
+    for name, version in pins.items():
+        try:
+            installed = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # this environment has only a part of the lock
+        if installed.version.split("+")[0] != version:
+            continue  # another version may need other things
+        for requirement in map(Requirement, installed.requires or []):
+            needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            cuda = requirement.name.startswith(("nvidia", "cuda", "triton"))
+            if needed and not cuda and canonicalize_name(requirement.name) != "opencv-python":
+                assert canonicalize_name(requirement.name) in pins, f"{name} needs {requirement}"
+
+
+def test_doctor_knows_every_dependency() -> None:
+    """A package that an extra installs is in doctor's table, under an extra that really installs it."""
+    wanted = declared()
+    for package in PACKAGES:
+        if package.distribution in ("omegaconf", "PyYAML"):  # come with hydra-core
+            continue
+        names = {canonicalize_name(requirement.name) for requirement in wanted[package.extra or "core"]}
+        assert canonicalize_name(package.distribution) in names, package
+    table = {canonicalize_name(package.distribution) for package in PACKAGES}
+    for extra in ("core", "train", "sim", "robot"):
+        assert {canonicalize_name(requirement.name) for requirement in wanted[extra]} <= table
+
+
+def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
+    """What pip installs: four packages with py.typed, templates and groups, no tests; ROS 2's files under share/."""
+    source = tmp_path / "source"
+    for path in tracked():
+        target = source / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    build = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True
+    )
+    wheel = next(tmp_path.glob("robo_rl-*.whl"))
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.split("/")[0] for name in names if not name.split("/")[0].startswith("robo_rl-")} == set(PACKAGED)
+    data = [
+        path for path in tracked() if path.suffix not in (".py", ".pyc") and path.relative_to(ROOT).parts[0] in PACKAGED
+    ]
+    assert data
+    assert {str(path.relative_to(ROOT)) for path in data} <= names
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "robo_rl").rglob("*.py")} <= names
+    assert any(name.endswith("data/share/ament_index/resource_index/packages/robo_rl") for name in names)
+    assert any(name.endswith("data/share/robo_rl/package.xml") for name in names)
+
+
+def test_robot_part_needs_neither_trainer_nor_simulator() -> None:
+    """Import all that a robot loads while everything outside the core is refused: nobody may need it at import."""
+    refused = [package.module for package in PACKAGES if package.extra is not None] + [
+        "hydra",
+        "omegaconf",
+        "sim",
+        "yaml",
+    ]
+    code = f"""
+import importlib, pkgutil, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {refused!r} or name.startswith(("robo_rl.rl", "robo_rl.eval", "robo_rl.apps")):
+            raise ImportError("a robot has no " + name)
+sys.meta_path.insert(0, Refuse())
+import robo_rl.core, robo_rl.nets, policies, hardware
+for package in (robo_rl.core, robo_rl.nets, policies, hardware):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+importlib.import_module("robo_rl.data.normalizer")
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_file_names_a_machine() -> None:
+    """No path, index or address of the machine where something was written or measured."""
+    forbidden = re.compile(
+        "|".join(["/ro" + "ot/", "/ho" + "me/\\w", "/wo" + "rk/", "/opt/" + "rr", "index" + "-url", "find" + "-links"])
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()[:100]}"
+        for path in tracked()
+        if path.suffix in TEXT
+        for line in path.read_text(errors="ignore").splitlines()
+        if forbidden.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_config_files_are_short() -> None:
+    """Groups of values, not configuration monsters."""
+    for path in (ROOT / "robo_rl" / "conf").rglob("*.yaml"):
+        assert len(path.read_text().splitlines()) <= 20, path
+
+
+def readme_commands() -> list[list[str]]:
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    lines = "\n".join(blocks).splitlines()
+    return [line.split("#")[0].split()[1:] for line in lines if line.startswith("robo-rl ")]
+
+
+@pytest.mark.parametrize("command", readme_commands(), ids=" ".join)
+def test_readme_commands_are_valid(command: list[str]) -> None:
+    """Every command of the tour names a verb and settings that exist."""
+    words = 2 if command[0] == "data" else 1
+    name, overrides = " ".join(command[:words]), command[words:]
+    load_config(name, overrides, load_schema(VERBS[name]))
+
+
+@pytest.mark.parametrize("name", list(VERBS))
+def test_examples_of_verbs_are_valid(name: str) -> None:
+    """The examples in `--help` work as they stand."""
+    for example in VERBS[name].examples:
+        overrides = [word for word in example.split()[1 + len(name.split()) :] if not word.startswith("--")]
+        load_config(name, overrides, load_schema(VERBS[name]))
+
+
+def test_readme_shows_every_folder() -> None:
+    """The file tree of the README is the file tree."""
+    readme = (ROOT / "README.md").read_text()
+    folders = {path.relative_to(ROOT).parts for path in tracked()}
+    shown = {"/".join(parts[: 2 if parts[0] == "robo_rl" else 1]) for parts in folders if len(parts) > 1}
+    for folder in sorted(shown):
+        if not folder.startswith((".", "resource")) and "." not in folder:
+            assert f"\n{folder} " in readme, folder
