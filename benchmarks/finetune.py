@@ -49,7 +49,9 @@ def main() -> None:
     options.add_argument("--method", default="steering", help="any of robo-rl's methods, several by commas")
     options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
-    options.add_argument("--folder", type=Path, default=Path("runs/benchmark"), help="where runs go; done ones are kept")
+    options.add_argument(
+        "--folder", type=Path, default=Path("runs/benchmark"), help="where runs go; done ones are kept"
+    )
     options.add_argument("--jobs", type=int, default=2, help="seeds side by side")
     args = options.parse_args()
     seeds = 1 if args.quick else args.seeds
@@ -83,7 +85,9 @@ def _run(task: str, method: str, seed: int, home: Path, label: str, env_steps: i
     if not (base / "policy").exists():
         noise = f"noise={EXPERT_NOISE}"
         _verb("collect", f"env=metaworld/{task}-v3", f"out={data}", f"episodes={DEMOS[task]}", noise, f"seed={seed}")
-        _verb("train", f"data={data}", f"out={base}", f"seed={seed}", "overwrite=true", *(["steps=500"] if quick else []))
+        _verb(
+            "train", f"data={data}", f"out={base}", f"seed={seed}", "overwrite=true", *(["steps=500"] if quick else [])
+        )
     steps = 2000 if quick else env_steps
     if not (out / "policy").exists():
         _verb(

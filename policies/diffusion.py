@@ -23,13 +23,17 @@ PREDICTIONS = ("epsilon", "sample", "v_prediction")
 
 @dataclass
 class DiffusionConfig(ProcessConfig):
-    """prediction: what the network outputs. clip: bound of the predicted clean chunk, inf for none."""
+    """prediction: what the network outputs. "epsilon" is Diffusion Policy's; "sample" (the clean chunk) needs far fewer
+    updates, most of all with an MLP (Push-T, 2,000 updates: coverage 0.76 against 0.27).
+
+    clip: bound of the predicted clean chunk, inf for none.
+    """
 
     name: str = "diffusion"
     steps: int = 10
     train_steps: int = 100
     schedule: str = "squaredcos_cap_v2"
-    prediction: str = "epsilon"
+    prediction: str = "sample"
     clip: float = 1.0
 
 

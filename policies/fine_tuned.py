@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
 from policies.registry import SavedPolicy, build, describe
 from robo_rl.core.errors import CheckpointError
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
 
-def frozen_base(base: SavedPolicy) -> nn.Module:
+@runtime_checkable
+class Walker(Protocol):
+    """A policy that walks from noise to action and can show the points of its walk."""
+
+    def path(self, features: Tensor, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
+
+
+def frozen_base(base: SavedPolicy) -> SavedPolicy:
     """The base as a module that neither trains nor crops at random."""
     assert isinstance(base, nn.Module)
-    return base.eval().requires_grad_(False)
+    base.eval().requires_grad_(False)
+    return base
 
 
 def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:

@@ -4,8 +4,8 @@ x_t = t * noise + (1 - t) * action, whose velocity is noise - action (Lipman et 
 of pi0 (Black et al. 2024): t = 1, 1 - 1/K, ..., 1/K, so that every network call moves the chunk by 1/K of the way.
 
 The network outputs the velocity, or the action itself: velocity = (x_t - action) / t. The two walk the same line, but
-an MLP that outputs velocities must first learn to copy the noise through its layers. On Push-T, 2,000 updates of the same
-MLP reach a coverage of 0.76 with the action and 0.25 with the velocity.
+an MLP that outputs velocities must first learn to copy the noise through its layers: on Push-T, 2,000 updates of the
+same MLP reach a coverage of 0.72 with the action and 0.25 with the velocity.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ class ResidualPolicy(nn.Module):
     """
 
     kind = "residual"
+    base: SavedPolicy
 
     def __init__(
         self, base: SavedPolicy, actor: Actor, action_map: ResidualMap, gate: CriticEnsemble | None = None

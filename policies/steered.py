@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from policies.fine_tuned import frozen_base, parts, rebuild
+from policies.fine_tuned import Walker, frozen_base, parts, rebuild
 from policies.registry import SavedPolicy
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.protocols import Obs
@@ -22,6 +22,7 @@ class SteeredPolicy(nn.Module):
     """
 
     kind = "steered"
+    base: SavedPolicy
 
     def __init__(self, base: SavedPolicy, actor: Actor, action_map: LatentMap) -> None:
         super().__init__()
@@ -47,6 +48,7 @@ class SteeredPolicy(nn.Module):
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
         """The base's walk from the steered noise; its first point is the caller's noise, which is what a head sees."""
+        assert isinstance(self.base, Walker)
         points, times = self.base.path(features, self.steer(features, noise))
         return [noise, *points[1:]], times
 

@@ -1,4 +1,4 @@
-"""`robo-rl finetune method=auto`: a probe of the base chooses between steering, a residual, and one on top of the other.
+"""`robo-rl finetune method=auto`: a probe of the base chooses steering, a residual, or one on top of the other.
 
 Steering is cheap and strong where some draw of the base's own noise already succeeds. Where it does not get all the
 way, a residual on top of the better policy so far uses the environment steps that are left.
@@ -80,7 +80,10 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
     if path.exists():
         return Probe.from_json(read_json(path))
     shape = (base.chunk, base.action_spec.dim)
-    with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env, progress(None, "probe", "episode") as bar:
+    with (
+        closing(make_env(env_name(config), 10, 0, **env_options(config))) as env,
+        progress(None, "probe", "episode") as bar,
+    ):
         found = probe(
             env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream), eval_seed=CHOICE_SEED,
             progress=bar.update,

@@ -104,7 +104,9 @@ def side_by_side(config: DemoConfig, out: Path) -> dict[str, Any]:
             while len(wall_s) < len(runs):
                 time.sleep(POLL_S)
                 bar.update(sum(_step(out / method) for method in METHODS) - bar.n)
-                bar.set_postfix_str(", ".join(f"{method} {_success(out / method)}" for method in METHODS), refresh=False)
+                bar.set_postfix_str(
+                    ", ".join(f"{method} {_success(out / method)}" for method in METHODS), refresh=False
+                )
                 for method, run in runs.items():
                     if method not in wall_s and run.poll() is not None:
                         wall_s[method] = time.monotonic() - started

@@ -79,8 +79,13 @@ def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
     """The probe, as JSON."""
     base = load_actor(out / "base", torch.device("cpu")).policy
     shape = (base.chunk, base.action_spec.dim)
-    with closing(make_env(config.env, LANES, worker_count(None, LANES))) as env, progress(None, "probe", "episode") as bar:
-        result = probe(env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream), progress=bar.update)
+    with (
+        closing(make_env(config.env, LANES, worker_count(None, LANES))) as env,
+        progress(None, "probe", "episode") as bar,
+    ):
+        result = probe(
+            env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream), progress=bar.update
+        )
     print(f"N(0, I) {result.gaussian}; zero {result.zero}; best of {result.draws} {result.best_of}")
     print(result.recommend().reason)
     return {"probe": result.to_json()}
@@ -201,4 +206,3 @@ def write_page(config: DemoConfig, out: Path, stages: Stages, rows: list[ResultR
             commands=["make demo", f"robo-rl run bundle={out / 'bundle'}", f"tensorboard --logdir {out}"],
         ),
     )
-

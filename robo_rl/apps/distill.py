@@ -122,7 +122,7 @@ def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
 def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
     """The generative policy at the bottom of a stack. Raises ConfigError for policies that have none."""
     while isinstance(policy, SteeredPolicy | ResidualPolicy):
-        policy = policy.base  # type: ignore[assignment]
+        policy = policy.base
     if not isinstance(policy, GenerativePolicy):
         raise ConfigError(f"A policy of kind '{getattr(policy, 'kind', '?')}' already decides in a single step.")
     return policy

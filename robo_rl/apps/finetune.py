@@ -209,7 +209,8 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
     """The base and the result on the same episodes."""
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
-        print(f"{config.method.name} after {outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s: {after.rate}")
+        cost = f"{outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s"
+        print(f"{config.method.name} after {cost}: {after.rate}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": outcome.progress.to_json()}
         if config.base is not None:
             before = measure(base, 1.0, env, config, config.final_episodes)

@@ -71,9 +71,10 @@ class LatentMap:
     """noise = ctx + magnitude * spread(u): the actor steers the initial noise of a generative base.
 
     With origin "gaussian" `ctx` is the base's own noise, flattened, and steering starts from the stochastic base; with
-    "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of the (Tp, a) noise is free by default; `rank` r restricts the shift to the r slowest cosines over the
-    chunk (smooth in time, scaled so that the shift keeps the root mean square of u). Repeating one
-    vector over the chunk is not offered: it takes base policies off the noise they were trained on.
+    "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of the (Tp, a) noise is
+    free by default; `rank` r restricts the shift to the r slowest cosines over the chunk (smooth in time, scaled so
+    that the shift keeps the root mean square of u). Repeating one vector over the chunk is not offered: it takes base
+    policies off the noise they were trained on.
     """
 
     timescale: TimeScale = "chunk"
@@ -84,7 +85,9 @@ class LatentMap:
         if magnitude <= 0.0:
             raise ConfigError(f"The steering magnitude must be positive, found {magnitude}.")
         if rank is not None and not 1 <= rank <= chunk:
-            raise ConfigError(f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}.")
+            raise ConfigError(
+                f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}."
+            )
         self.magnitude, self.origin, self.rank = magnitude, origin, rank
         self.shape = (chunk, action_dim)
         self.dim = (rank or chunk) * action_dim
@@ -94,7 +97,7 @@ class LatentMap:
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
         if self._basis is not None:
-            coefficients = u.view(len(u), self.rank, self.shape[1])
+            coefficients = u.view(len(u), -1, self.shape[1])
             u = torch.einsum("tr,bra->bta", self._basis.to(u), coefficients).flatten(1)
         return self.magnitude * u if self.origin == "zero" else ctx + self.magnitude * u
 

@@ -35,9 +35,7 @@ class ActionSpec:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.low) != len(self.high) or any(
-            not lo < hi for lo, hi in zip(self.low, self.high, strict=False)
-        ):
+        if len(self.low) != len(self.high) or any(not lo < hi for lo, hi in zip(self.low, self.high, strict=False)):
             raise ConfigError(f"Action limits need low < high in every dimension, found {self.low} and {self.high}.")
 
     @property

@@ -36,10 +36,14 @@ def load_state(folder: Path) -> dict[str, Any]:
         plain = read_json(folder / _JSON)
         data = (folder / _TENSORS).read_bytes()
         if zlib.crc32(data) != plain["crc32"]:
-            raise CheckpointError(f"{folder} is damaged (its checksum differs). Delete it to resume from the one before.")
+            raise CheckpointError(
+                f"{folder} is damaged (its checksum differs). Delete it to resume from the one before."
+            )
         tensors = load(data)
     except (DataError, OSError, SafetensorError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder} holds no training state that can be read: {error}. Resume from another.") from error
+        raise CheckpointError(
+            f"{folder} holds no training state that can be read: {error}. Resume from another."
+        ) from error
     state = _join(plain["state"], "", tensors)
     assert isinstance(state, dict)
     return state

@@ -1,4 +1,4 @@
-"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. Both kinds start at u = 0, so that the base is the start."""
+"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. Both kinds start at u = 0, which is the base."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ class Actor(nn.Module):
         """The deterministic action."""
         mean = self.net(x)[:, : self.config.dim]
         return torch.tanh(mean) if self.config.squash else mean
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Zero the last layer again: back to u = 0, and a Gaussian actor to its first spread."""
+        for parameter in self.net[-1].parameters():
+            parameter.zero_()
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
         """`mode` of features and context side by side."""

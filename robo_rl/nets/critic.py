@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ class CriticEnsemble(nn.Module):
         self.heads, self.layer_norm = heads, layer_norm
         sizes = (in_dim, *hidden, 1)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in pairwise(sizes):
             bound = 1.0 / math.sqrt(fan_in)
             self.weights.append(nn.Parameter(torch.empty(heads, fan_in, fan_out).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(heads, 1, fan_out).uniform_(-bound, bound)))

@@ -28,6 +28,6 @@ def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
 
 
 def flat_gradient(loss: Tensor, module: nn.Module) -> Float[Tensor, " p"]:
-    """d loss / d parameters as one vector; leaves no `.grad` anywhere, least of all in networks the loss passed through."""
+    """d loss / d parameters as one vector; leaves no `.grad` in the networks that the loss passed through."""
     gradients: Sequence[Tensor] = torch.autograd.grad(loss, list(module.parameters()))
     return torch.cat([g.flatten() for g in gradients])

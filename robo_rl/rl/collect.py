@@ -218,11 +218,15 @@ class Collector:
         self._human = torch.maximum(self._human, now.float())
         self._intervened = now.clone()
 
-    def _end(self, ended: Rows, obs: Obs, terminated: Tensor, truncated: Tensor, info: Mapping[str, Any]) -> list[Episode]:
+    def _end(
+        self, ended: Rows, obs: Obs, terminated: Tensor, truncated: Tensor, info: Mapping[str, Any]
+    ) -> list[Episode]:
         features = self.executor.policy.features(self.executor.history(ended))
         self._store(ended, features, self._final_ctx(ended), terminated[ended], truncated[ended])
         episodes = [
-            Episode(int(info["episode_seed"][i]), bool(info["success"][i]), int(self._length[i]), float(self._return[i]))
+            Episode(
+                int(info["episode_seed"][i]), bool(info["success"][i]), int(self._length[i]), float(self._return[i])
+            )
             for i in ended.tolist()
         ]
         self._has_pending[ended] = False

@@ -54,7 +54,13 @@ def demo_replay(
 
 
 def _add(
-    store: Replay, episode: DemoEpisode, base: ChunkPolicy, action_map: ActionMap, gamma: float, index: int, scale: float
+    store: Replay,
+    episode: DemoEpisode,
+    base: ChunkPolicy,
+    action_map: ActionMap,
+    gamma: float,
+    index: int,
+    scale: float,
 ) -> None:
     frames = episode.frames
     obs = stacked_obs(episode, base)

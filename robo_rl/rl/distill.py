@@ -1,8 +1,8 @@
 """Distillation of any policy into a head that answers in one network call.
 
 Same-noise regression is the main loss: head(obs, noise) to the chunk that the teacher's K steps reach from the same
-noise. A multi-modal teacher stays multi-modal, because each noise has one answer. Consistency distillation is the second
-one: neighbouring points of the teacher's walk must jump to the same chunk.
+noise. A multi-modal teacher stays multi-modal, because each noise has one answer. Consistency distillation is the
+second one: neighbouring points of the teacher's walk must jump to the same chunk.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def same_noise_loss(
 def consistency_loss(
     head: Head, target: Head, features: Float[Tensor, "b f"], points: list[Tensor], times: list[float], k: Tensor
 ) -> Tensor:
-    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the slow copy (Luo et al. 2023, "Latent Consistency Models").
+    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the slow copy (Luo et al. 2023, LCM).
 
     k: (b,) int64, the transition of each sample.
     """
@@ -102,7 +102,9 @@ def distill(
     Raises ConfigError when consistency is asked for and the teacher has no walk (a step-wise residual has none).
     """
     if config.consistency > 0.0 and path is None:
-        raise ConfigError("consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk.")
+        raise ConfigError(
+            "consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk."
+        )
     average, slow = copy.deepcopy(head), copy.deepcopy(head)
     rng = generator("distill", config.seed)
     trained = [p for name, p in head.named_parameters() if not name.startswith("encoder")]
@@ -121,7 +123,7 @@ def distill(
             loss = loss + config.consistency * second
             values["distill/consistency"] = second.detach()
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         schedule.step()
         ema_update(average, head, min(config.ema, 1.0 - (1.0 + step) ** -0.75))

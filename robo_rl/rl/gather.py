@@ -38,7 +38,13 @@ class Gatherer:
     """Rolls teacher and student out together, lane by lane and decision by decision."""
 
     def __init__(
-        self, env: VecEnv, teacher: ChunkPolicy, make_executor: MakeExecutor, noise: Noise, corrects_steps: bool, seed: int
+        self,
+        env: VecEnv,
+        teacher: ChunkPolicy,
+        make_executor: MakeExecutor,
+        noise: Noise,
+        corrects_steps: bool,
+        seed: int,
     ) -> None:
         self.env, self.teacher, self.noise, self.corrects_steps = env, teacher, noise, corrects_steps
         self.make_executor = make_executor
@@ -154,4 +160,3 @@ def corrects_steps(policy: ChunkPolicy) -> bool:
     """Does this policy change actions between two plans?"""
     action_map = getattr(policy, "map", None)
     return action_map is not None and getattr(action_map, "timescale", "") == "step"
-

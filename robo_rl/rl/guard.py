@@ -36,7 +36,7 @@ class Guard:
         return sum(self.recent) / len(self.recent) if self.recent else math.nan
 
     def verdict(self) -> str:
-        """"good", "bad", or "unsure" while the window is not full or the rate lies in between."""
+        """Is the window "good" or "bad"? "unsure" while it is not full, or the rate lies in between."""
         if len(self.recent) < self.window or not self.base_episodes:
             return "unsure"
         p, q = self.base_rate, self.recent_rate

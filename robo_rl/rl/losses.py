@@ -24,12 +24,14 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[T
     known = torch.isfinite(target)
     error = torch.where(known, q - torch.where(known, target, 0.0), 0.0)
     loss = error.square().mean(dim=1).sum()
-    return loss, {"critic/loss": loss.detach(), "critic/q": q.detach().mean(), "critic/q_abs_max": q.detach().abs().max()}
+    return loss, {
+        "critic/loss": loss.detach(),
+        "critic/q": q.detach().mean(),
+        "critic/q_abs_max": q.detach().abs().max(),
+    }
 
 
-def sac_actor_loss(
-    q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float
-) -> tuple[Tensor, Info]:
+def sac_actor_loss(q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float) -> tuple[Tensor, Info]:
     """E[alpha log pi(u|s) - Q(s, u)] (Haarnoja et al. 2018, eq. 7)."""
     return (alpha * log_prob - q).mean(), {"actor/entropy": -log_prob.detach().mean()}
 

@@ -2,16 +2,16 @@
 
 Q_A(s, a) learns by temporal differences on the executed chunks, whoever produced them; Q_W(s, w) is regressed to
 Q_A(s, base(s, w)), and the actor climbs Q_W. Many noises alias to one action, so Q_A needs far less data than a critic
-of noise would. The regression draws w where the actor can go: half from the actor itself, half uniformly over its range.
+of noise would. The regression draws w where the actor can go: half from the actor itself, half uniform over its range.
 The published code draws N(0, I) alone, and leaves Q_W unfitted wherever |w| is larger.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
-from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor
 

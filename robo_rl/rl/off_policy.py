@@ -25,6 +25,7 @@ from robo_rl.rl.losses import (
     temperature_loss,
 )
 
+
 class OffPolicyLearner:
     """Owns actor, critics, their targets and optimisers. Knows the action map only by its protocol.
 
@@ -194,9 +195,8 @@ class OffPolicyLearner:
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         """Back to `weights`, or, for None, to an actor that reproduces the base. Moments of the optimisers restart."""
         if weights is None:
-            for actor in (self.actor, self.target_actor):
-                nn.init.zeros_(actor.net[-1].weight)
-                nn.init.zeros_(actor.net[-1].bias)
+            self.actor.restart()
+            self.target_actor.restart()
         else:
             for name, state in weights.items():
                 getattr(self, name).load_state_dict(state)

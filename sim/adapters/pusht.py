@@ -1,4 +1,6 @@
-"""Push-T: a disc pushes a T-shaped block onto its goal. The simulator of the package `gym-pusht`."""
+"""Push-T: a disc pushes a T-shaped block onto its goal. The simulator of the package `gym-pusht`, its step written out
+in plain floats and with the goal's outline kept, which is nearly twice as fast and the same to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,10 @@ class PushTLane:
 
     def __init__(self, options: PushTLanes) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame greets on stdout when it is imported
-        from gym_pusht.envs.pusht import PushTEnv
+        from gym_pusht.envs.pusht import PushTEnv, pymunk_to_shapely
 
+        self._outline = pymunk_to_shapely
+        self._goal: Any = None  # outline of the goal, the same in every episode
         self._options, self.spec = options, options.spec
         size = options.render_size
         self._env = PushTEnv(_OBS_TYPE[options.variant], visualization_width=size, visualization_height=size)
@@ -88,13 +92,15 @@ class PushTLane:
         return self._named(obs)
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
-        obs, dense, _, _, info = self._env.step(action)
+        self._simulate(float(action[0]), float(action[1]))
+        self._env._last_action = action  # drawn as a cross
         self._steps += 1
-        self._coverage = float(info["coverage"])
+        self._coverage = self._cover()
         self._max_coverage = max(self._max_coverage, self._coverage)
         success = self._coverage > SOLVED_COVERAGE
-        reward = float(dense) if self._options.reward == "dense" else float(success)
-        return self._named(obs), reward, success, self._steps >= self._options.max_episode_steps, success
+        reward = min(self._coverage / SOLVED_COVERAGE, 1.0) if self._options.reward == "dense" else float(success)
+        obs, truncated = self._named(self._env.get_obs()), self._steps >= self._options.max_episode_steps
+        return obs, reward, success, truncated, success
 
     def info(self) -> Sequence[float]:
         return self._coverage, self._max_coverage
@@ -106,6 +112,24 @@ class PushTLane:
 
     def close(self) -> None:
         self._env.close()
+
+    def _simulate(self, goal_x_px: float, goal_y_px: float) -> None:
+        """0.1 s in steps of 10 ms: the agent is accelerated by k_p (goal - position) - k_v velocity."""
+        env, agent = self._env, self._env.agent
+        dt_s, k_p, k_v = env.dt, env.k_p, env.k_v
+        for _ in range(int(1 / (dt_s * CONTROL_HZ))):
+            (x, y), (speed_x, speed_y) = agent.position, agent.velocity
+            acceleration_x = k_p * (goal_x_px - x) + k_v * (0 - speed_x)
+            acceleration_y = k_p * (goal_y_px - y) + k_v * (0 - speed_y)
+            agent.velocity = speed_x + acceleration_x * dt_s, speed_y + acceleration_y * dt_s
+            env.space.step(dt_s)
+
+    def _cover(self) -> float:
+        """The fraction of the goal's area that the block covers."""
+        env = self._env
+        if self._goal is None:
+            self._goal = self._outline(env.get_goal_pose_body(env.goal_pose), env.block.shapes)
+        return float(self._goal.intersection(self._outline(env.block, env.block.shapes)).area / self._goal.area)
 
     def _named(self, obs: Any) -> LaneObs:
         if self._options.variant == "state":

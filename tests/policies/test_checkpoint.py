@@ -103,7 +103,7 @@ def test_tensors_that_do_not_fit(folder: Path) -> None:
     _rewrite(folder, state | {name: torch.zeros(3)})
     _refused(folder, rf"other shapes: {name} \(3,\) instead of \(32,\)")
     _rewrite(folder, {})
-    _refused(folder, "and 8 more")
+    _refused(folder, "and 7 more")
 
 
 def test_compatibility_names_what_does_not_fit() -> None:

@@ -15,10 +15,9 @@ from policies.steered import SteeredPolicy
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import ChunkPolicy
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.transformer import TransformerConfig
 from robo_rl.nets.unet1d import Unet1dConfig
@@ -26,21 +25,14 @@ from tests.eval.fakes import NoisyPolicy
 from tests.policies.small import ENV, Small, SmallResidual, Unfaithful, Untraceable, diffusion_policy, flow_policy
 
 
-def test_the_graph_is_the_whole_policy(tmp_path: Path) -> None:
-    """Raw state in metres and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
-    spec = {"state": ArraySpec((3,), unit="m"), "goal": ArraySpec((2,), unit="m")}
-    policy = flow_policy(EnvSpec("fake/reach", spec, ActionSpec((-4.0, 0.0), (4.0, 0.5), "N"), 8, 50.0)).train()
-    (exported,) = export_policy(policy, tmp_path)
-    assert exported.parity <= 1e-5
-    assert policy.training  # the original can be trained on: the export worked on a copy
-    graph = Graph(tmp_path / exported.file, exported.file)
-    obs = {"state": 2.0 + torch.rand(33, 2, 3), "goal": 2.0 + torch.rand(33, 2, 2)}  # a batch never seen in the check
-    noise = torch.randn(33, 4, 2)
+def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
+    """Raw state and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
+    policy, graph = flow_policy(), Graph(button_bundle.folder / "policy.onnx", "policy.onnx")
+    obs, noise = {"state": 2.0 + torch.rand(33, 2, 2)}, torch.randn(33, 4, 1)  # a batch never seen in the check
     expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
     found = graph.run({**obs, "noise": noise}, "chunk")
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
-    assert found[..., 1].min() >= 0.0
-    assert found[..., 1].max() <= 0.5
+    torch.testing.assert_close(found, expected, atol=4e-5, rtol=0.0)  # 1e-5 of half the range of 8 N
+    assert found.abs().max() <= 4.0
 
 
 def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
@@ -57,25 +49,20 @@ def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
 
 
 def real_policies() -> dict[str, ChunkPolicy]:
-    """One of each kind of network, process and fine-tuned policy, as small as they come."""
+    """Every kind of network, process and fine-tuned policy, as small as they come, in two."""
     image_env = EnvSpec("fake/cam", {**ENV.obs, "image.top": ArraySpec((8, 8, 3), "uint8")}, ENV.action, 8, 50.0)
-    base = flow_policy(steps=1)
-    features, latent, residual = base.encoder.dim, LatentMap(4, 1, 1.0), ResidualMap(1, 0.2)
+    encoder = flow_policy(image_env, image=ImageEncoderConfig(widths=[8], features=4, keypoints=4)).encoder
+    head = SingleStepPolicy(image_env, encoder, Unet1dConfig(widths=[8, 8], kernel=3, time_dim=8), 2, 4, 2)
+    base = diffusion_policy(TransformerConfig(width=8, depth=1, heads=2))
+    features, latent = base.encoder.dim, LatentMap(4, 1, 1.0)
     actor = make_actor(ActorConfig("gaussian", features + latent.ctx_dim, latent.dim, (8,)))
-    steered = SteeredPolicy(base, actor, latent)
     corrector = make_actor(ActorConfig("deterministic", features + 1, 1, (8,)))
-    return {
-        "residual on steering, gated": ResidualPolicy(steered, corrector, residual, CriticEnsemble(features + 1, (8,))),
-        "single step": SingleStepPolicy(ENV, base.encoder, MlpDenoiserConfig(width=8, depth=1), 2, 4, 2),
-        "u-net, diffusion": diffusion_policy(Unet1dConfig(widths=[8, 16], time_dim=8), steps=1),
-        "transformer": flow_policy(steps=1, net=TransformerConfig(width=8, depth=1, heads=2)),
-        "image": flow_policy(image_env, 1, image=ImageEncoderConfig(widths=[8], features=4, keypoints=4)),
-    }
+    gate = CriticEnsemble(features + 1, (8,))
+    tuned = ResidualPolicy(SteeredPolicy(base, actor, latent), corrector, ResidualMap(1, 0.2), gate)
+    return {"head": head, "residual": tuned}
 
 
-@pytest.mark.parametrize(
-    "name", ["residual on steering, gated", "single step", "u-net, diffusion", "transformer", "image"]
-)
+@pytest.mark.parametrize("name", ["head", "residual"])
 def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
     """A length taken from a shape, or a branch on it, would freeze the batch of the tracer (2) into the graph."""
     policy = real_policies()[name]
@@ -85,8 +72,8 @@ def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
     program = trace(SampleGraph(policy), {**obs, "noise": noise}).module()
     with torch.no_grad():
         expected = policy.action_spec.denormalize(policy.sample(obs, noise))
-        torch.testing.assert_close(program({**obs, "noise": noise}), expected, atol=1e-5, rtol=0.0)
-    assert refines(policy, obs) == name.startswith("residual")
+        torch.testing.assert_close(program({**obs, "noise": noise}), expected, atol=4e-5, rtol=0.0)  # +-4 N
+    assert refines(policy, obs) == (name == "residual")
 
 
 def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
@@ -98,9 +85,12 @@ def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
 
 def test_a_graph_that_differs_from_torch_is_refused(tmp_path: Path) -> None:
     """Promise 4: the exported graph equals torch within 1e-5 on the whole chunk, or there is no graph."""
-    with pytest.raises(CheckpointError, match="differs from torch"):
-        export_policy(Unfaithful(), tmp_path)
+    policy = Unfaithful().train()
+    with pytest.raises(CheckpointError, match=r"differs from torch by 0\.001 .* itself by"):
+        export_policy(policy, tmp_path)
     assert list(tmp_path.iterdir()) == []
+    assert policy.training  # the original can be trained on: the export worked on a copy
+    assert policy.linear.weight.requires_grad
 
 
 def test_a_policy_that_cannot_be_traced_says_why(tmp_path: Path) -> None:

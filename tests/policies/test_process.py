@@ -93,8 +93,8 @@ def test_both_flow_predictions_walk_the_same_line() -> None:
         (FlowConfig(prediction="velocity"), 0.0, 100),
         (FlowConfig(prediction="velocity"), 0.5, 100),
         (FlowConfig(prediction="sample"), 0.5, 100),
-        (DiffusionConfig(clip=math.inf), 0.0, 100),
-        (DiffusionConfig(clip=math.inf), 1.0, 100),
+        (DiffusionConfig(prediction="epsilon", clip=math.inf), 0.0, 100),
+        (DiffusionConfig(prediction="epsilon", clip=math.inf), 1.0, 100),
     ],
 )
 def test_exact_nets_reach_the_data_distribution(config: ProcessConfig, level: float, steps: int) -> None:
@@ -133,7 +133,7 @@ def _gaussian_net(process: Any, config: ProcessConfig, mean: float, std: float) 
 
 
 def test_losses_by_hand() -> None:
-    """One element. Flow at u = 0.5: x = 0.5 * 2 + 0.5 * 1; a net that outputs x errs by 1.5 - 1 and by 1.5 - (2 - 1)."""
+    """One element. Flow at u = 0.5: x = 0.5 * 2 + 0.5 * 1; a net that outputs x errs by 1.5 - 1, or 1.5 - (2 - 1)."""
     chunk, noise, u = torch.ones(1, 1, 1), torch.full((1, 1, 1), 2.0), torch.tensor([0.5])
 
     def echo(x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def test_losses_by_hand() -> None:
     cond = torch.zeros(1, 1)
     assert Flow(FlowConfig()).bc_loss(echo, cond, chunk, noise, u).tolist() == [0.25]
     assert Flow(FlowConfig(prediction="velocity")).bc_loss(echo, cond, chunk, noise, u).tolist() == [0.25]
-    diffusion = Diffusion.build(DiffusionConfig())
+    diffusion = Diffusion.build(DiffusionConfig(prediction="epsilon"))
     alpha = diffusion.alphas_cumprod[50]
     expected = (alpha.sqrt() + (1 - alpha).sqrt() * 2.0 - 2.0).square()
     torch.testing.assert_close(diffusion.bc_loss(echo, cond, chunk, noise, u), expected.view(1))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +37,7 @@ class _Log:
         self.loss[step] = float(values["base/loss"])
 
 
-@pytest.mark.parametrize(("process", "net"), [("flow", "mlp"), ("diffusion", "mlp"), ("flow", "transformer")])
+@pytest.mark.parametrize(("process", "net"), [("flow", "mlp"), ("diffusion-sample", "mlp"), ("flow", "transformer")])
 def test_one_batch_can_be_overfitted(process: str, net: str) -> None:
     """If a policy cannot learn 16 windows by heart, something between data and loss is disconnected."""
     policy, data = policy_of(process, net), windows_of(ENV, 16)
@@ -113,7 +112,7 @@ def test_draws_depend_on_seed_and_step_only() -> None:
 
 
 def test_learning_rate_by_hand() -> None:
-    """Warm-up 10 of 110: 1/10 at the first update, full at the tenth, half way down in the middle, the floor at the end."""
+    """Warm-up 10 of 110: 1/10 at the first update, full at the tenth, half way in the middle, the floor at the end."""
     config = BaseTrainConfig(steps=110, warmup_steps=10, lr=2.0, final_lr=0.1)
     assert learning_rate(0, config) == pytest.approx(0.2)
     assert learning_rate(9, config) == pytest.approx(2.0)
@@ -161,53 +160,42 @@ def test_interrupt_saves_and_goes_on(tmp_path: Path) -> None:
 
 
 _CHILD = """
-import sys, json, time
+import sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from policies.training import BaseTrainConfig, train_base
-from tests.policies.worlds import ENV, policy_of, windows_of
+from tests.policies.test_training import run_to_be_killed
 
-class Log:
-    def log(self, step, values):
-        print(json.dumps([step, float(values["base/loss"])]), flush=True)
+def report(step):
+    print(step, flush=True)
+    time.sleep(0.01)
 
-def pause(step):
-    time.sleep(float(sys.argv[2]))
-
-config = BaseTrainConfig(steps=60, batch_size=16, checkpoint_every=5, log_every=1)
-train_base(policy_of(), windows_of(ENV, 50), config, folder=Path(sys.argv[1]), logger=Log(), on_step=pause)
+run_to_be_killed(Path(sys.argv[1]), on_step=report)
 """
 
 
-def _child(folder: Path, pause_s: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _CHILD, str(folder), str(pause_s)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def run_to_be_killed(folder: Path, **options: Any) -> None:
+    """The same run in this process and in the child that is killed."""
+    config = _short(steps=40, checkpoint_every=5)
+    train_base(policy_of(), windows_of(ENV, 50), config, folder=folder, **options)
 
 
 def test_sigkill_and_resume_give_the_same_curve(tmp_path: Path) -> None:
-    """A real process, killed without warning in the middle of an update or a write, then started again."""
-    whole = train_curve(_child(tmp_path / "whole", 0.0))
-    killed = _child(tmp_path / "killed", 0.02)
-    assert killed.stdout is not None
-    for line in killed.stdout:
-        if json.loads(line)[0] == 33:
-            break
-    time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    assert killed.returncode == -signal.SIGKILL
-    resumed = train_curve(_child(tmp_path / "killed", 0.0))
-    assert 6 <= min(resumed) <= 36
-    assert resumed == {step: loss for step, loss in whole.items() if step >= min(resumed)}
-    last = [tmp_path / run / "checkpoints" / "00000060" / "state.safetensors" for run in ("whole", "killed")]
+    """A real process, killed without warning between two checkpoints, then started again."""
+    whole, resumed = _Log(), _Log()
+    run_to_be_killed(tmp_path / "whole", logger=whole)
+    command = [sys.executable, "-c", _CHILD, str(tmp_path / "killed")]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert any(int(line) == 23 for line in child.stdout)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    run_to_be_killed(tmp_path / "killed", logger=resumed)
+    assert 20 < min(resumed.loss) <= 40
+    assert resumed.loss == {step: loss for step, loss in whole.loss.items() if step >= min(resumed.loss)}
+    last = [tmp_path / run / "checkpoints" / "00000040" / "state.safetensors" for run in ("whole", "killed")]
     assert last[0].read_bytes() == last[1].read_bytes()
-
-
-def train_curve(process: subprocess.Popen[str]) -> dict[int, float]:
-    out, _ = process.communicate()
-    assert process.returncode == 0
-    return dict(json.loads(line) for line in out.splitlines())
 
 
 def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:

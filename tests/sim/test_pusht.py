@@ -19,6 +19,24 @@ def place(lane: object, block: tuple[float, float, float]) -> None:
     lane._env.block.position = block[:2]  # type: ignore[attr-defined]
 
 
+def test_every_bit_is_the_packages() -> None:
+    """Our step is written out in floats; positions, coverage and reward must be those of the package's own step."""
+    from gym_pusht.envs.pusht import PushTEnv
+
+    lane, env = PushTLanes("state")(), PushTEnv("state")
+    lane.reset(1)
+    rng = np.random.default_rng(0)
+    for seed in (4, 5):
+        expected, _ = env.reset(seed=seed)
+        np.testing.assert_array_equal(lane.reset(seed)["state"], expected)
+        for _ in range(80):  # towards the block, so that it is pushed around
+            action = np.clip(expected[2:4] + rng.normal(0, 60, 2), 0, 512).astype(np.float32)
+            expected, reward, *_, info = env.step(action)
+            obs, our_reward, *_ = lane.step(action)
+            np.testing.assert_array_equal(obs["state"], expected)
+            assert (our_reward, lane.info()[0]) == (reward, info["coverage"])
+
+
 def test_a_block_on_the_goal_solves_the_task() -> None:
     """Coverage 1 gives dense reward 1 (clipped from 1 / 0.95), success and termination."""
     lane = PushTLanes("state")()

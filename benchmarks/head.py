@@ -1,0 +1,118 @@
+"""The single-step head: how fast it decides on one CPU core, and what distillation costs in success.
+
+    python benchmarks/head.py                      # speed
+    python benchmarks/head.py --teacher runs/demo/steering --head runs/demo/head    # and success, 200 paired episodes
+
+Speed is decisions per second of CPU time of one thread in ONNX Runtime, a whole `sample` call from raw observation to
+chunk. The base beside it has the same network and takes 10 steps.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from common import emit, parser
+
+from policies.bundle import load_bundle, write_bundle
+from policies.flow import FlowConfig
+from policies.generative import GenerativeConfig, GenerativePolicy
+from policies.observation import ObsEncoder
+from policies.registry import SavedPolicy
+from policies.runner import OnnxPolicy
+from policies.single_step import SingleStepPolicy
+from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.registry import NetConfig
+from robo_rl.nets.unet1d import Unet1dConfig
+
+# Diffusion Policy's low-dimensional shape: a condition of 2 x 20 numbers, chunks of 16 two-dimensional actions.
+ENV = EnvSpec("benchmark/head", {"state": ArraySpec((20,))}, ActionSpec((-1.0,) * 2, (1.0,) * 2), 300, 10.0)
+TO, TP, TA = 2, 16, 8
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--teacher", type=Path, help="policy folder or run that the head was distilled from")
+    options.add_argument("--head", type=Path, help="policy folder or run of the head")
+    options.add_argument("--episodes", type=int, default=200, help="paired episodes of the two")
+    args = options.parse_args()
+    torch.set_num_threads(1)
+    rounds = 5 if args.quick else 40
+    with tempfile.TemporaryDirectory() as folder:
+        nets: dict[str, NetConfig] = {"unet_5m": Unet1dConfig(widths=[64, 128, 256]), "mlp": MlpDenoiserConfig()}
+        for name, net in nets.items():
+            head, base = (runnable(policy, Path(folder) / f"{name}-{kind}") for kind, policy in make(net).items())
+            fast, slow = interleaved(head, base, rounds)
+            emit(f"head/{name}/decisions_per_s", 1.0 / fast, "decisions/cpu-s", threads=1, runtime="onnxruntime")
+            emit(f"head/{name}/speedup_vs_10_steps", slow / fast, "ratio", base_decisions_per_s=1.0 / slow)
+    if args.teacher and args.head:
+        success_gap(args.teacher, args.head, 20 if args.quick else args.episodes)
+
+
+def make(net: NetConfig) -> dict[str, SavedPolicy]:
+    """A head and a 10-step base with this network and random weights: speed does not depend on them."""
+    normalizer = Normalizer({"state": (20,)})
+    encoder = ObsEncoder(ENV.obs, TO, normalizer, ImageEncoderConfig())
+    shape = GenerativeConfig(TO, TP, TA, net, FlowConfig(steps=10))
+    return {
+        "head": SingleStepPolicy(ENV, encoder, net, TO, TP, TA).eval(),
+        "base": GenerativePolicy.build(ENV, normalizer, shape).eval(),
+    }
+
+
+def runnable(policy: SavedPolicy, folder: Path) -> OnnxPolicy:
+    bundle = write_bundle(folder, policy, ENV, name="head", noise="gaussian", training={})
+    return OnnxPolicy(load_bundle(bundle.folder), "cpu", threads=1)
+
+
+def interleaved(first: ChunkPolicy, second: ChunkPolicy, rounds: int) -> tuple[float, float]:
+    """Best CPU seconds per decision of each, measured in turns: other processes slow both, and never speed one up."""
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for i, policy in enumerate((first, second)):
+            best[i] = min(best[i], seconds_per_decision(policy))
+    return best[0], best[1]
+
+
+def seconds_per_decision(policy: ChunkPolicy, decisions: int = 50) -> float:
+    obs = {"state": torch.randn(1, TO, 20)}
+    noise = torch.randn(decisions, 1, TP, 2)
+    policy.sample(obs, noise[0])
+    start_s = time.process_time()
+    for each in noise:
+        policy.sample(obs, each)
+    return (time.process_time() - start_s) / decisions
+
+
+def success_gap(teacher: Path, head: Path, episodes: int) -> None:
+    """Teacher minus head on the same episodes, in points."""
+    from policies.executor import ChunkExecutor
+    from policies.noise import EpisodeNoise
+    from robo_rl.apps.acting import load_actor
+    from robo_rl.eval.rollout import compare, eval_seeds, evaluate
+    from sim.registry import make_env
+
+    actors = [load_actor(path, torch.device("cpu")) for path in (teacher, head)]
+    env = make_env(actors[0].env, 10)
+    seeds = eval_seeds(3, episodes)
+    results = []
+    for actor in actors:
+        noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
+        results.append(evaluate(env, actor.policy, ChunkExecutor, noise, seeds))
+    env.close()
+    gap = 100 * (results[0].rate.rate - results[1].rate.rate)
+    p = compare(results[0], results[1]).p_value
+    emit("head/success_gap_points", gap, "points", teacher=str(results[0].rate), head=str(results[1].rate), mcnemar_p=p)
+
+
+if __name__ == "__main__":
+    main()
