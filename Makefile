@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format results clean
+.PHONY: help setup demo test test-robot lint format results clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -10,12 +10,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP = $(BIN)/pip install -qq --disable-pip-version-check
 PYTEST_WORKERS ?= 2
+ROBOT_PYTHON ?= python3.10
+ROBOT_VENV ?= .venv-robot
+ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/test_config.py tests/apps/test_doctor.py
 ARGS ?=
 # One thread per process: two test workers on two cores would otherwise fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
 	@:
@@ -25,6 +28,11 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 
 test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+
+test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
+	@$(ROBOT_PYTHON) -m venv --clear $(ROBOT_VENV)
+	@$(ROBOT_VENV)/bin/pip install -qq --disable-pip-version-check '.[robot]' pytest pytest-timeout hypothesis packaging
+	@$(ONE_THREAD) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, README's table
 	@$(BIN)/ruff check .
@@ -41,7 +49,7 @@ results: $(STAMP) ## the README's table of results, from benchmarks/results/
 	@$(BIN)/python benchmarks/readme_table.py
 
 clean: ## remove .venv, caches and builds; runs and data stay
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(ROBOT_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # Everything is tested on 3.11; 3.12 works too. Other versions are refused here, with what to do.
 $(VENV)/.locked: requirements.lock

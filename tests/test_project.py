@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import os
 import re
 import shutil
 import subprocess
@@ -144,32 +143,6 @@ def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "robo_rl").rglob("*.py")} <= names
     assert any(name.endswith("data/share/ament_index/resource_index/packages/robo_rl") for name in names)
     assert any(name.endswith("data/share/robo_rl/package.xml") for name in names)
-
-
-def test_robot_part_needs_neither_trainer_nor_simulator() -> None:
-    """Import all that a robot loads while everything outside the core is refused: nobody may need it at import."""
-    refused = [package.module for package in PACKAGES if package.extra is not None] + [
-        "hydra",
-        "omegaconf",
-        "sim",
-        "yaml",
-    ]
-    code = f"""
-import importlib, pkgutil, sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {refused!r} or name.startswith(("robo_rl.rl", "robo_rl.eval", "robo_rl.apps")):
-            raise ImportError("a robot has no " + name)
-sys.meta_path.insert(0, Refuse())
-import robo_rl.core, robo_rl.nets, policies, hardware
-for package in (robo_rl.core, robo_rl.nets, policies, hardware):
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
-importlib.import_module("robo_rl.data.normalizer")
-"""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
 
 
 def test_no_file_names_a_machine() -> None:

@@ -73,13 +73,15 @@ def distill_policy(
     scale = 0.0 if ignores_noise(teacher) else noise_scale
     noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), scale)
     gatherer = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed)
-    gathered = gatherer.gather(config.rollout_steps)
+    # A teacher that corrects steps answers once per executed chunk; one that does not, in every state.
+    more = teacher.execute // 2 if corrects_steps(teacher) else 1
+    gathered = gatherer.gather(config.rollout_steps * more)
     data, steps = gathered.data, gathered.env_steps
     head = new_head(teacher, config)
     recipe = DistillConfig(**{item.name: getattr(config, item.name) for item in fields(DistillConfig)})
     student = train(head, data, recipe, teacher, logger, bar)
     for _ in range(config.rounds):
-        gathered = gatherer.gather(config.round_steps, student, config.student_share)
+        gathered = gatherer.gather(config.round_steps * more, student, config.student_share)
         data, steps = data + gathered.data, steps + gathered.env_steps
         student = train(head, data, recipe, teacher, logger, bar)
     return Distilled(student, scale, steps, len(data), time.process_time() - start_s)

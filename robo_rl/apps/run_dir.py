@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from robo_rl.apps.metrics import Metrics
+from robo_rl.apps.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.provenance import commit, machine, versions
@@ -120,12 +120,19 @@ class RunDir:
             return
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder.")
-        if not overwrite:
+        if not overwrite and not self._never_began():
             raise ConfigError(
                 f"{self.path} already holds a run. Go on with it by resume=true, replace it by overwrite=true, "
                 "or choose another folder."
             )
         shutil.rmtree(self.path)
+
+    def _never_began(self) -> bool:
+        """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with it."""
+        ours = {"config.yaml", "run.json", "metrics.jsonl", "tb", "checkpoints"}
+        if {path.name for path in self.path.iterdir()} - ours or next(read_metrics(self.path / "metrics.jsonl"), None):
+            return False
+        return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 
     def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
         if not (self.path / "run.json").is_file():

@@ -23,7 +23,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
-from robo_rl.data.windows import WindowDataset, WindowSpec, load_tensors
+from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
 
 
 def main(config: TrainConfig) -> int:
@@ -31,9 +31,9 @@ def main(config: TrainConfig) -> int:
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     source = window_source(config, store.spec)
+    policy = fresh_policy(config, store).to(device)
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
     done = newest_step(run.path)
-    policy = fresh_policy(config, store).to(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     with (
         progress(config.steps, "train", "update", initial=done) as bar,
@@ -81,7 +81,7 @@ def window_source(config: TrainConfig, env: EnvSpec) -> WindowSource:
     spec = WindowSpec(config.obs_steps, config.chunk)
     if any(array.dtype == "uint8" for array in env.obs.values()):
         dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec)
-        return LoaderWindows(dataset, env.action, config.num_workers)
+        return LoaderWindows(dataset, env.action, config.num_workers, collate)
     columns = load_tensors(config.data, spec)
     action = env.action.normalize(columns.pop("action"))
     return TensorWindows(columns, action)

@@ -8,6 +8,7 @@ The published code draws N(0, I) alone, and leaves Q_W unfitted wherever |w| is 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -100,7 +101,7 @@ class NoiseAliasedLearner(OffPolicyLearner):
 
     def state_dict(self) -> dict[str, Any]:
         names = ("action_critic", "action_target", "action_opt")
-        return super().state_dict() | {name: getattr(self, name).state_dict() for name in names}
+        return super().state_dict() | {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -204,15 +205,15 @@ class OffPolicyLearner:
         self.critic_opt.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimiser moments, multipliers, update count and generator state."""
+        """Weights, optimiser moments, multipliers, update count and generator state; moments are copies."""
         return {
             "actor": self.actor.state_dict(),
             "target_actor": self.target_actor.state_dict(),
             "critic": self.critic.state_dict(),
             "target": self.target.state_dict(),
-            "actor_opt": self.actor_opt.state_dict(),
-            "critic_opt": self.critic_opt.state_dict(),
-            "dual_opt": self.dual_opt.state_dict() if self.dual_opt else {},
+            "actor_opt": copy.deepcopy(self.actor_opt.state_dict()),
+            "critic_opt": copy.deepcopy(self.critic_opt.state_dict()),
+            "dual_opt": copy.deepcopy(self.dual_opt.state_dict()) if self.dual_opt else {},
             "log_alpha": self.log_alpha.detach().clone(),
             "log_dual": self.log_dual.detach().clone(),
             "updates": self.updates,

@@ -50,6 +50,18 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     assert RunDir.open(tmp_path / "run").config()["lr"] == 1.0
 
 
+def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
+    """A mistake in the settings must not make the corrected command fail; one line or checkpoint makes it a run."""
+    run = RunDir.create(tmp_path / "run", _Config())
+    run.metrics(tensorboard=False).close()
+    again = RunDir.create(tmp_path / "run", _Config(lr=2.0))
+    assert again.config()["lr"] == 2.0
+    with again.metrics(tensorboard=False) as metrics:
+        metrics.log(1, {"loss": 1.0})
+    with pytest.raises(ConfigError, match="already holds a run"):
+        RunDir.create(tmp_path / "run", _Config())
+
+
 def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
     """`out=~` with overwrite=true by mistake: only folders that hold a run are replaced."""
     (tmp_path / "thesis.tex").write_text("x")

@@ -1,0 +1,63 @@
+"""Where a number came from, without saying whose machine it was."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core import provenance
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    """The functions answer once per process."""
+    provenance.commit.cache_clear()
+    yield
+    provenance.commit.cache_clear()
+
+
+def repository(path: Path) -> Path:
+    """A checkout with one commit."""
+    for command in (["init", "-q"], ["config", "user.email", "a@example.org"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *command], cwd=path, check=True)
+    (path / "file").write_text("1")
+    subprocess.run(["git", "add", "."], cwd=path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=path, check=True)
+    return path
+
+
+def test_commit_says_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result of changed code must not carry the name of unchanged code; new results alone are no change."""
+    monkeypatch.setattr(provenance, "REPOSITORY", repository(tmp_path))
+    clean = provenance.commit()
+    assert len(clean) == 10
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "results" / "a.jsonl").write_text("{}")
+    provenance.commit.cache_clear()
+    assert provenance.commit() == clean
+    (tmp_path / "new.py").write_text("x = 1")
+    provenance.commit.cache_clear()
+    assert provenance.commit() == clean + "-dirty"
+
+
+def test_an_installed_wheel_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of a checkout the commit is unknown; that of a repository around it would be a lie."""
+    inside = repository(tmp_path) / "lib" / "site-packages"
+    inside.mkdir(parents=True)
+    monkeypatch.setattr(provenance, "REPOSITORY", inside)
+    assert provenance.commit() == "unknown"
+
+
+def test_machine_is_a_model_not_a_name() -> None:
+    """Results are published: CPU and cores, never the host."""
+    assert f"{provenance.cores()} cores" in provenance.machine()
+    assert socket.gethostname() not in provenance.machine().split()
+
+
+def test_versions_are_those_installed() -> None:
+    """Python and torch are always there."""
+    assert {"python", "torch"} <= provenance.versions().keys()

@@ -1,0 +1,40 @@
+"""Names to classes: a slip gets the nearest name, a missing package the command that installs it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core.errors import MissingDependencyError, UnknownNameError
+from robo_rl.core.registry import lookup
+
+TABLE = {"root": ("math:sqrt", None), "gone": ("robo_rl.core.gone:Thing", "sim")}
+
+
+def test_a_name_brings_what_it_stands_for() -> None:
+    """Imported when it is asked for."""
+    assert lookup("function", TABLE, "root") is math.sqrt
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    """Found, expected, what to do."""
+    with pytest.raises(UnknownNameError, match=r"Unknown function 'rot'\. Did you mean 'root'\? Known: gone, root\."):
+        lookup("function", TABLE, "rot")
+
+
+def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is ours, the package that it imports is not there."""
+    (tmp_path / "needs_it.py").write_text("import a_package_that_is_not_there\nThing = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[sim\]'"):
+        lookup("environment", {"it": ("needs_it:Thing", "sim")}, "it")
+    sys.modules.pop("needs_it", None)
+
+
+def test_a_module_of_ours_that_is_gone_is_our_defect() -> None:
+    """No advice to install something that would not help."""
+    with pytest.raises(ModuleNotFoundError, match=r"robo_rl\.core\.gone"):
+        lookup("thing", TABLE, "gone")

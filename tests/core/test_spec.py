@@ -1,0 +1,54 @@
+"""The contract of environments: action units and limits, and JSON that brings a spec back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+
+PIXELS = ActionSpec((0.0, -1.0), (512.0, 3.0), "px")
+
+
+def test_limits_become_minus_one_and_one() -> None:
+    """Hand-worked: the middle of [0, 512] is 256, of [-1, 3] it is 1."""
+    physical = torch.tensor([[0.0, -1.0], [512.0, 3.0], [256.0, 1.0]])
+    expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])
+    torch.testing.assert_close(PIXELS.normalize(physical), expected)
+    torch.testing.assert_close(PIXELS.denormalize(expected), physical)
+
+
+@given(st.lists(st.floats(allow_nan=False, width=32), min_size=2, max_size=2))
+def test_nothing_leaves_the_limits(action: list[float]) -> None:
+    """Whatever a policy says, infinity included, the robot gets an action inside its limits."""
+    out = PIXELS.denormalize(torch.tensor(action))
+    assert (out >= torch.tensor(PIXELS.low)).all()
+    assert (out <= torch.tensor(PIXELS.high)).all()
+
+
+def test_unit_limits_pass_bit_for_bit() -> None:
+    """Rounding on the way would break "a zero residual is the base" for environments that live in [-1, 1]."""
+    spec, action = ActionSpec((-1.0,), (1.0,)), torch.tensor([[0.1], [1 / 3], [-0.7]])
+    assert torch.equal(spec.denormalize(action), action)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [((0.0,), (0.0,)), ((1.0,), (0.0,)), ((0.0, 0.0), (1.0,)), ((float("nan"),), (1.0,))]
+)
+def test_limits_that_are_none_are_refused(low: tuple[float, ...], high: tuple[float, ...]) -> None:
+    """Zero width would divide by zero in every policy."""
+    with pytest.raises(ConfigError, match="low < high"):
+        ActionSpec(low, high)
+
+
+def test_json_brings_the_spec_back() -> None:
+    """Datasets and bundles carry the contract as JSON text."""
+    spec = EnvSpec(
+        "arm/reach", {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")}, PIXELS, 50, 10.0
+    )
+    assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec

@@ -1,0 +1,69 @@
+"""Training states survive the trip to disk exactly, and damage is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.state_io import load_state, save_state
+
+
+def test_round_trip_is_exact(tmp_path: Path) -> None:
+    """Nested dicts, integer keys (optimiser states), lists, None, odd dtypes and shared memory."""
+    shared = torch.randn(3)
+    state = {
+        "a": {"b": shared, "c": shared[:2], 3: {"step": torch.tensor(2.0)}},
+        "list": [1, 2.5, "x", None, True, torch.arange(3)],
+        "none": None,
+        "bytes": torch.tensor([0, 255], dtype=torch.uint8),
+        "empty": {},
+        "width0": torch.zeros(4, 0),
+    }
+    save_state(tmp_path, state)
+    back = load_state(tmp_path)
+    assert torch.equal(back["a"]["b"], shared)
+    assert torch.equal(back["a"]["c"], shared[:2])
+    assert back["a"][3]["step"] == 2.0
+    assert back["list"][:5] == [1, 2.5, "x", None, True]
+    assert torch.equal(back["list"][5], torch.arange(3))
+    assert back["none"] is None
+    assert back["empty"] == {}
+    assert back["bytes"].dtype == torch.uint8
+    assert back["width0"].shape == (4, 0)
+
+
+def test_an_optimiser_continues_bit_for_bit(tmp_path: Path) -> None:
+    """Adam's moments and step count are what a resumed run needs."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.Adam([weight], fused=True)
+    for _ in range(3):
+        weight.grad = torch.full((4,), 0.5)
+        optimizer.step()
+    save_state(tmp_path, {"weight": weight.detach(), "optimizer": optimizer.state_dict()})
+    back = load_state(tmp_path)
+    other = back["weight"].clone().requires_grad_()
+    again = torch.optim.Adam([other], fused=True)
+    again.load_state_dict(back["optimizer"])
+    for one, opt in ((weight, optimizer), (other, again)):
+        one.grad = torch.full((4,), -0.25)
+        opt.step()
+    assert torch.equal(weight, other)
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.json"])
+def test_damage_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    """A cut file must not be half loaded."""
+    save_state(tmp_path, {"x": torch.arange(100.0)})
+    path = tmp_path / name
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CheckpointError):
+        load_state(tmp_path)
+
+
+def test_absence_is_refused(tmp_path: Path) -> None:
+    """A folder that is no checkpoint says so."""
+    with pytest.raises(CheckpointError, match="no training state"):
+        load_state(tmp_path / "nothing")

@@ -1,0 +1,144 @@
+"""Replay: n-step and Monte-Carlo returns by hand; nothing crosses an episode, a lane or the end of the ring."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.replay import Replay
+
+WIDTHS = {"obs": 1, "ctx": 1, "critic_action": 1, "action": 1, "next_obs": 1, "next_ctx": 1}
+GAMMA = 0.5
+ENDS = ["", "", "terminated", "truncated"]
+
+
+def add(replay: Replay, lane: int, x: float, reward: float, end: str = "", steps: int = 1, cut: bool = False) -> None:
+    value = torch.tensor([[x]])
+    replay.add(
+        torch.tensor([lane]),
+        {
+            "obs": value, "ctx": value, "critic_action": value, "action": value, "next_obs": value + 1.0,
+            "next_ctx": value + 1.0, "reward": torch.tensor([reward]), "steps": torch.tensor([steps]),
+            "demo": torch.zeros(1), "terminated": torch.tensor([end == "terminated"]),
+            "truncated": torch.tensor([end == "truncated"]), "cut": torch.tensor([cut]),
+        },
+        GAMMA,
+    )  # fmt: skip
+
+
+Found = dict[float, tuple[float, float, float]]
+
+
+def everything(replay: Replay, n_step: int, timeout_is_failure: bool = False) -> Found:
+    """obs -> (return, discount, next_obs) of every stored decision."""
+    batch = replay.sample(
+        2000, torch.Generator().manual_seed(0), gamma=GAMMA, n_step=n_step, timeout_is_failure=timeout_is_failure
+    )
+    rows = zip(batch.obs, batch.reward, batch.discount, batch.next_obs, strict=True)
+    return {float(o): (float(r), float(d), float(s)) for o, r, d, s in rows}
+
+
+def test_three_step_returns_by_hand() -> None:
+    """Rewards 1, 2, 4, 8, the last one terminal, gamma 1/2."""
+    replay = Replay(10, 1, WIDTHS)
+    for i, reward in enumerate([1.0, 2.0, 4.0, 8.0]):
+        add(replay, 0, float(i), reward, "terminated" if i == 3 else "")
+    found = everything(replay, 3)
+    assert found[0.0] == (1 + 1 + 1, 0.125, 3.0)  # 1 + 2/2 + 4/4, then bootstrap from the state after step 2
+    assert found[1.0] == (2 + 2 + 2, 0.0, 4.0)  # reaches the end: nothing to bootstrap
+    assert found[3.0] == (8.0, 0.0, 4.0)
+
+
+def test_a_timeout_bootstraps_unless_declared_a_failure() -> None:
+    """The named option, not an accident."""
+    replay = Replay(4, 1, WIDTHS)
+    add(replay, 0, 0.0, 1.0, "truncated")
+    assert everything(replay, 3)[0.0] == (1.0, 0.5, 1.0)
+    assert everything(replay, 3, timeout_is_failure=True)[0.0] == (1.0, 0.0, 1.0)
+
+
+def test_the_newest_decision_bootstraps_from_where_it_stands() -> None:
+    """No waiting for n steps: a shorter return is still a right one."""
+    replay = Replay(10, 1, WIDTHS)
+    add(replay, 0, 0.0, 1.0)
+    add(replay, 0, 1.0, 1.0)
+    found = everything(replay, 5)
+    assert found[0.0] == (1.5, 0.25, 2.0)
+    assert found[1.0] == (1.0, 0.5, 2.0)
+
+
+def test_chunks_discount_by_their_length() -> None:
+    """A decision of 3 steps discounts what follows by gamma^3."""
+    replay = Replay(10, 1, WIDTHS)
+    add(replay, 0, 0.0, 1.0, steps=3)
+    add(replay, 0, 1.0, 8.0, "terminated", steps=2)
+    assert everything(replay, 2)[0.0] == (1.0 + 8.0 / 8.0, 0.0, 2.0)
+    assert everything(replay, 1)[0.0] == (1.0, 0.125, 1.0)
+
+
+def test_a_cut_stops_the_sum_and_bootstraps() -> None:
+    """The next entry of the lane does not follow this one."""
+    replay = Replay(10, 1, WIDTHS)
+    add(replay, 0, 0.0, 1.0, cut=True)
+    add(replay, 0, 50.0, 100.0)
+    assert everything(replay, 5)[0.0] == (1.0, 0.5, 1.0)
+
+
+def test_monte_carlo_returns_come_with_the_end() -> None:
+    """NaN while the episode runs, discounted sums afterwards, per lane."""
+    replay = Replay(20, 2, WIDTHS)
+    add(replay, 0, 0.0, 0.0)
+    add(replay, 1, 9.0, 3.0)
+    add(replay, 0, 1.0, 4.0, "terminated")
+    assert replay.data["mc_return"][0, :2].tolist() == [2.0, 4.0]
+    assert math.isnan(replay.data["mc_return"][1, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(ENDS)), min_size=1, max_size=60),
+    st.integers(1, 6),
+)
+def test_returns_never_cross_an_episode_a_lane_or_the_ring(events: list[tuple[int, str]], n_step: int) -> None:
+    """Rewards name their episode: a sum that mixed two would not be a multiple of one name."""
+    replay, names = Replay(24, 2, WIDTHS), [1.0, 1000.0]
+    for count, (lane, end) in enumerate(events):
+        add(replay, lane, names[lane] + count / 64.0, names[lane], end)
+        if end:
+            names[lane] += 1.0
+    batch = replay.sample(300, torch.Generator().manual_seed(1), gamma=1.0, n_step=n_step)
+    episode = batch.obs.squeeze(1).floor()
+    used = batch.reward / episode
+    assert torch.equal(used, used.round())
+    assert used.max() <= n_step
+    assert torch.equal(batch.next_obs.squeeze(1).floor(), episode + 1.0)
+
+
+def test_the_ring_forgets_the_oldest() -> None:
+    """After six decisions in four slots only the last four can be drawn."""
+    replay = Replay(4, 1, WIDTHS)
+    for i in range(6):
+        add(replay, 0, float(i), 0.0)
+    assert sorted(everything(replay, 1)) == [2.0, 3.0, 4.0, 5.0]
+    assert len(replay) == 4
+
+
+def test_state_round_trip() -> None:
+    """A restored replay draws the same batches."""
+    replay, other = Replay(8, 2, WIDTHS), Replay(8, 2, WIDTHS)
+    for i in range(5):
+        add(replay, i % 2, float(i), 1.0)
+    other.load_state_dict(replay.state_dict())
+    assert everything(replay, 2) == everything(other, 2)
+    assert torch.equal(other.head, replay.head)
+
+
+def test_too_small_a_replay_is_refused() -> None:
+    """Fewer slots than lanes cannot work, and the message names the setting."""
+    with pytest.raises(ConfigError, match="replay_capacity"):
+        Replay(1, 2, WIDTHS)

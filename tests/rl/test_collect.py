@@ -1,0 +1,174 @@
+"""Collection: what is stored is what happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from policies.residual import ResidualPolicy
+from policies.steered import SteeredPolicy
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.replay import Replay
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.collect import Collector
+from sim.workers import WorkerVecEnv
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, TargetLane, widths
+
+LANES = 3
+
+
+class Recording:
+    """The environment, with everything that it was told and answered."""
+
+    def __init__(self, overrule: bool = False) -> None:
+        self._env = WorkerVecEnv(TargetLane, LANES)
+        self.spec, self.num_envs, self.metadata = self._env.spec, LANES, self._env.metadata
+        self.overrule, self.actions, self.steps = overrule, list[Tensor](), list[Any]()
+
+    def reset(self, seeds: Any) -> Any:
+        return self._env.reset(seeds)
+
+    def step_async(self, action: Tensor) -> None:
+        intervened = torch.tensor([self.overrule and len(self.steps) % 5 in (3, 4), False, False])
+        self._intervened = intervened
+        self.actions.append(torch.where(intervened.unsqueeze(1), torch.full_like(action, 2.0), action))
+        self._env.step_async(self.actions[-1])
+
+    def step_wait(self) -> Any:
+        self.steps.append(self._env.step_wait())
+        if self.overrule:
+            self.steps[-1][4].update(executed_action=self.actions[-1], intervened=self._intervened)
+        return self.steps[-1]
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def collect(
+    action_map: ActionMap, act: Any, steps: int = 60, overrule: bool = False, **settings: Any
+) -> tuple[Replay, Recording, Collector]:
+    env, base, root = Recording(overrule), flow_policy(SPEC), ("collect",)
+    store = Replay(900, LANES, widths(action_map))
+    collector = Collector(env, ChunkExecutor(base, LANES), EpisodeNoise((4, 1)), action_map, 0.9, store)  # type: ignore[arg-type]
+    for name, value in settings.items():
+        setattr(collector, name, value)
+    first = EpisodeSeeds(root)
+    collector.reset(env.reset(EpisodeSeeds(root)), [next(first) for _ in range(LANES)])
+    for _ in range(steps):
+        collector.begin(act)
+        collector.finish()
+    env.close()
+    return store, env, collector
+
+
+def lane(store: Replay, index: int, name: str) -> Tensor:
+    return store.data[name][index, : int(store.head[index])]
+
+
+def random_act(width: int) -> Any:
+    rng = torch.Generator().manual_seed(0)
+    return lambda features, ctx: torch.rand(len(features), width, generator=rng) * 2.0 - 1.0
+
+
+@pytest.mark.parametrize("overrule", [False, True])
+def test_the_replayed_action_is_the_executed_one(overrule: bool) -> None:
+    """Promise 2: after clipping and after a human's hand on the stick, step for step."""
+    store, env, _ = collect(ResidualMap(1, 1.0), random_act(1), overrule=overrule)
+    for index in range(LANES):
+        stored = lane(store, index, "action")
+        executed = torch.stack([SPEC.action.normalize(a[index]) for a in env.actions])[: len(stored)]
+        torch.testing.assert_close(stored, executed)
+        assert torch.equal(lane(store, index, "critic_action"), stored)
+    if overrule:
+        assert lane(store, 0, "demo").sum() > 0
+        assert lane(store, 1, "demo").sum() == 0
+
+
+def test_chunk_decisions_hold_all_that_was_executed() -> None:
+    """Steering: two executed actions per decision, zeros where the episode ended inside the chunk."""
+    store, env, _ = collect(LatentMap(4, 1, 1.5), random_act(4))
+    actions, steps = lane(store, 0, "action"), lane(store, 0, "steps").long()
+    flat = torch.cat([row[:count] for row, count in zip(actions, steps.tolist(), strict=True)])
+    executed = torch.stack([SPEC.action.normalize(a[0]) for a in env.actions]).flatten()
+    torch.testing.assert_close(flat, executed[: len(flat)])
+    assert lane(store, 0, "critic_action").abs().max() <= 1.5
+
+
+def test_rewards_and_ends_are_those_of_the_environment() -> None:
+    """Sum of rewards and number of ends per lane, termination apart from truncation."""
+    store, env, _ = collect(ResidualMap(1, 0.5), random_act(1))
+    stored = len(lane(store, 1, "reward"))
+    assert lane(store, 1, "reward").sum() == sum(step[1][1] for step in env.steps[:stored])
+    for column, name in ((2, "terminated"), (3, "truncated")):
+        assert lane(store, 1, name).tolist() == [bool(step[column][1]) for step in env.steps[:stored]]
+
+
+def test_next_context_is_what_the_executor_really_uses_next() -> None:
+    """The chunk's phase is part of the state: asking the base again would give another action."""
+    store, _, _ = collect(ResidualMap(1, 0.5), random_act(1))
+    for index in range(LANES):
+        ended = (lane(store, index, "terminated") | lane(store, index, "truncated"))[:-1]
+        after, following = lane(store, index, "next_ctx")[:-1], lane(store, index, "ctx")[1:]
+        assert torch.equal(after[~ended], following[~ended])
+        assert torch.equal(lane(store, index, "next_obs")[:-1][~ended], lane(store, index, "obs")[1:][~ended])
+
+
+def test_the_last_observation_is_the_real_one() -> None:
+    """Never the one after the reset: position in next_obs of an ended row is the final one."""
+    store, env, _ = collect(DirectMap(1), random_act(1))
+    base = flow_policy(SPEC)
+    ended = int(torch.nonzero(lane(store, 0, "terminated") | lane(store, 0, "truncated"))[0])
+    final = env.steps[ended][4]["final_obs"]["state"][0]
+    newest = base.encoder.normalizer.normalize({"state": final[None]})["state"]
+    torch.testing.assert_close(lane(store, 0, "next_obs")[ended][-2:], newest[0])
+
+
+def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
+    """Reward -1 exactly there, and nothing else changes."""
+    store, env, _ = collect(ResidualMap(1, 0.5), random_act(1), overrule=True, intervention_reward=-1.0)
+    taken = [bool(step[4]["intervened"][0]) for step in env.steps]
+    ends = [bool(step[4]["final_mask"][0]) for step in env.steps]
+    for i, reward in enumerate(lane(store, 0, "reward")[:-1].tolist()):
+        expected = -1.0 if taken[i + 1] and not taken[i] and not ends[i] else float(env.steps[i][1][0])
+        assert reward == expected
+
+
+def test_interventions_are_stored_twice_and_never_chained() -> None:
+    """Into the intervention store as well, cut after each step."""
+    action_map = ResidualMap(1, 0.5)
+    extra = Replay(300, LANES, widths(action_map))
+    store, _, _ = collect(action_map, random_act(1), overrule=True, interventions=extra)
+    assert len(extra) == int(lane(store, 0, "demo").sum())
+    assert bool(lane(extra, 0, "cut").all())
+
+
+@pytest.mark.parametrize("kind", ["residual", "steered"])
+def test_training_executes_what_will_be_deployed(kind: str) -> None:
+    """The same actor through the collector and through the deployed policy: the same actions, bit for bit."""
+    torch.manual_seed(5)
+    action_map: Any = ResidualMap(1, 0.5) if kind == "residual" else LatentMap(4, 1, 1.5, "gaussian")
+    actor = make_actor(ActorConfig("gaussian", 4 + action_map.ctx_dim, action_map.dim, (8,)))
+    torch.nn.init.normal_(actor.net[-1].weight)
+    with torch.no_grad():
+        _, env, _ = collect(action_map, actor.act)
+    base = flow_policy(SPEC)
+    policy = (ResidualPolicy if kind == "residual" else SteeredPolicy)(base, actor, action_map)
+    executor, noise, first = ChunkExecutor(policy, LANES), EpisodeNoise((4, 1)), EpisodeSeeds(("collect",))
+    with WorkerVecEnv(TargetLane, LANES) as other:
+        executor.reset(other.reset(EpisodeSeeds(("collect",))))
+        noise.reset(range(LANES), [next(first) for _ in range(LANES)])
+        for expected in env.actions:
+            action = SPEC.action.denormalize(executor.act(noise))
+            assert torch.equal(action, expected)
+            obs, _, _, _, info = other.step(action)
+            executor.observe(info["final_obs"])
+            ended = torch.nonzero(info["final_mask"]).flatten()
+            executor.reset(obs, ended)
+            noise.reset(ended.tolist(), info["next_seed"][ended].tolist())

@@ -1,0 +1,211 @@
+"""The off-policy learner: its losses by hand, and what an update may and may not touch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from robo_rl.core.action_map import DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import generator
+from robo_rl.data.replay import Batch
+from robo_rl.nets.actor import ActorConfig, GaussianActor
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.losses import critic_loss, norm_bound_loss, td_target, temperature_loss
+from robo_rl.rl.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy import OffPolicyLearner
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
+
+
+def batch(size: int = 64, width: int = 1, ctx: int = 0, action: int | None = None) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    act = torch.rand(size, width, generator=rng) * 2.0 - 1.0
+    base = torch.rand(size, ctx, generator=rng) * 2.0 - 1.0
+    obs = torch.randn(size, 4, generator=rng)
+    return Batch(
+        obs=obs, ctx=base, critic_action=act, action=act if action is None else act[:, :action],
+        reward=-(act[:, 0] - 0.5).square(), discount=torch.zeros(size), next_obs=obs, next_ctx=base,
+        mc_return=torch.ones(size), demo=torch.zeros(size),
+    )  # fmt: skip
+
+
+def learner(action_map: object = None, **settings: object) -> OffPolicyLearner:
+    cfg = LearnerConfig(**({"hidden": [32, 32]} | settings))  # type: ignore[arg-type]
+    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"))  # type: ignore[arg-type]
+
+
+def test_targets_by_hand() -> None:
+    """r + discount * V: a time-out bootstraps (0.9), a real end does not (0)."""
+    out = td_target(torch.tensor([1.0, 2.0]), torch.tensor([0.9, 0.0]), torch.tensor([10.0, 10.0]))
+    torch.testing.assert_close(out, torch.tensor([10.0, 2.0]))
+
+
+def test_critic_heads_learn_as_if_alone() -> None:
+    """Summed over heads, averaged over the batch: the gradient of one head does not see the other."""
+    q = torch.tensor([[1.0, 2.0], [5.0, 5.0]], requires_grad=True)
+    loss, _ = critic_loss(q, torch.tensor([0.0, 0.0]))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == (1 + 4) / 2 + (25 + 25) / 2
+    assert q.grad is not None
+    assert q.grad[0].tolist() == [1.0, 2.0]
+
+
+def test_unknown_monte_carlo_returns_take_no_part() -> None:
+    """The return of a running episode is NaN; it must not poison the weights."""
+    q = torch.ones(1, 2, requires_grad=True)
+    loss, _ = critic_loss(q, torch.tensor([3.0, torch.nan]))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 2.0
+    assert q.grad is not None
+    assert q.grad.tolist() == [[-2.0, 0.0]]
+
+
+@pytest.mark.parametrize("actor", ["gaussian", "deterministic"])
+def test_one_batch_is_solved(actor: str) -> None:
+    """r = -(a - 0.5)^2, no future: both learners must find 0.5 (overfit one batch before anything else)."""
+    made, data = learner(actor=actor, alpha=0.001, lr_actor=3e-3, lr_critic=3e-3, actor_delay=1), batch(1024)
+    for _ in range(400):
+        made.update(data)
+    error = (made.act(data.obs, data.ctx, explore=False) - 0.5).abs().mean()
+    assert error < 0.12
+
+
+def test_the_actor_starts_at_the_base() -> None:
+    """u = 0 exactly, for both kinds, whatever the observation."""
+    for actor in ("gaussian", "deterministic"):
+        assert learner(actor=actor).act(torch.randn(9, 4), torch.zeros(9, 0), explore=False).abs().max() == 0.0
+
+
+def test_an_actor_step_leaves_the_critics_alone() -> None:
+    """Their weights move only in the critic's step, and no gradient is left behind in them."""
+    made, data = learner(), batch()
+    before = {key: value.clone() for key, value in made.critic.state_dict().items()}
+    made._actor_step(data)
+    assert all(torch.equal(value, before[key]) for key, value in made.critic.state_dict().items())
+    assert all(parameter.grad is None for parameter in made.critic.parameters())
+
+
+def test_td3_moves_its_actor_every_second_update() -> None:
+    """actor_delay = 2."""
+    made, data = learner(actor="deterministic", actor_delay=2), batch()
+    moved = []
+    for _ in range(4):
+        before = made._actor_flat.clone()
+        made.update(data)
+        moved.append(not torch.equal(before, made._actor_flat))
+    assert moved == [False, True, False, True]
+
+
+def test_sac_log_probability_agrees_with_torch() -> None:
+    """tanh-squashed Gaussian against torch.distributions, away from saturation."""
+    torch.manual_seed(0)
+    actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.3))
+    torch.nn.init.normal_(actor.net[-1].weight, std=0.1)
+    x, eps = torch.randn(50, 3), torch.randn(50, 2)
+    u, log_prob = actor.sample(x, eps)
+    mean, log_std = actor.distribution(x)
+    normal = torch.distributions.Normal(mean, log_std.exp())
+    squashed = torch.distributions.TransformedDistribution(normal, [torch.distributions.TanhTransform()])
+    torch.testing.assert_close(log_prob, squashed.log_prob(u).sum(-1), atol=2e-3, rtol=1e-3)
+
+
+def test_init_std_is_what_it_says() -> None:
+    """The spread of exploration at the start is a setting, not an accident."""
+    actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.8))
+    torch.testing.assert_close(actor.distribution(torch.randn(4, 3))[1].exp(), torch.full((4, 2), 0.8))
+
+
+def test_the_subset_minimum_is_over_chosen_heads_only() -> None:
+    """REDQ: 2 of 5 heads; the minimum of all five would be too low on average."""
+    made = learner(heads=5, target_subset=2)
+    q = torch.arange(5.0).unsqueeze(1)
+    seen = {made._subset_min(q).item() for _ in range(100)}
+    assert seen == {0.0, 1.0, 2.0, 3.0}  # 4 is never the smaller of two
+
+
+def test_the_gate_prefers_the_better_candidate() -> None:
+    """With critics that want small actions, acting falls back to the base's u = 0."""
+    made = learner(ResidualMap(1, 0.5), gate=True, actor="deterministic", explore_std=1.0)
+    obs, ctx = torch.randn(40, 4), torch.zeros(40, 1)
+    made.critic.forward = lambda x, a: -a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    assert made.act(obs, ctx, explore=True).abs().max() == 0.0
+    made.critic.forward = lambda x, a: a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    assert made.act(obs, ctx, explore=True).abs().min() > 0.0
+
+
+def test_multipliers_move_the_right_way() -> None:
+    """Too little entropy raises alpha; too large a shift raises the norm's multiplier."""
+    log_alpha = torch.zeros((), requires_grad=True)
+    temperature_loss(log_alpha, torch.tensor([3.0]), target_entropy=0.0).backward()  # type: ignore[no-untyped-call]
+    assert log_alpha.grad is not None
+    assert log_alpha.grad < 0  # descent raises it: entropy -3 is below 0
+    log_dual = torch.zeros((), requires_grad=True)
+    term, loss = norm_bound_loss(log_dual, torch.tensor(2.0), 1.0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert log_dual.grad is not None
+    assert log_dual.grad < 0
+    assert term == 1.0
+
+
+def test_the_norm_bound_holds() -> None:
+    """LP-DS: a critic that wants the largest shift is held near E[shift^2] = 0.25."""
+    made = learner(LatentMap(2, 1, 2.0, "gaussian"), norm_bound=0.25, alpha=1e-4, lr_actor=1e-2, init_std=0.1)
+    made.critic.forward = lambda x, a: a.sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    data = batch(width=2, ctx=2)
+    for _ in range(600):
+        made._actor_step(data)
+    shift = made.map.to_critic(made.act(data.obs, data.ctx, explore=False), data.ctx) - data.ctx
+    assert 0.1 < shift.square().mean().item() < 0.45
+
+
+def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
+    """Noise beyond N(0, I) within +-magnitude: the published code leaves the critic unfitted there."""
+    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), flow_policy(SPEC))
+    noise = made._noise_where_the_actor_goes(batch(4096, width=4))
+    assert noise.abs().max() <= 2.0
+    assert torch.histc(noise[2048:], bins=8, min=-2.0, max=2.0).min() > 800
+
+
+def test_noise_aliased_decoding_is_the_base() -> None:
+    """What Q_A judges is what the robot would execute from this noise."""
+    base = flow_policy(SPEC)
+    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), base)
+    features, noise = torch.randn(6, 4), torch.randn(6, 4)
+    with torch.no_grad():
+        expected = base.sample_from(features, noise.view(6, 4, 1))[:, :2].flatten(1)
+        torch.testing.assert_close(made.decode(features, noise), expected)
+
+
+def test_noise_aliased_learns_and_saves() -> None:
+    """Updates run, Q_W follows Q_A, and the state holds both critics."""
+    base, cfg = flow_policy(SPEC), LearnerConfig(hidden=[16])
+    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("na"), base)
+    data = batch(width=4, action=2)
+    losses = [made.update(data)["critic/alias_loss"].item() for _ in range(150)]
+    assert losses[-1] < losses[0]
+    other = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("x"), base)
+    other.load_state_dict(made.state_dict())
+    made.update(data)
+    other.update(data)
+    assert torch.equal(made._action_flat, other._action_flat)
+
+
+def test_weights_can_be_brought_back() -> None:
+    """Going back restores actor and critics; None is the start, where u = 0."""
+    made, data = learner(), batch()
+    good = made.weights()
+    for _ in range(5):
+        made.update(data)
+    made.load_weights(good)
+    assert all(torch.equal(value, good["actor"][key]) for key, value in made.actor.state_dict().items())
+    for _ in range(5):
+        made.update(data)
+    made.load_weights(None)
+    assert made.act(data.obs, data.ctx, explore=False).abs().max() == 0.0
+
+
+def test_an_unknown_actor_is_refused() -> None:
+    """A slip in method.learner.actor is one sentence."""
+    with pytest.raises(ConfigError, match="gaussian"):
+        learner(actor="gausian")
