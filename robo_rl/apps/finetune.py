@@ -20,6 +20,7 @@ from robo_rl.apps.compose import Session, build_session
 from robo_rl.apps.metrics import Metrics
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.stop import StopRequest, stop_between_steps
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import write_json
@@ -121,13 +122,13 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         metrics.shown = ("eval/success", "critic/q")
         session = build_session(method, base, env, seed=config.seed, demos=demos, logger=metrics, say=bar.write)
         loop = _Loop(config, session, env, eval_env, run, metrics)
-        loop.start(None if at is None else load_state(at[1]))
-        try:
-            loop.run(bar)
-        except KeyboardInterrupt as stop:
-            loop.checkpoint()
-            kept = f"saved step {session.tuner.env_steps} in {run.path}; the same command with resume=true goes on"
-            raise KeyboardInterrupt(kept) from stop
+        with stop_between_steps() as stop:
+            loop.start(None if at is None else load_state(at[1]))
+            loop.run(bar, stop)
+        if stop.asked:
+            raise KeyboardInterrupt(
+                f"saved step {loop.saved_at} in {run.path}; the same command with resume=true goes on"
+            )
         save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
         write_json(run.path / CURVE_FILE, loop.progress.to_json())
     return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
@@ -159,8 +160,9 @@ class _Loop:
         self.tuner.load_state_dict(state["tuner"])
         self.saved_at = self.tuner.env_steps
 
-    def run(self, bar: Any) -> None:
-        while not self.tuner.done:
+    def run(self, bar: Any, stop: StopRequest) -> None:
+        """Train to the end, or to the next whole state after a stop was asked for."""
+        while not self.tuner.done and not (stop.asked and self.tuner.phase != "burn_in"):
             before, cpu_s = self.tuner.env_steps, time.process_time()
             self.tuner.advance()
             self.progress.train_cpu_s += time.process_time() - cpu_s

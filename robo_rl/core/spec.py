@@ -43,7 +43,9 @@ class ActionSpec:
         return len(self.low)
 
     def normalize(self, action: Tensor) -> Tensor:
-        """Map limits to [-1, 1]; the last axis is the action."""
+        """Map limits to [-1, 1]; the last axis is the action. [-1, 1] limits pass through bit for bit."""
+        if set(self.low) == {-1.0} and set(self.high) == {1.0}:
+            return action
         low, high = action.new_tensor(self.low), action.new_tensor(self.high)
         return (action - low) * (2.0 / (high - low)) - 1.0
 

@@ -13,7 +13,7 @@ def ticks(
 ) -> Iterator[float]:
     """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
 
-    A tick that overran is followed by the next deadline that still lies ahead: missed ticks are skipped, never
+    A tick that overran is followed at once by the newest deadline that has passed; those before it are skipped, never
     burst through.
     """
     period_s, start_s, i = 1.0 / rate_hz, clock(), 0

@@ -1,0 +1,29 @@
+"""The table of `make demo` as benchmark lines: reads the results.json that the demo has left.
+
+make demo && .venv/bin/python benchmarks/demo.py --out
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from common import emit, parser
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--results", type=Path, default=Path("runs/demo/results.json"), help="what the demo wrote")
+    args = options.parse_args()
+    if not args.results.exists():
+        raise SystemExit(f"{args.results} does not exist. Run make demo first, or give --results.")
+    found = json.loads(args.results.read_text())
+    for row in found["rows"]:
+        rate = {key: row[key] for key in ("k", "n", "wilson95", "p_vs_base", "env_steps", "train_cpu_s")}
+        emit(f"demo/{row['name']}/success", row["success"], "", **rate, demo_commit=found["commit"])
+        emit(f"demo/{row['name']}/decision_ms_p50", row["decision_ms_p50"], "ms", p99=row["decision_ms_p99"])
+    emit("demo/wall_minutes", found["wall_s"] / 60.0, "min", demo_commit=found["commit"])
+
+
+if __name__ == "__main__":
+    main()
