@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-robot lint format results clean
+.PHONY: help setup demo test test-slow test-robot lint format results clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -28,6 +28,9 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 
 test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+
+test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m slow $(ARGS)
 
 test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
 	@$(ROBOT_PYTHON) -m venv --clear $(ROBOT_VENV)

@@ -27,7 +27,7 @@ from robo_rl.eval.timing import cpu_seconds
 
 STAGES_FILE = "stages.json"
 METHODS = ("steering", "residual")
-POLL_S = 0.5
+POLL_S = 2.0
 
 
 class StageError(RoboRLError):
@@ -126,7 +126,7 @@ def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> 
     command = [
         sys.executable, "-m", "robo_rl.apps.cli", "finetune", f"base={out / 'base'}", f"out={out / method}",
         f"method={method}", f"env_steps={steps}", f"demos={out / 'demonstrations'}", f"seed={config.seed}",
-        f"eval_every={max(steps // 6, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
+        f"eval_every={max(steps // 4, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
     ]  # fmt: skip
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | one_thread)

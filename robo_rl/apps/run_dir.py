@@ -130,7 +130,8 @@ class RunDir:
     def _never_began(self) -> bool:
         """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with it."""
         ours = {"config.yaml", "run.json", "metrics.jsonl", "tb", "checkpoints"}
-        if {path.name for path in self.path.iterdir()} - ours or next(read_metrics(self.path / "metrics.jsonl"), None):
+        others = {path.name for path in self.path.iterdir()} - ours
+        if others or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
             return False
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 

@@ -22,7 +22,7 @@ class MlpDenoiserConfig(NetConfig):
     depth: int = 3
     time_dim: int = 32
     time_scale: float = 100.0
-    activation: str = "relu"
+    activation: str = "gelu"
     layer_norm: bool = False
     residual: bool = False
 

@@ -111,7 +111,7 @@ def test_ctrl_c_keeps_what_is_committed(tmp_path: Path) -> None:
     while not (out / "episodes" / "000001" / "episode.json").exists() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=180)
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert "the same command goes on" in said

@@ -154,6 +154,6 @@ def test_wrong_inputs_end_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="Stack 2 steps"):
         policy.features(obs | {"goal": obs["goal"][:, -1]})
     with pytest.raises(ConfigError, match="never one vector repeated"):
-        policy.sample(obs, torch.randn(2, 2))
+        policy.sample(obs, torch.randn(2, 1, 2))
     with pytest.raises(ConfigError, match="1 or more, found 0"):
         policy.sample(obs, torch.randn(2, 8, 2), steps=0)

@@ -70,7 +70,8 @@ def test_flow_grid_is_explicit() -> None:
 def test_both_flow_predictions_walk_the_same_line() -> None:
     """One known action: velocity (x - action) / t and the action itself lead to it, along the same points."""
     action, noise = torch.tensor([[[0.5, -0.25]]]), torch.tensor([[[2.0, 1.0]]])
-    by_action, by_velocity = Flow(FlowConfig()), Flow(FlowConfig(prediction="velocity"))
+    by_action = Flow(FlowConfig(prediction="sample"))
+    by_velocity = Flow(FlowConfig(prediction="velocity"))
     cond = torch.zeros(1, 1)
 
     def velocity(x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ def test_losses_by_hand() -> None:
         return x
 
     cond = torch.zeros(1, 1)
-    assert Flow(FlowConfig()).bc_loss(echo, cond, chunk, noise, u).tolist() == [0.25]
+    assert Flow(FlowConfig(prediction="sample")).bc_loss(echo, cond, chunk, noise, u).tolist() == [0.25]
     assert Flow(FlowConfig(prediction="velocity")).bc_loss(echo, cond, chunk, noise, u).tolist() == [0.25]
     diffusion = Diffusion.build(DiffusionConfig(prediction="epsilon"))
     alpha = diffusion.alphas_cumprod[50]

@@ -18,7 +18,7 @@ from robo_rl.nets.transformer import TransformerConfig
 from robo_rl.nets.unet1d import Unet1dConfig
 
 PROCESSES: dict[str, ProcessConfig] = {
-    "flow": FlowConfig(steps=4),
+    "flow": FlowConfig(steps=4, prediction="sample"),
     "flow-velocity": FlowConfig(steps=4, prediction="velocity"),
     "diffusion": DiffusionConfig(steps=5, prediction="epsilon"),
     "diffusion-sample": DiffusionConfig(steps=5, prediction="sample"),

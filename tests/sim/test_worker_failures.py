@@ -137,7 +137,7 @@ def test_no_orphans_when_the_parent_goes(how: signal.Signals, tmp_path: Path) ->
         os.killpg(parent.pid, how)
     else:
         parent.send_signal(how)
-    parent.communicate(timeout=10.0)
+    parent.communicate(timeout=60.0)
     assert wait_until_gone(pids)
 
 
