@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +23,7 @@ from robo_rl.core.spec import ActionSpec
 Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in physical units
 
 
+@runtime_checkable
 class WindowSource(Protocol):
     """Where batches come from: obs (b, To, *shape) and chunks (b, Tp, a) in [-1, 1]."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,9 +17,11 @@ from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
 
 class DirectPolicy(nn.Module):
-    """action = actor(features), one action at a time; `actor` None outputs zeros (the start of learning).
+    """action = actor(features), one action at a time.
 
-    Features are the float observations, normalised when a fitted normaliser is given and as they are otherwise.
+    Without an actor, the start of learning, actions are uniform over the limits: the normal noise it is handed, through
+    its own distribution function. Features are the float observations, normalised when a fitted normaliser is given
+    and as they are otherwise.
     """
 
     kind = "direct"
@@ -44,7 +47,9 @@ class DirectPolicy(nn.Module):
         return self.sample_from(self.features(obs), noise)
 
     def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b 1 a"]) -> Float[Tensor, "b 1 a"]:
-        return torch.zeros_like(noise) if self.actor is None else self.actor.mode(features).unsqueeze(1)
+        if self.actor is None:
+            return torch.erf(noise / math.sqrt(2.0))
+        return self.actor.mode(features).unsqueeze(1)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return action

@@ -37,6 +37,9 @@ class ChunkExecutor:
         self.execute = policy.execute if execute is None else execute
         if not 1 <= self.execute <= policy.chunk:
             raise ConfigError(f"execute={self.execute} must lie in [1, {policy.chunk}], the policy's chunk length.")
+        # A lane's weights grow by exp(m) each step that a chunk stays in the mean: float32 holds exp(88).
+        if ensemble is not None and not abs(ensemble) * (policy.chunk - 1) <= 80.0:
+            raise ConfigError(f"ensemble={ensemble} cannot be used, expected: a decay near 0, such as 0.01.")
         self.ensemble = ensemble
         self.num_envs = num_envs
         self.decision = torch.zeros(num_envs, dtype=torch.long)  # chunks planned so far in this episode
@@ -76,7 +79,7 @@ class ChunkExecutor:
                 stack[rows] = shifted[rows]
 
     def history(self, rows: Rows | None = None) -> Obs:
-        """Stacked observations (b, To, *shape), newest last."""
+        """Stacked observations (b, To, *shape), newest last; those of all lanes are the executor's own, not a copy."""
         return {key: value if rows is None else value[rows] for key, value in self._history.items()}
 
     def due(self) -> Rows:

@@ -20,7 +20,7 @@ class ResidualPolicy(nn.Module):
     """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
 
     With a `gate`, the critics that trained the actor come along and the base's own action is kept wherever they
-    prefer it. A fresh actor reproduces the base bit for bit. `base` may itself be steered.
+    prefer it. A fresh actor reproduces the base bit for bit. `base` may itself be steered or corrected.
     """
 
     kind = "residual"
@@ -48,6 +48,7 @@ class ResidualPolicy(nn.Module):
         return torch.cat([executed.view(len(chunk), self.map.steps, -1), chunk[:, self.map.steps :]], dim=1)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        action = self.base.refine(obs, action)
         return self._correct(self.features(obs), action) if self.map.timescale == "step" else action
 
     def _correct(self, features: Float[Tensor, "b f"], base: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,6 @@ from policies.checkpoint import load_weights, pack, unpack
 from policies.generative import GenerativePolicy
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files import read_json, write_atomic, write_json
-
-if TYPE_CHECKING:
-    from policies.training import BaseTrainConfig
 
 FORMAT = 1
 _TENSORS, _JSON = "state.safetensors", "state.json"
@@ -41,19 +38,22 @@ class TrainState:
     consistent: bool = True  # False while an update is half done
 
 
-def write_state(folder: Path, state: TrainState, config: BaseTrainConfig) -> None:
-    """Write checkpoints/<step>; state.json comes last and makes it valid. Older ones beyond the kept number go."""
+def write_state(folder: Path, state: TrainState, settings: dict[str, Any], keep: int) -> None:
+    """Write checkpoints/<step>; state.json comes last and makes it valid. Of older ones only the newest `keep` stay.
+
+    settings: the run's configuration as JSON values, which a resumed run must share.
+    """
     target = folder / "checkpoints" / f"{state.step:08d}"
     if not (target / _JSON).exists():
         tensors = pack(_tensors(state))
         write_atomic(target / _TENSORS, tensors)
-        data = {"format": FORMAT, "step": state.step, "config": asdict(config), "crc32": zlib.crc32(tensors)}
+        data = {"format": FORMAT, "step": state.step, "config": settings, "crc32": zlib.crc32(tensors)}
         write_json(target / _JSON, data)
-    for old in _steps(folder)[: -max(1, config.keep_checkpoints)]:
+    for old in _steps(folder)[: -max(1, keep)]:
         shutil.rmtree(old)
 
 
-def latest_state(folder: Path, state: TrainState, config: BaseTrainConfig) -> bool:
+def latest_state(folder: Path, state: TrainState, settings: dict[str, Any]) -> bool:
     """Bring `state` to the newest checkpoint in `folder`; False where there is none.
 
     Raises CheckpointError when it is broken, or was made with other settings than these.
@@ -62,7 +62,7 @@ def latest_state(folder: Path, state: TrainState, config: BaseTrainConfig) -> bo
     if not found:
         return False
     data = _read(found[-1])
-    _same_settings(found[-1], data["config"], asdict(config))
+    _same_settings(found[-1], data["config"], settings)
     raw = (found[-1] / _TENSORS).read_bytes()
     if zlib.crc32(raw) != data["crc32"]:
         raise CheckpointError(f"{found[-1]} is damaged (checksum differs). Delete it to resume from the one before.")

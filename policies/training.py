@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -73,15 +73,15 @@ def train_base(
     state = TrainState(policy, copy.deepcopy(policy).requires_grad_(False), _optimizer(policy, config, device))
     policy.train()
     if folder is not None:
-        latest_state(folder, state, config)
+        latest_state(folder, state, asdict(config))
     try:
         _run(state, data, config, device, folder, logger, on_step)
     except KeyboardInterrupt:
         if folder is not None and state.consistent:
-            write_state(folder, state, config)
+            write_state(folder, state, asdict(config), config.keep_checkpoints)
         raise
     if folder is not None:
-        write_state(folder, state, config)
+        write_state(folder, state, asdict(config), config.keep_checkpoints)
     return state.average.eval()
 
 
@@ -104,7 +104,7 @@ def _run(
         if on_step is not None:
             on_step(state.step)
         if folder is not None and config.checkpoint_every and state.step % config.checkpoint_every == 0:
-            write_state(folder, state, config)
+            write_state(folder, state, asdict(config), config.keep_checkpoints)
 
 
 def update(state: TrainState, obs: dict[str, Tensor], action: Tensor, config: BaseTrainConfig) -> tuple[Tensor, Tensor]:

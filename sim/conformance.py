@@ -119,7 +119,7 @@ def _check_result(env: VecEnv, result: StepResult) -> None:
         going = ~info["final_mask"]
         same = torch.equal(info["final_obs"][key][going], value[going])
         _require(same, f"final_obs['{key}'] must equal obs on rows that have not ended")
-    for key in set(info) - {"final_obs"}:
+    for key in set(info) - {"final_obs", "executed_action"}:
         _require(info[key].shape == (n,), f"info['{key}'] must have one entry per lane", info[key].shape)
 
 

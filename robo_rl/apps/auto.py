@@ -32,6 +32,7 @@ from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files import read_json, write_json
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.rl.mix import MixConfig
 from sim.registry import make_env
 
 PROBE_FILE = "probe.json"
@@ -111,6 +112,9 @@ def _stage(
     inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(start), env_name(config), steps
     inner.method = stage_method(name)
     inner.method.base_noise = best.noise_scale
+    inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
+    if config.demos is None:
+        inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()
     outcome = run_method(inner, inner.method, best.policy, RunDir.create(inner.out, inner, resume=inner.resume))
     curve.env_steps += [spent + step for step in outcome.progress.env_steps]

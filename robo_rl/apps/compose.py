@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from policies.checkpoint import check_compatible
 from policies.direct import DirectPolicy
 from policies.executor import ChunkExecutor
 from policies.noise import EpisodeNoise
@@ -22,16 +25,25 @@ from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.demos import demo_replay
 from robo_rl.rl.finetune import FineTuner
+from robo_rl.rl.gather import corrects_steps
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.noise_aliased import NoiseAliasedLearner
 from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.on_policy import PpoTuner
+from robo_rl.rl.ppo_learner import PpoLearner
+from robo_rl.rl.rollout import Rollout
+from sim.intervention import Intervened, by_distance
+from sim.registry import make_expert
+
+INTERVENTION_REWARD = -1.0  # of the step before a human takes over (RLIF)
+Tuner = FineTuner | PpoTuner
 
 
 @dataclass(frozen=True)
 class Session:
     """A run in memory: what learns, and the policy that shares its weights."""
 
-    tuner: FineTuner
+    tuner: Tuner
     policy: SavedPolicy
     noise_scale: float  # of the policy's initial noise, when it is evaluated or deployed
     seed_root: tuple[str, int]
@@ -41,14 +53,39 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
     """The action map of a method over this base."""
     action_dim = base.action_spec.dim
     if config.kind == "steering":
-        if base.chunk == 1 and isinstance(base, DirectPolicy):
+        if isinstance(base, DirectPolicy):
             raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
+        if ignores_noise(base):
+            raise ConfigError(
+                "Steering chooses the base's noise, but this base is steered from zero noise already and ignores it. "
+                "Steer the policy that it was made from, or train a residual on top (method=residual)."
+            )
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
     if config.kind == "residual":
         if isinstance(base, DirectPolicy) and base.actor is None:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
+        if config.per_chunk and corrects_steps(base):
+            raise ConfigError(
+                "This base corrects every step itself, so whole chunks cannot be corrected on top of it. "
+                "Set method.map.per_chunk=false."
+            )
         return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
+    if not isinstance(base, DirectPolicy):
+        raise ConfigError(
+            f"With method.map.kind=direct nothing of a base is used, but this one is a policy of kind '{base.kind}'. "
+            "Leave base= out, or choose a method that improves it (steering, residual)."
+        )
     return DirectMap(action_dim)
+
+
+def ignores_noise(policy: SavedPolicy) -> bool:
+    """Is some policy of the stack steered from zero noise? Then the caller's noise goes nowhere."""
+    layer: Any = policy
+    while isinstance(layer, SteeredPolicy | ResidualPolicy):
+        if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
+            return True
+        layer = layer.base
+    return False
 
 
 def build_session(
@@ -59,38 +96,67 @@ def build_session(
     seed: int,
     demos: EpisodeStore | None,
     logger: Logger | None = None,
-    say: object = print,
+    say: Callable[[str], None] = print,
 ) -> Session:
-    """A run ready to start. Raises ConfigError when base, map and data do not fit together."""
+    """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit together."""
     action_map = build_map(method.map, base)
     features = feature_dim(base, env)
-    learner = build_learner(method, base, features, action_map, seed)
-    stores = build_stores(method, base, env.num_envs, features, action_map, demos)
+    rng, widths = generator("learner", seed), store_widths(base, features, action_map)
     executor = ChunkExecutor(base, env.num_envs)
     # Steering explores over the noise the base was trained on, whatever it starts from.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
-    collector = Collector(env, executor, noise, action_map, method.learner.gamma, stores["online"])
-    mix = ReplayMix(stores, vars(method.mix))
-    tuner = FineTuner(method, collector, learner, mix, generator("replay", seed), logger, say)  # type: ignore[arg-type]
-    return Session(tuner, deployed(base, learner, action_map), scale, ("train", seed))
+    tuner: Tuner
+    if method.algorithm == "ppo":
+        rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})
+        collector = Collector(env, executor, noise, action_map, method.learner.gamma, rollout)
+        on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
+        tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
+    else:
+        stores = build_stores(method, base, env.num_envs, widths, action_map, demos)
+        collector = Collector(env, executor, noise, action_map, method.learner.gamma, stores["online"])
+        collector.interventions = stores.get("intervention")
+        off_policy = build_learner(method, base, features, action_map, rng)
+        mix = ReplayMix(stores, vars(method.mix))
+        tuner = FineTuner(method, collector, off_policy, mix, generator("replay", seed), logger, say)
+    collector.reward_scale, collector.reward_bias = learned_reward(method)
+    if method.reward_source == "interventions":
+        collector.intervention_reward = INTERVENTION_REWARD
+    return Session(tuner, deployed(base, tuner.learner, action_map), scale, ("train", seed))
 
 
 def build_learner(
-    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, seed: int
+    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
 ) -> OffPolicyLearner:
-    rng = generator("learner", seed)
+    """The off-policy learner of a method."""
     if method.algorithm == "noise_aliased":
         return NoiseAliasedLearner(features, action_map, method.learner, rng, base)
     return OffPolicyLearner(features, action_map, method.learner, rng)
 
 
-def deployed(base: SavedPolicy, learner: OffPolicyLearner, action_map: ActionMap) -> SavedPolicy:
+def learned_reward(method: MethodConfig) -> tuple[float, float]:
+    """(scale, bias) of the task's reward. Where interventions are the reward, the task's own is hidden."""
+    return (0.0, 0.0) if method.reward_source == "interventions" else (method.reward_scale, method.reward_bias)
+
+
+def supervised(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
+    """The environment to train in, with the human of `method.intervene` at hand."""
+    if method.intervene == "none":
+        if method.reward_source == "interventions" or method.mix.intervention > 0.0:
+            raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
+        return env
+    config = method.intervention
+    human = make_expert(name, config.noise, seed)
+    return Intervened(env, human, by_distance(config.distance), error=config.error, steps=config.steps, seed=seed)
+
+
+def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_map: ActionMap) -> SavedPolicy:
     """The policy that runs what is being learned; it shares the learner's weights."""
     if isinstance(action_map, LatentMap):
         return SteeredPolicy(base, learner.actor, action_map)
     if isinstance(action_map, ResidualMap):
-        return ResidualPolicy(base, learner.actor, action_map, learner.critic if learner.cfg.gate else None)
+        gate = learner.critic if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
+        return ResidualPolicy(base, learner.actor, action_map, gate)
     assert isinstance(base, DirectPolicy)
     return DirectPolicy(base.env, base.normalizer, learner.actor)
 
@@ -103,17 +169,10 @@ def feature_dim(base: SavedPolicy, env: VecEnv) -> int:
     return int(base.features(zeros).shape[1])
 
 
-def build_stores(
-    method: MethodConfig,
-    base: SavedPolicy,
-    lanes: int,
-    features: int,
-    action_map: ActionMap,
-    demos: EpisodeStore | None,
-) -> dict[str, Replay]:
-    """The replays that the method's mix names."""
+def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:
+    """Sizes of what is stored of a decision."""
     chunked = base.execute if action_map.timescale == "chunk" else 1
-    widths = {
+    return {
         "obs": features,
         "ctx": action_map.ctx_dim,
         "critic_action": action_map.critic_dim,
@@ -121,12 +180,26 @@ def build_stores(
         "next_obs": features,
         "next_ctx": action_map.ctx_dim,
     }
+
+
+def build_stores(
+    method: MethodConfig,
+    base: SavedPolicy,
+    lanes: int,
+    widths: dict[str, int],
+    action_map: ActionMap,
+    demos: EpisodeStore | None,
+) -> dict[str, Replay]:
+    """The replays that the method's mix names."""
     names = [name for name in ("online", "base", "intervention") if name == "online" or getattr(method.mix, name) > 0.0]
     stores = {name: Replay(method.replay_capacity, lanes, widths) for name in names}
     if method.mix.demo > 0.0:
         if demos is None:
             raise ConfigError(
-                f"method={method.name} replays demonstrations: give demos=<dataset>, or method.mix.demo=0."
+                f"method={method.name} replays demonstrations: give demos=<dataset>, or go without them by "
+                "method.mix.demo=0 method.mix.online=1."
             )
-        stores["demo"] = demo_replay(demos, base, action_map, widths, method.learner.gamma, method.base_noise)
+        check_compatible(base, demos.spec)
+        gamma, reward = method.learner.gamma, learned_reward(method)
+        stores["demo"] = demo_replay(demos, base, action_map, widths, gamma, method.base_noise, *reward)
     return stores

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from policies.checkpoint import load_policy, save_policy
+from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.generative import GenerativePolicy
 from policies.noise import EpisodeNoise
@@ -20,6 +20,7 @@ from policies.residual import ResidualPolicy
 from policies.single_step import SingleStepPolicy
 from policies.steered import SteeredPolicy
 from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
+from robo_rl.apps.compose import ignores_noise
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.distill import DistillVerb
@@ -29,7 +30,7 @@ from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.rollout import compare, eval_seeds, evaluate
-from robo_rl.rl.distill import DistillConfig, DistillData, distill
+from robo_rl.rl.distill import DistillConfig, DistillData, Walk, distill
 from robo_rl.rl.gather import Gatherer, corrects_steps
 from sim.registry import make_env
 
@@ -50,9 +51,16 @@ def main(config: DistillVerb) -> int:
     torch.set_num_threads(1)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
+    generative_base(teacher)
+    if config.consistency > 0.0 and walk_of(teacher) is None:
+        raise ConfigError(
+            "consistency > 0 needs a teacher that walks from noise to action, and a residual has no walk. "
+            "Set consistency=0, or distil the policy below it."
+        )
     name = config.env or trained_env_spec(folder).name
-    run = RunDir.create(config.out, config, overwrite=config.overwrite)
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
+        check_compatible(teacher, env.spec)
+        run = RunDir.create(config.out, config, overwrite=config.overwrite)
         with (
             progress(config.steps * (config.rounds + 1), "distill", "update") as bar,
             run.metrics(bar=bar) as metrics,
@@ -74,7 +82,7 @@ def distill_policy(
     noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), scale)
     gatherer = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed)
     # A teacher that corrects steps answers once per executed chunk; one that does not, in every state.
-    more = teacher.execute // 2 if corrects_steps(teacher) else 1
+    more = max(1, teacher.execute // 2) if corrects_steps(teacher) else 1
     gathered = gatherer.gather(config.rollout_steps * more)
     data, steps = gathered.data, gathered.env_steps
     head = new_head(teacher, config)
@@ -95,11 +103,19 @@ def train(
     logger: Logger | None,
     bar: Any,
 ) -> SingleStepPolicy:
-    path = teacher.path if isinstance(teacher, GenerativePolicy | SteeredPolicy) else None
     done = bar.n
-    student = distill(head, data, recipe, path=path, logger=_Offset(logger, done), on_step=lambda _: bar.update(1))
+    student = distill(
+        head, data, recipe, path=walk_of(teacher), logger=_Offset(logger, done), on_step=lambda _: bar.update(1)
+    )
     assert isinstance(student, SingleStepPolicy)
     return student
+
+
+def walk_of(teacher: SavedPolicy) -> Walk | None:
+    """The teacher's walk from noise to action; None for a residual, and for steering over one."""
+    if isinstance(teacher, SteeredPolicy):
+        return None if walk_of(teacher.base) is None else teacher.path
+    return teacher.path if isinstance(teacher, GenerativePolicy) else None
 
 
 class _Offset:
@@ -128,16 +144,6 @@ def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
     if not isinstance(policy, GenerativePolicy):
         raise ConfigError(f"A policy of kind '{getattr(policy, 'kind', '?')}' already decides in a single step.")
     return policy
-
-
-def ignores_noise(policy: SavedPolicy) -> bool:
-    """Is some policy of the stack steered from zero noise? Then the caller's noise goes nowhere."""
-    layer: Any = policy
-    while isinstance(layer, SteeredPolicy | ResidualPolicy):
-        if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
-            return True
-        layer = layer.base
-    return False
 
 
 def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: VecEnv, run: RunDir) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 from policies.checkpoint import check_compatible, load_policy, save_policy
-from policies.direct import DirectPolicy
 from policies.executor import ChunkExecutor
 from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
-from robo_rl.apps.acting import find_policy, trained_env_spec
-from robo_rl.apps.compose import Session, build_session
+from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
+from robo_rl.apps.compose import Session, build_session, supervised
 from robo_rl.apps.metrics import Metrics
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.stop import StopRequest, stop_between_steps
+from robo_rl.apps.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import write_json
@@ -79,7 +79,7 @@ def main(config: FinetuneVerb) -> int:
 
 
 def load_base(config: FinetuneVerb) -> SavedPolicy:
-    """The policy to start from; for learning from nothing, one that outputs zeros."""
+    """The policy to start from; for learning from nothing, one that acts at random."""
     if config.base is not None:
         folder = find_policy(config.base)
         policy = load_policy(folder)
@@ -92,7 +92,7 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
     if config.env is None:
         raise ConfigError("Learning from nothing needs env=<environment>; all names: robo-rl info")
     with closing(make_env(config.env, 1, **env_options(config))) as probe:
-        return DirectPolicy(probe.spec).eval()
+        return empty_policy(probe.spec, config.init, config.demos)
 
 
 def env_name(config: FinetuneVerb) -> str:
@@ -110,7 +110,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     """Train one method in `run`, from its last checkpoint when there is one."""
     if config.env_steps is not None:
         method.env_steps = config.env_steps
-    demos = None if config.demos is None else EpisodeStore(config.demos)
+    demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     name, options = env_name(config), env_options(config)
     at = run.latest() if config.resume else None
     with (
@@ -120,8 +120,10 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         run.metrics(at[0] if at else None, bar=bar) as metrics,
     ):
         metrics.shown = ("eval/success", "critic/q")
-        session = build_session(method, base, env, seed=config.seed, demos=demos, logger=metrics, say=bar.write)
-        loop = _Loop(config, session, env, eval_env, run, metrics)
+        train_env = supervised(method, name, env, config.seed)
+        session = build_session(method, base, train_env, seed=config.seed, demos=demos, logger=metrics, say=bar.write)
+        start_from(session.tuner, config.init)
+        loop = _Loop(config, session, train_env, eval_env, run, metrics)
         with stop_between_steps() as stop:
             loop.start(None if at is None else load_state(at[1]))
             loop.run(bar, stop)
@@ -184,7 +186,8 @@ class _Loop:
 
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
-        if self.saved_at == self.tuner.env_steps or self.tuner.phase == "burn_in":
+        phase = self.tuner.phase
+        if phase == "burn_in" or (self.saved_at == self.tuner.env_steps and phase != "offline"):
             return
         self.metrics.sync()
         state = {
@@ -215,7 +218,8 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
         print(f"{config.method.name} after {cost}: {after.rate}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": outcome.progress.to_json()}
         if config.base is not None:
-            before = measure(base, 1.0, env, config, config.final_episodes)
+            noise_scale = trained_noise(find_policy(config.base))
+            before = measure(base, noise_scale, env, config, config.final_episodes)
             test = compare(before, after)
             print(f"base on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}

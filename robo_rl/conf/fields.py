@@ -18,18 +18,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+from robo_rl.core.settings import at_least, one_of
+
+__all__ = ["REQUIRED", "at_least", "one_of", "settings", "variant", "variants"]
+
 REQUIRED: Any = "???"  # what hydra calls a value that the user must give
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-
-
-def one_of(*choices: str) -> Any:
-    """A text setting with a closed set of values; the first is the default."""
-    return field(default=choices[0], metadata={"choices": choices})
-
-
-def at_least(minimum: float, default: Any) -> Any:
-    """A number that must not be below `minimum`."""
-    return field(default=default, metadata={"minimum": minimum})
 
 
 def variant(options: Mapping[str, type]) -> Any:

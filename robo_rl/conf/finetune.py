@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from robo_rl.conf.fields import REQUIRED, at_least, one_of
 from robo_rl.rl.finetune import FinetuneConfig
+from robo_rl.rl.ppo import PpoConfig
+from sim.intervention import InterventionConfig
 
 
 @dataclass
@@ -27,6 +29,12 @@ class MethodConfig(FinetuneConfig):
     name: str = "steering"  # as shown in tables
     algorithm: str = one_of("off_policy", "noise_aliased", "ppo")  # which learner
     map: MapConfig = field(default_factory=MapConfig)
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    reward_source: str = one_of("task", "interventions")  # interventions: -1 just before each, 0 elsewhere
+    reward_scale: float = 1.0  # learned reward = reward_scale * task reward + reward_bias, every step
+    reward_bias: float = 0.0
+    intervene: str = one_of("none", "expert")  # who may take over while training: the environment's scripted expert
+    intervention: InterventionConfig = field(default_factory=InterventionConfig)
     base_noise: float = at_least(0.0, 1.0)  # scale of the base's own noise under a residual; 0: the zero-noise base
 
 
@@ -38,6 +46,7 @@ class FinetuneVerb:
     base: str | None = None  # policy to improve: a policy folder or a run; none: learn from nothing
     env: str | None = None  # none: the one that the base was trained on
     demos: str | None = None  # dataset of demonstrations for the methods that replay them
+    init: str | None = None  # earlier run whose actor and critics are the start; none: fresh ones
     method: MethodConfig = field(default_factory=MethodConfig)  # the recipe; method=<name> chooses one
     env_steps: int | None = at_least(1, None)  # environment steps in all; none: the method's own
     reward: str | None = None  # sparse or dense; none: what the environment gives by itself

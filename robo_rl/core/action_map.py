@@ -11,7 +11,7 @@ base action of a residual, the base's own noise under steering, nothing for dire
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -59,6 +59,8 @@ class ResidualMap:
     def __init__(self, action_dim: int, scale: float, steps: int = 1) -> None:
         if not 0.0 < scale <= 1.0:
             raise ConfigError(f"The residual's scale must lie in (0, 1], found {scale}.")
+        if steps < 1:
+            raise ConfigError(f"A residual corrects at least one step at a time, found {steps}.")
         self.scale, self.steps = scale, steps
         self.dim = self.ctx_dim = self.critic_dim = action_dim * steps
         self.timescale: TimeScale = "step" if steps == 1 else "chunk"
@@ -82,8 +84,10 @@ class LatentMap:
     def __init__(
         self, chunk: int, action_dim: int, magnitude: float, origin: Origin = "zero", rank: int | None = None
     ) -> None:
-        if magnitude <= 0.0:
+        if not 0.0 < magnitude < math.inf:
             raise ConfigError(f"The steering magnitude must be positive, found {magnitude}.")
+        if origin not in get_args(Origin):
+            raise ConfigError(f"Steering starts from the origin zero or gaussian, found '{origin}'.")
         if rank is not None and not 1 <= rank <= chunk:
             raise ConfigError(
                 f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}."

@@ -26,8 +26,9 @@ class VecEnv(Protocol):
     `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,) bool,
     the rows that ended; `success`: (n,) bool, has this row's episode succeeded so far, the ended one on ended rows;
     `episode_seed`: (n,) int64, the seed of the episode that this step belonged to; `next_seed`: (n,) int64, the seed of
-    the episode that the lane is in after the step, the same unless the row ended. Actions are in the units and limits
-    of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep them.
+    the episode that the lane is in after the step, the same unless the row ended. Where a human may take over it also
+    holds `intervened`: (n,) bool, and `executed_action`: (n, a), what was really done. Actions are in the units and
+    limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep them.
     """
 
     spec: EnvSpec

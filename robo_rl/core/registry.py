@@ -1,4 +1,4 @@
-"""Registries are tables that you can read: name -> (\"module:attribute\", extra that installs its dependencies)."""
+"""Registries are tables that you can read: name -> ("module:attribute", extra that installs its dependencies)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def lookup(kind: str, table: Table, name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        if extra is None or error.name == module:
+        ours = (error.name or "").split(".")[0] == module.split(".")[0]  # a defect, not a missing package
+        if extra is None or ours:
             raise
         raise MissingDependencyError(
             f"{kind.capitalize()} '{name}' needs the package '{error.name}', which is not installed. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +16,18 @@ from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files import read_json, write_atomic, write_json
 
 _TENSORS, _JSON = "state.safetensors", "state.json"
-_HERE = "__tensor__"  # stands in the JSON where a tensor was
+_HERE, _LIST, _FLOAT = (
+    "tensor",
+    "list",
+    "float",
+)  # mark what is no plain value in the JSON; a mapping is no object there
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write {state.safetensors, state.json}; the JSON comes last and carries the checksum that makes both valid.
 
-    Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these.
+    Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these. Tensors
+    may share memory: each is written on its own.
     """
     tensors: dict[str, Tensor] = {}
     plain = _split(state, "", tensors)
@@ -39,33 +45,40 @@ def load_state(folder: Path) -> dict[str, Any]:
             raise CheckpointError(
                 f"{folder} is damaged (its checksum differs). Delete it to resume from the one before."
             )
-        tensors = load(data)
-    except (DataError, OSError, SafetensorError, KeyError, TypeError) as error:
+        state = _join(plain["state"], load(data))
+    except (DataError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{folder} holds no training state that can be read: {error}. Resume from another."
         ) from error
-    state = _join(plain["state"], "", tensors)
-    assert isinstance(state, dict)
+    if not isinstance(state, dict):
+        raise CheckpointError(
+            f"{folder} holds a {type(state).__name__}, expected a training state. Resume from another."
+        )
     return state
 
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        tensors[path] = value.clone()
-        return {_HERE: True}
+        name = path if path not in tensors else f"{path}#{len(tensors)}"  # {"a/b": x} beside {"a": {"b": y}}
+        tensors[name] = value.clone()
+        return {_HERE: name}
     if isinstance(value, Mapping):
         return [[key, _split(item, f"{path}/{key}", tensors)] for key, item in value.items()]
     if isinstance(value, list | tuple):
-        return {"list": [_split(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]}
+        return {_LIST: [_split(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]}
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no word for these
+        return {_FLOAT: repr(value)}
     return value
 
 
-def _join(value: Any, path: str, tensors: Mapping[str, Tensor]) -> Any:
+def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     """Mappings are stored as lists of pairs, so that integer keys (optimiser states) stay integers."""
     if isinstance(value, list):
-        return {key: _join(item, f"{path}/{key}", tensors) for key, item in value}
-    if isinstance(value, dict):
-        if _HERE in value:
-            return tensors[path]
-        return [_join(item, f"{path}/{i}", tensors) for i, item in enumerate(value["list"])]
-    return value
+        return {key: _join(item, tensors) for key, item in value}
+    if not isinstance(value, dict):
+        return value
+    if _HERE in value:
+        return tensors[value[_HERE]]
+    if _FLOAT in value:
+        return float(value[_FLOAT])
+    return [_join(item, tensors) for item in value[_LIST]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from robo_rl.core.errors import ConfigError
+
 
 def ticks(
     rate_hz: float,
@@ -14,8 +16,10 @@ def ticks(
     """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
 
     A tick that overran is followed at once by the newest deadline that has passed; those before it are skipped, never
-    burst through.
+    burst through. Raises ConfigError, at the first tick, for a rate that is not positive.
     """
+    if not rate_hz > 0.0:
+        raise ConfigError(f"The rate must be positive, found {rate_hz} Hz.")
     period_s, start_s, i = 1.0 / rate_hz, clock(), 0
     while True:
         deadline_s = start_s + i * period_s

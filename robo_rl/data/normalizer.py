@@ -44,7 +44,7 @@ class Normalizer(nn.Module):
         return {key: (self.get_buffer(f"center_{i}"), self.get_buffer(f"scale_{i}")) for i, key in enumerate(self.keys)}
 
     def normalize(self, obs: Obs) -> Obs:
-        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError for a missing key."""
+        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError when one does not fit."""
         out = dict(obs)
         for i, key in enumerate(self.keys):
             if key not in obs:
@@ -52,6 +52,12 @@ class Normalizer(nn.Module):
                     f"The normaliser was fitted on observation '{key}', found only {sorted(obs)}. "
                     "Use the environment or robot that the policy was trained for."
                 )
-            value = (obs[key] - self.get_buffer(f"center_{i}")) / self.get_buffer(f"scale_{i}")
+            center, scale = self.get_buffer(f"center_{i}"), self.get_buffer(f"scale_{i}")
+            if obs[key].shape[obs[key].dim() - center.dim() :] != center.shape:
+                raise CheckpointError(
+                    f"The normaliser was fitted on '{key}' of shape {tuple(center.shape)}, found "
+                    f"{tuple(obs[key].shape)}. Use the environment or robot that the policy was trained for."
+                )
+            value = (obs[key] - center) / scale
             out[key] = value.clamp(-self.clip, self.clip)
         return out

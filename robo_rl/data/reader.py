@@ -32,6 +32,11 @@ class Episode:
         return self.meta.frames
 
     @property
+    def success(self) -> bool | None:
+        """Did the episode reach its goal? None where nobody said."""
+        return self.meta.success
+
+    @property
     def has_final_obs(self) -> bool:
         return self.meta.final_obs
 

@@ -7,6 +7,7 @@ is stored, and lanes may advance at different moments (chunk decisions do).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Batch:
     discount: Float[Tensor, " b"]  # gamma^steps, 0 where nothing is to be bootstrapped
     next_obs: Float[Tensor, "b f"]  # last real observation, never the one after a reset
     next_ctx: Float[Tensor, "b c"]
-    mc_return: Float[Tensor, " b"]  # discounted return to the end of the episode; NaN while it runs
+    mc_return: Float[Tensor, " b"]  # discounted return to the end of the episode, a time-out too; NaN: not known
     demo: Float[Tensor, " b"]  # 1 where the action came from a demonstrator or an intervention
 
 
@@ -60,11 +61,11 @@ class Replay:
     def add(self, rows: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
         """Store one decision in each of these lanes; where an episode ends, its Monte-Carlo returns are filled in.
 
-        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows.
+        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows; what else it holds is left.
         """
         slot = self.head[rows] % self.slots
-        for name, value in values.items():
-            self.data[name][rows, slot] = value.to(self.data[name].dtype)
+        for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS):
+            self.data[name][rows, slot] = values[name].to(self.data[name].dtype)
         self.data["mc_return"][rows, slot] = torch.nan
         self.head[rows] += 1
         for lane in rows[values["terminated"] | values["truncated"]].tolist():
@@ -80,9 +81,11 @@ class Replay:
         slots = torch.arange(start, end) % self.slots
         rewards = self.data["reward"][lane, slots].tolist()
         steps = self.data["steps"][lane, slots].tolist()
+        cuts = self.data["cut"][lane, slots].tolist()
+        cuts[-1] = False  # the end itself: nothing follows it in any case
         total, returns = 0.0, []
-        for reward, duration in zip(reversed(rewards), reversed(steps), strict=True):
-            total = reward + gamma**duration * total
+        for reward, duration, cut in zip(reversed(rewards), reversed(steps), reversed(cuts), strict=True):
+            total = math.nan if cut else reward + gamma**duration * total  # what follows a cut is stored elsewhere
             returns.append(total)
         self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
         self.episode_start[lane] = end
@@ -150,6 +153,14 @@ class Replay:
         return state | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Raises CheckpointError for the state of a replay with other lanes, slots or widths."""
+        used = int(state["head"].max().clamp(max=self.slots))
+        for name, value in self.data.items():
+            if state[name].shape != (expected := value[:, :used].shape):
+                raise CheckpointError(
+                    f"The replay of this checkpoint has {name} of shape {tuple(state[name].shape)}, expected "
+                    f"{tuple(expected)}. Resume with the settings and the base that the run was started with."
+                )
         self.head, self.episode_start = state["head"].clone(), state["episode_start"].clone()
         for name, value in self.data.items():
             value.zero_()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -100,7 +100,7 @@ class GaussianActor(Actor):
 
 def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:
     """The actor of this configuration, u = 0 at the start. Raises ConfigError for an unknown kind."""
-    config = ActorConfig(**{**asdict(config), "hidden": tuple(config.hidden)})
+    config = replace(config, hidden=tuple(config.hidden))
     if config.kind == "gaussian":
         return GaussianActor(config)
     if config.kind == "deterministic":

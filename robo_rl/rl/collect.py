@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
-from robo_rl.data.replay import Replay
 
 Rows = Int[Tensor, " k"]
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
@@ -50,6 +49,13 @@ class Noise(Protocol):
     def load_state_dict(self, state: dict[str, list[int]]) -> None: ...
 
 
+class Store(Protocol):
+    """Where decisions go: a replay, or the roll-out of an on-policy learner, which also reads `u`."""
+
+    def add(self, rows: Rows, values: Mapping[str, Tensor], gamma: float) -> None: ...
+    def set_last_reward(self, rows: Rows, reward: float) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Episode:
     """One finished episode."""
@@ -64,7 +70,7 @@ class Collector:
     """Drives the lanes of one environment. `store` is where decisions go; the loop changes it between phases."""
 
     def __init__(
-        self, env: VecEnv, executor: Executor, noise: Noise, action_map: ActionMap, gamma: float, store: Replay
+        self, env: VecEnv, executor: Executor, noise: Noise, action_map: ActionMap, gamma: float, store: Store
     ) -> None:
         self.env, self.executor, self.noise, self.map, self.gamma, self.store = (
             env,
@@ -74,15 +80,17 @@ class Collector:
             gamma,
             store,
         )
-        self.interventions: Replay | None = None  # intervened steps are stored here as well
-        self.intervention_reward: float | None = None  # RLIF: the reward just before an intervention
+        self.interventions: Store | None = None  # intervened steps are stored here as well
+        self.intervention_reward: float | None = None  # RLIF: the reward just before an intervention; step-wise maps
+        self.reward_scale, self.reward_bias = 1.0, 0.0  # learned reward = scale * reward + bias, every step
         self.env_steps = 0
+        self.reward_max = 0.0  # largest |learned reward| of a step so far
         n, a, ta = env.num_envs, env.spec.action.dim, executor.execute
         self._lanes = torch.arange(n)
         self._width = a if action_map.timescale == "step" else a * ta
         self._pending: dict[str, Tensor] = {}  # the running decision of every lane
         self._has_pending = torch.zeros(n, dtype=torch.bool)
-        self._taken = torch.zeros(n, ta, a)  # actions executed since the decision
+        self._taken = torch.zeros(n, ta, a)  # actions executed since the decision, then those still planned
         self._steps = torch.zeros(n, dtype=torch.long)  # of the running decision
         self._reward = torch.zeros(n)
         self._human = torch.zeros(n)
@@ -95,22 +103,33 @@ class Collector:
         self.executor.reset(obs)
         self.noise.reset(self._lanes.tolist(), episode_seeds)
 
+    @property
+    def running(self) -> Bool[Tensor, " n"]:
+        """Lanes with a decision under way that is not stored yet."""
+        return self._has_pending.clone()
+
+    @torch.no_grad()
     def begin(self, act: Act | None) -> None:
         """Decide for every lane and start the step. `act` None executes the base alone."""
         if self.map.timescale == "step":
             self._decide_step(act)
         else:
             self._decide_chunk(act)
-        action = self.executor.peek() if self.map.timescale == "chunk" else self._pending["critic_action"]
+        action = self._base_action() if self.map.timescale == "chunk" else self._pending["critic_action"]
         self._action = action
         self.env.step_async(self.env.spec.action.denormalize(action))
 
     def _decide_step(self, act: Act | None) -> None:
         self._plan_base(self.executor.due())
         features = self.executor.policy.features(self.executor.history())
-        ctx = self.executor.peek() if self.map.ctx_dim else torch.zeros(len(features), 0)
-        u = torch.zeros(len(features), self.map.dim) if act is None else act(features, ctx)
-        self._open(self._lanes, features, ctx, self.map.to_critic(u, ctx))
+        base = self._base_action()
+        ctx = base[:, : self.map.ctx_dim]
+        u = None if act is None else act(features, ctx)
+        self._open(self._lanes, features, ctx, u, base if u is None else self.map.to_critic(u, ctx))
+
+    def _base_action(self, rows: Rows | None = None) -> Float[Tensor, "k a"]:
+        """What the queue holds next, corrected where the base corrects single steps itself."""
+        return self.executor.policy.refine(self.executor.history(rows), self.executor.peek(rows))
 
     def _decide_chunk(self, act: Act | None) -> None:
         rows = self.executor.due()
@@ -120,40 +139,55 @@ class Collector:
         noise = self.noise.draw(rows.tolist(), self.executor.decision[rows].tolist())
         if isinstance(self.map, LatentMap):
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
-            steered = noise if act is None else self.map.to_noise(act(features, ctx), ctx)
-            self.executor.plan(rows, steered)
-            self._open(rows, features, ctx, steered.flatten(1))
+            u = None if act is None else act(features, ctx)
+            steered = noise if u is None else self.map.to_noise(u, ctx)
+            chunk = self.executor.plan(rows, steered)
+            self._open(rows, features, ctx, u, steered.flatten(1), chunk)
         else:
             chunk = self.executor.plan(rows, noise)
             ctx = chunk[:, : self.executor.execute].flatten(1)
-            if act is not None:
+            u = None if act is None else act(features, ctx)
+            if u is not None:
                 ta = self.executor.execute
-                chunk[:, :ta] = self.map.to_critic(act(features, ctx), ctx).view(len(rows), ta, -1)
+                chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(rows), ta, -1)
                 self.executor.queue(rows, chunk)
                 self.executor.decision[rows] -= 1  # planning and correcting a chunk is one decision
-            self._open(rows, features, ctx, chunk[:, : self.executor.execute].flatten(1))
+            self._open(rows, features, ctx, u, chunk[:, : self.executor.execute].flatten(1), chunk)
 
     def _plan_base(self, rows: Rows) -> None:
         if len(rows):
             self.executor.plan(rows, self.noise.draw(rows.tolist(), self.executor.decision[rows].tolist()))
 
-    def _open(self, rows: Rows, features: Tensor, ctx: Tensor, critic_action: Tensor) -> None:
-        """Close the decision that was running in these lanes and open the next one."""
+    def _open(
+        self,
+        rows: Rows,
+        features: Tensor,
+        ctx: Tensor,
+        u: Tensor | None,
+        critic_action: Tensor,
+        chunk: Tensor | None = None,
+    ) -> None:
+        """Close the decision that was running in these lanes and open the next one. `u` None is the base alone.
+
+        An episode may end inside a chunk. The actions that it cut off stay in the replay as they were planned: critics
+        are asked about whole chunks, and would not know one that was filled up with zeros.
+        """
         ready = self._has_pending[rows]
         if ready.any():
             self._store(rows[ready], features[ready], ctx[ready])
+        u = torch.zeros(len(rows), self.map.dim) if u is None else u
+        opened = {"obs": features, "ctx": ctx, "u": u, "critic_action": critic_action}
         if not self._pending:
-            n = self.env.num_envs
-            for name, value in (("obs", features), ("ctx", ctx), ("critic_action", critic_action)):
-                self._pending[name] = torch.zeros(n, value.shape[1])
-        for name, value in (("obs", features), ("ctx", ctx), ("critic_action", critic_action)):
+            self._pending = {name: torch.zeros(self.env.num_envs, value.shape[1]) for name, value in opened.items()}
+        for name, value in opened.items():
             if len(rows) == self.env.num_envs:
                 self._pending[name] = value.clone()
             else:
                 self._pending[name][rows] = value
         self._has_pending[rows] = True
         self._steps[rows], self._reward[rows], self._human[rows] = 0, 0.0, 0.0
-        self._taken[rows] = 0.0
+        if chunk is not None:
+            self._taken[rows] = chunk[:, : self.executor.execute]
 
     def _store(
         self,
@@ -175,7 +209,7 @@ class Collector:
             "truncated": no if truncated is None else truncated,
             "cut": no,
         }
-        if self.map.timescale == "step":  # the critic judges what was executed, not what was asked for
+        if not isinstance(self.map, LatentMap):  # the critic judges what was executed, not what was asked for
             values["critic_action"] = values["action"]
         self.store.add(rows, values, self.gamma)
         human = self._human[rows] > 0
@@ -185,6 +219,7 @@ class Collector:
             only["cut"] = torch.ones_like(only["cut"])
             self.interventions.add(rows[human], only, self.gamma)
 
+    @torch.no_grad()
     def finish(self) -> list[Episode]:
         """Wait for the simulators, book the outcome, and return the episodes that ended."""
         obs, reward, terminated, truncated, info = self.env.step_wait()
@@ -192,10 +227,12 @@ class Collector:
         self._mark_interventions(info)
         self.executor.advance()
         self._taken[self._lanes, self._steps] = executed
-        self._reward += self.gamma ** self._steps.float() * reward
+        learned = self.reward_scale * reward + self.reward_bias
+        self._reward += self.gamma ** self._steps.float() * learned
         self._steps += 1
         self._length += 1
         self._return += reward
+        self.reward_max = max(self.reward_max, float(learned.abs().max()))
         self.env_steps += self.env.num_envs
         self.executor.observe(info["final_obs"])
         ended = torch.nonzero(terminated | truncated).flatten()
@@ -205,7 +242,7 @@ class Collector:
 
     def _executed(self, info: Mapping[str, Any]) -> Float[Tensor, "n a"]:
         if "executed_action" in info:
-            return self.env.spec.action.normalize(info["executed_action"])
+            return self.env.spec.action.normalize(info["executed_action"]).clamp(-1.0, 1.0)
         return self._action.clamp(-1.0, 1.0)
 
     def _mark_interventions(self, info: Mapping[str, Any]) -> None:
@@ -215,6 +252,7 @@ class Collector:
         started = torch.nonzero(now & ~self._intervened & (self._length > 0)).flatten()
         if self.intervention_reward is not None and len(started):
             self.store.set_last_reward(started, self.intervention_reward)
+            self.reward_max = max(self.reward_max, abs(self.intervention_reward))
         self._human = torch.maximum(self._human, now.float())
         self._intervened = now.clone()
 
@@ -239,14 +277,13 @@ class Collector:
         """What the actor would have seen at the last observation: needed where a time-out is bootstrapped."""
         if not self.map.ctx_dim:
             return torch.zeros(len(rows), 0)
-        decision = self.executor.decision[rows].tolist()
-        if isinstance(self.map, LatentMap):
-            return self.noise.draw(rows.tolist(), decision).flatten(1)
-        due = set(self.executor.due().tolist())
-        self._plan_base(torch.tensor([r for r in rows.tolist() if r in due], dtype=torch.long))
         if self.map.timescale == "step":
-            return self.executor.peek(rows)
-        return self.executor.plan(rows, self.noise.draw(rows.tolist(), decision))[:, : self.executor.execute].flatten(1)
+            self._plan_base(rows[torch.isin(rows, self.executor.due())])
+            return self._base_action(rows)
+        noise = self.noise.draw(rows.tolist(), self.executor.decision[rows].tolist())
+        if isinstance(self.map, LatentMap):
+            return noise.flatten(1)
+        return self.executor.plan(rows, noise)[:, : self.executor.execute].flatten(1)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything about the running decisions, so that a resumed run continues them."""
@@ -257,6 +294,7 @@ class Collector:
             "executor": self.executor.state_dict(),
             "noise": self.noise.state_dict(),
             "env_steps": self.env_steps,
+            "reward_max": self.reward_max,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -265,4 +303,4 @@ class Collector:
         self._pending = {name: value.clone() for name, value in state["pending"].items()}
         self.executor.load_state_dict(state["executor"])
         self.noise.load_state_dict(state["noise"])
-        self.env_steps = int(state["env_steps"])
+        self.env_steps, self.reward_max = int(state["env_steps"]), float(state["reward_max"])

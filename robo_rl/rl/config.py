@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least, check_settings, one_of
 
 
 @dataclass
 class LearnerConfig:
     """One learner: `actor` chooses SAC (gaussian) or TD3 (deterministic)."""
 
-    actor: str = "gaussian"  # gaussian: SAC; deterministic: TD3
+    actor: str = one_of("gaussian", "deterministic")  # gaussian: SAC; deterministic: TD3
     hidden: list[int] = field(default_factory=lambda: [128, 128])
     layer_norm: bool = True  # LayerNorm in actor and critics
-    heads: int = 2  # critics in the ensemble
-    target_subset: int = 2  # random heads whose minimum is the target
-    actor_reduce: str = "min"  # the actor climbs the min or the mean of all heads
-    gamma: float = 0.99  # discount per environment step
-    tau: float = 0.01  # speed of the target networks
-    n_step: int = 1  # decisions in a return before it bootstraps
-    batch: int = 128
-    lr_actor: float = 3e-4
-    lr_critic: float = 3e-4
-    actor_delay: int = 1  # critic updates per actor update
-    grad_clip: float = 0.0  # norm bound of the actor's and the critics' gradients; 0 is none
+    heads: int = at_least(1, 2)  # critics in the ensemble
+    target_subset: int = at_least(1, 2)  # random heads whose minimum is the target
+    actor_reduce: str = one_of("min", "mean")  # the actor climbs the min or the mean of all heads
+    gamma: float = at_least(0.0, 0.99)  # discount per environment step
+    tau: float = at_least(0.0, 0.01)  # speed of the target networks
+    n_step: int = at_least(1, 1)  # decisions in a return before it bootstraps
+    batch: int = at_least(1, 128)  # decisions per update
+    lr_actor: float = at_least(0.0, 3e-4)  # learning rate of the actor and of the multipliers
+    lr_critic: float = at_least(0.0, 3e-4)  # learning rate of the critics
+    actor_delay: int = at_least(1, 1)  # critic updates per actor update
+    grad_clip: float = at_least(0.0, 0.0)  # norm bound of the actor's and the critics' gradients; 0 is none
     timeout_is_failure: bool = False  # True: a time-out is worth 0; False: it is bootstrapped
     init_std: float = 1.0  # SAC: standard deviation before the tanh at the start
-    alpha: float = 0.02  # SAC: entropy weight, or its start when auto_alpha
+    alpha: float = at_least(0.0, 0.02)  # SAC: entropy weight, or its start when auto_alpha
     auto_alpha: bool = False  # SAC: tune alpha to target_entropy
-    target_entropy: float = 0.0  # SAC with auto_alpha, in nats
+    target_entropy: float = 0.0  # SAC with auto_alpha, in nats per dimension of u
     entropy_in_target: bool = False  # SAC: soft backup; False is the hard backup
-    explore_std: float = 0.1  # TD3: exploration noise in units of u
-    target_std: float = 0.1  # TD3: target smoothing noise in units of u
-    target_clip: float = 0.5  # TD3: its clip
-    penalty: float = 0.0  # weight of E||u||^2
-    norm_bound: float = 0.0  # LP-DS: bound on E[shift^2] per noise element, by a multiplier; 0 is none
+    explore_std: float = at_least(0.0, 0.1)  # TD3: exploration noise in units of u
+    target_std: float = at_least(0.0, 0.1)  # TD3: target smoothing noise in units of u
+    target_clip: float = at_least(0.0, 0.5)  # TD3: its clip
+    penalty: float = at_least(0.0, 0.0)  # weight of E||u||^2
+    norm_bound: float = at_least(0.0, 0.0)  # LP-DS: bound on E[shift^2] per noise element, by a multiplier; 0 is none
+    conservative: float = at_least(0.0, 0.0)  # SAC: weight of Cal-QL's term, for learning from data alone; 0 is none
+    conservative_actions: int = at_least(1, 10)  # actions per kind and state in that term
     gate: bool = False  # choose between u and the base's u = 0 by Q, when acting and when bootstrapping
+
+
+def check_learner(cfg: LearnerConfig) -> None:
+    """Raise ConfigError naming the first setting that makes no learner."""
+    check_settings(cfg, "learner.")
+    if not 0.0 < cfg.gamma <= 1.0 or not 0.0 < cfg.tau <= 1.0:
+        raise ConfigError(f"learner.gamma and learner.tau must lie in (0, 1], found {cfg.gamma} and {cfg.tau}.")
+    if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
+        raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
+    if cfg.conservative > 0.0 and cfg.actor != "gaussian":
+        raise ConfigError("learner.conservative weighs actions by their density: it needs learner.actor=gaussian.")
+    if cfg.auto_alpha and cfg.alpha <= 0.0:
+        raise ConfigError("learner.auto_alpha starts from learner.alpha, which must then be positive, found 0.")

@@ -19,12 +19,17 @@ from robo_rl.data.replay import Replay
 
 
 class DemoEpisode(Protocol):
-    """One recorded episode; observations may have one row more than actions, the one after the last action."""
+    """One recorded episode; observations may have one row more than actions, the one after the last action.
+
+    success: None where nobody said.
+    """
 
     @property
     def frames(self) -> int: ...
     @property
     def action(self) -> Float32[ndarray, "n a"]: ...
+    @property
+    def success(self) -> bool | None: ...
     def obs(self, key: str) -> ndarray: ...
 
 
@@ -35,21 +40,32 @@ def demo_replay(
     widths: Mapping[str, int],
     gamma: float,
     noise_scale: float = 1.0,
+    reward_scale: float = 1.0,
+    reward_bias: float = 0.0,
 ) -> Replay:
-    """Successful demonstrations in one lane: reward 1 and the end at their last action, 0 before.
+    """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0 before.
+
+    As in the collector, what is learned is reward_scale * reward + reward_bias, at every step.
 
     For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at which the
-    base is executed. Raises ConfigError for steering: a demonstrator's noise is not known.
+    base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known, and when there is no
+    success among the episodes.
     """
     if action_map.timescale == "chunk":
         raise ConfigError(
             "Demonstrations hold actions of single steps; a method that decides whole chunks cannot replay them. "
-            "Set method.mix.demo=0."
+            "Set method.mix.demo=0 method.mix.online=1."
         )
-    chosen = list(episodes)
-    store = Replay(max(1, sum(episode.frames for episode in chosen)), 1, widths)
+    every = list(episodes)
+    chosen = [episode for episode in every if episode.success is not False and episode.frames > 0]
+    if not chosen:
+        raise ConfigError(
+            f"None of the {len(every)} demonstrations is a success to learn from. Record some, or set "
+            "method.mix.demo=0 method.mix.online=1."
+        )
+    store = Replay(sum(episode.frames for episode in chosen), 1, widths)
     for index, episode in enumerate(chosen):
-        _add(store, episode, base, action_map, gamma, index, noise_scale)
+        _add(store, episode, base, action_map, gamma, index, noise_scale, (reward_scale, reward_bias))
     return store
 
 
@@ -61,12 +77,16 @@ def _add(
     gamma: float,
     index: int,
     scale: float,
+    reward: tuple[float, float],
 ) -> None:
     frames = episode.frames
     obs = stacked_obs(episode, base)
     with torch.no_grad():
         features = base.features(obs)
-        ctx = _base_actions(features[:frames], base, index, scale) if action_map.ctx_dim else torch.zeros(frames, 0)
+        ctx = torch.zeros(frames, 0)
+        if action_map.ctx_dim:
+            queued = _base_actions(features[:frames], base, index, scale)
+            ctx = base.refine({key: value[:frames] for key, value in obs.items()}, queued)
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
     for t in range(frames):
@@ -78,7 +98,7 @@ def _add(
             "action": action[t : t + 1],
             "next_obs": features[after : after + 1],
             "next_ctx": ctx[min(t + 1, frames - 1)][None],
-            "reward": torch.tensor([float(end)]),
+            "reward": torch.tensor([reward[0] * end + reward[1]]),
             "steps": torch.tensor([1]),
             "demo": torch.ones(1),
             "terminated": torch.tensor([end]),

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.seeding import generator
+from robo_rl.core.settings import at_least
 from robo_rl.nets.ema import ema_update
 
-Path = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
+Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
 
 
 class Head(Protocol):
@@ -34,15 +35,15 @@ class Head(Protocol):
 class DistillConfig:
     """Updates of the head and the weight of the second loss."""
 
-    steps: int = 4000
-    batch_size: int = 256
-    lr: float = 1e-3
-    final_lr: float = 0.01  # fraction of lr at the last update
-    consistency: float = 0.0  # weight of the consistency loss; needs a teacher with a walk
+    steps: int = at_least(1, 4000)  # updates of each round
+    batch_size: int = at_least(1, 256)  # answers per update
+    lr: float = at_least(0.0, 1e-3)  # learning rate at the first update
+    final_lr: float = at_least(0.0, 0.01)  # fraction of lr at the last update
+    consistency: float = at_least(0.0, 0.0)  # weight of the consistency loss; needs a teacher with a walk
     consistency_decay: float = 0.95  # moving average of the head that gives its targets
     ema: float = 0.999  # moving average that is returned
-    seed: int = 0
-    log_every: int = 100
+    seed: int = at_least(0, 0)  # of weights, states and noise
+    log_every: int = at_least(1, 100)  # updates between two lines of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def distill(
     data: DistillData,
     config: DistillConfig,
     *,
-    path: Path | None = None,
+    path: Walk | None = None,
     logger: Logger | None = None,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> nn.Module:

@@ -1,6 +1,6 @@
 """The loop of off-policy fine-tuning: collect with the base, burn the critics in, then act and learn.
 
-    base_steps of the base alone ─► burn_in critic updates ─► online: `utd` updates per environment step
+    offline_updates ─► base_steps of the base alone ─► burn_in critic updates ─► online: `utd` updates per step
 
 Everything that changes is in `state_dict`, so that a run that was killed and resumed gives the same curve, to the last
 bit, as one that was not.
@@ -16,30 +16,38 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.rl.collect import Collector, Episode
+from robo_rl.core.settings import at_least, check_settings, one_of
+from robo_rl.data.replay import Batch
+from robo_rl.rl.collect import Act, Collector, Episode
 from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.losses import Info
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy import OffPolicyLearner
 
-Phase = Literal["base", "burn_in", "online"]
+Phase = Literal["offline", "base", "burn_in", "online"]
 
 
 @dataclass
 class FinetuneConfig:
     """Phases and data of off-policy fine-tuning; the learner has its own settings."""
 
-    env_steps: int = 12_000  # environment steps in all, the base's included
-    base_steps: int = 4_000  # of these, collected with the base alone
-    burn_in: int = 3_000  # critic updates between the two
-    burn_in_target: str = "mc"  # mc: Monte-Carlo returns of the base; td: bootstrapped
-    utd: float = 1.0  # updates per environment step
-    replay_capacity: int = 200_000
+    env_steps: int = at_least(1, 12_000)  # environment steps in all, the base's included
+    offline_updates: int = at_least(0, 0)  # updates on demonstrations before the first step
+    base_steps: int = at_least(0, 4_000)  # of these, collected with the base alone, or as `warmup` says
+    warmup: str = one_of("base", "actor")  # who acts in base_steps; actor: the one that learns, as `init` left it
+    warmup_noise: float = at_least(0.0, 0.0)  # half-width of uniform noise around the base, in units of u
+    ramp_steps: int = at_least(0, 0)  # the actor acts with a chance that reaches 1 here, else the base; 0: always
+    burn_in: int = at_least(0, 3_000)  # critic updates between the two
+    burn_in_target: str = one_of(
+        "mc", "td"
+    )  # mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped
+    utd: float = at_least(0.0, 1.0)  # updates per environment step
+    replay_capacity: int = at_least(1, 200_000)  # decisions that each store keeps
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     mix: MixConfig = field(default_factory=MixConfig)
-    guard_window: int = 40  # training episodes that are compared with the base's; 0 switches the guard off
-    guard_errors: float = 2.0  # standard errors below the base before going back
+    guard_window: int = at_least(0, 40)  # training episodes that are compared with the base's; 0 switches the guard off
+    guard_errors: float = at_least(0.0, 2.0)  # standard errors below the base before going back
 
 
 class FineTuner:
@@ -55,16 +63,24 @@ class FineTuner:
         logger: Logger | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        check_settings(config)
         if config.base_steps < 1 and config.burn_in:
             raise ConfigError("burn_in needs data of the base: set base_steps > 0, or burn_in=0.")
-        if config.burn_in_target not in ("mc", "td"):
-            raise ConfigError(f"burn_in_target='{config.burn_in_target}' is unknown; use mc or td.")
+        if config.env_steps <= config.base_steps:
+            raise ConfigError(
+                f"env_steps={config.env_steps} leaves nothing to learn in: the first {config.base_steps} (base_steps) "
+                "are the base's alone. Raise env_steps, or lower method.base_steps."
+            )
+        if config.offline_updates and "demo" not in mix.fractions:
+            raise ConfigError("offline_updates learn from demonstrations: set method.mix.demo above 0.")
         self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
-        self.burned_in, self.debt, self.reverts = 0, 0.0, 0
+        self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # last good weights
         self._last: Info = {}
+        self._batch: Batch | None = None  # the newest one of this step
+        self.warned = False  # of values that no reward can add up to
 
     @property
     def env_steps(self) -> int:
@@ -72,6 +88,8 @@ class FineTuner:
 
     @property
     def phase(self) -> Phase:
+        if self.offline < self.config.offline_updates:
+            return "offline"
         if self.env_steps < self.config.base_steps:
             return "base"
         return "burn_in" if self.burned_in < self.config.burn_in else "online"
@@ -80,15 +98,19 @@ class FineTuner:
     def done(self) -> bool:
         return self.env_steps >= self.config.env_steps and self.phase == "online"
 
-    def advance(self, burn_in_updates: int = 100) -> list[Episode]:
-        """One control step of all lanes, or a piece of the burn-in. Returns the episodes that ended."""
+    def advance(self, most_updates: int = 100) -> list[Episode]:
+        """One control step of all lanes, or a piece of a phase without steps. Returns the episodes that ended."""
         phase = self.phase
+        if phase == "offline":
+            self._learn_offline(min(most_updates, self.config.offline_updates - self.offline))
+            return []
         if phase == "burn_in":
-            self._burn_in(min(burn_in_updates, self.config.burn_in - self.burned_in))
+            self._burn_in(min(most_updates, self.config.burn_in - self.burned_in))
             return []
         anchors = self.mix.stores.get("base") if phase == "base" else None
-        self.collector.store = anchors or self.mix["online"]
-        self.collector.begin(None if phase == "base" else self._explore)
+        self.collector.store = self.mix["online"] if anchors is None else anchors  # an empty store is falsy
+        self._batch = None
+        self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
             self._learn()
         episodes = self.collector.finish()
@@ -96,22 +118,47 @@ class FineTuner:
         return episodes
 
     def _explore(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
-        return self.learner.act(obs, ctx, explore=True)
+        u = self.learner.act(obs, ctx, explore=True)
+        if self.env_steps >= self.config.ramp_steps:
+            return u
+        chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
+        return torch.where(chosen, u, 0.0)
+
+    def _warm_up(self) -> Act | None:
+        """Who acts before learning starts; None is the base alone."""
+        if self.config.warmup == "actor":
+            return self._explore
+        return self._perturb if self.config.warmup_noise > 0.0 else None
+
+    def _perturb(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
+        uniform = torch.rand(len(obs), self.learner.map.dim, generator=self.generator) * 2.0 - 1.0
+        return self.config.warmup_noise * uniform
+
+    def _learn_offline(self, updates: int) -> None:
+        for _ in range(updates):  # every other store is empty still, and gives its share to the demonstrations
+            self._last = self._last | self.learner.update(self._sample())
+        before, total = self.offline, self.config.offline_updates
+        self.offline += updates
+        if self.offline * 10 // total > before * 10 // total:
+            self.say(f"offline: {self.offline} of {total} updates, mean Q {float(self._last['critic/q']):.3g}")
+        if self.offline == total:  # not before: a stop in between would log the same env step twice
+            self._log(self._last)
 
     def _burn_in(self, updates: int) -> None:
         monte_carlo = self.config.burn_in_target == "mc"
         for _ in range(updates):
-            self._last = self.learner.burn_in(self._batch(), monte_carlo)
+            self._last = self.learner.burn_in(self._sample(), monte_carlo)
         self.burned_in += updates
         self._log(self._last)
 
     def _learn(self) -> None:
         self.debt += self.config.utd * self.collector.env.num_envs
         while self.debt >= 1.0:
-            self._last = self._last | self.learner.update(self._batch())
+            self._batch = self._sample()
+            self._last = self._last | self.learner.update(self._batch)
             self.debt -= 1.0
 
-    def _batch(self) -> Any:
+    def _sample(self) -> Batch:
         cfg = self.config.learner
         return self.mix.sample(
             cfg.batch,
@@ -120,6 +167,10 @@ class FineTuner:
             n_step=cfg.n_step,
             timeout_is_failure=cfg.timeout_is_failure,
         )
+
+    def keep_weights(self) -> None:
+        """Let the guard go back to these weights: a start that an earlier run has trained."""
+        self._good = self.learner.weights()
 
     def _watch(self, episodes: list[Episode], phase: Phase) -> None:
         for episode in episodes:
@@ -133,8 +184,23 @@ class FineTuner:
             if self.guard is not None:
                 (self.guard.add_base if phase == "base" else self.guard.add)(episode.success)
         if episodes and phase == "online":
-            self._log(self._last | {"train/updates": float(self.learner.updates)})
+            self._log(self._last | self._diagnosis() | {"train/updates": float(self.learner.updates)})
             self._check()
+
+    def _diagnosis(self) -> dict[str, Any]:
+        """What shows trouble: the critics' opinion of base and actor, and |Q| beside all that rewards can add up to."""
+        values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
+        limit = self.collector.reward_max / max(1.0 - self.config.learner.gamma, 1e-9)
+        if limit > 0.0 and "critic/q_abs_max" in self._last:
+            values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
+            if over > 1.0 and not self.warned:
+                self.warned = True
+                self.say(
+                    f"At {self.env_steps} steps the critics claim |Q| = {over * limit:.3g}, but no more than "
+                    f"r_max / (1 - gamma) = {limit:.3g} can be earned: they diverge. Lower method.learner.lr_critic "
+                    "or method.learner.alpha."
+                )
+        return values
 
     def _check(self) -> None:
         """Keep weights that do at least as well as the base; go back to them when training does worse."""
@@ -169,8 +235,8 @@ class FineTuner:
             "generator": self.generator.get_state(),
             "guard": None if self.guard is None else self.guard.state_dict(),
             "good": self._good,
-            "last": {name: float(value) for name, value in self._last.items()},
-            "counters": [self.burned_in, self.debt, self.reverts],
+            "last": {name: value.detach().clone() for name, value in self._last.items()},
+            "counters": [self.offline, self.burned_in, self.debt, self.reverts, self.warned],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -181,6 +247,7 @@ class FineTuner:
         if self.guard is not None:
             self.guard.load_state_dict(state["guard"])
         self._good = state["good"]
-        self._last = {name: torch.tensor(value) for name, value in state["last"].items()}
-        burned_in, self.debt, reverts = state["counters"]
-        self.burned_in, self.reverts = int(burned_in), int(reverts)
+        self._last = dict(state["last"])
+        offline, burned_in, self.debt, reverts, warned = state["counters"]
+        self.offline, self.burned_in, self.reverts = int(offline), int(burned_in), int(reverts)
+        self.warned = bool(warned)

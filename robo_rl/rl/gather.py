@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.rl.collect import Executor, Noise
@@ -48,7 +49,7 @@ class Gatherer:
     ) -> None:
         self.env, self.teacher, self.noise, self.corrects_steps = env, teacher, noise, corrects_steps
         self.make_executor = make_executor
-        self.rng, self.seeds, self.seed = generator("gather", seed), EpisodeSeeds(("distill", seed)), seed
+        self.rng, self.seeds = generator("gather", seed), EpisodeSeeds(("distill", seed))
 
     @torch.no_grad()
     def gather(self, env_steps: int, student: ChunkPolicy | None = None, student_share: float = 0.5) -> Gathered:
@@ -59,7 +60,7 @@ class Gatherer:
         obs = self.env.reset(self.seeds)
         executor.reset(obs)
         self.noise.reset(range(n), [next(first) for _ in range(n)])
-        book = _Book(n, self.teacher.execute, self.teacher.chunk, self.env.spec.action.dim)
+        book = _Book(n, self.teacher.chunk, self.env.spec.action.dim)
         by_student = torch.zeros(n, dtype=torch.bool)
         steps = episodes = successes = 0
         while steps < env_steps:
@@ -117,7 +118,7 @@ class Gatherer:
 class _Book:
     """Running decisions per lane, and what was noted."""
 
-    def __init__(self, lanes: int, execute: int, chunk: int, action_dim: int) -> None:
+    def __init__(self, lanes: int, chunk: int, action_dim: int) -> None:
         self.length = torch.zeros(lanes, dtype=torch.long)
         self._features: dict[int, Tensor] = {}
         self._noise: dict[int, Tensor] = {}
@@ -125,7 +126,6 @@ class _Book:
         self._rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         self._states: list[Tensor] = []
         self._lanes = torch.arange(lanes)
-        self._execute = execute
 
     def open(self, rows: Tensor, features: Tensor, noise: Tensor) -> None:
         for i, lane in enumerate(rows.tolist()):
@@ -149,6 +149,11 @@ class _Book:
             self.length[lane] = 0
 
     def data(self) -> DistillData:
+        if not self._rows:
+            raise ConfigError(
+                "A teacher that corrects every step answers only where it acts itself, and it never did. Gather more "
+                "steps (rollout_steps, round_steps), or lower student_share."
+            )
         columns = [torch.stack(column) for column in zip(*self._rows, strict=True)]
         return DistillData(*columns)
 
@@ -157,6 +162,10 @@ class _Book:
 
 
 def corrects_steps(policy: ChunkPolicy) -> bool:
-    """Does this policy change actions between two plans?"""
-    action_map = getattr(policy, "map", None)
-    return action_map is not None and getattr(action_map, "timescale", "") == "step"
+    """Does this policy, or one that it is built on, change actions between two plans?"""
+    layer: object = policy
+    while (action_map := getattr(layer, "map", None)) is not None:
+        if getattr(action_map, "timescale", "") == "step":
+            return True
+        layer = getattr(layer, "base", None)
+    return False

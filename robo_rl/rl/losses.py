@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -34,6 +36,25 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[T
 def sac_actor_loss(q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float) -> tuple[Tensor, Info]:
     """E[alpha log pi(u|s) - Q(s, u)] (Haarnoja et al. 2018, eq. 7)."""
     return (alpha * log_prob - q).mean(), {"actor/entropy": -log_prob.detach().mean()}
+
+
+def conservative_loss(
+    q: Float[Tensor, "k b"],
+    q_random: Float[Tensor, "k b n"],
+    q_actor: Float[Tensor, "k b m"],
+    log_prob: Float[Tensor, "b m"],
+    mc_return: Float[Tensor, " b"],
+    dim: int,
+) -> tuple[Tensor, Info]:
+    """E[log sum exp Q over other actions - Q(data)], summed over heads (CQL, Kumar et al. 2020, eq. 4).
+
+    Each action weighs the inverse of its density: 2^-dim for the uniform ones. Those of the actor count for no less
+    than the data's own return, so that values stay on its scale (Cal-QL, Nakamoto et al. 2023, eq. 5.1); NaN is none.
+    """
+    bound = torch.where(torch.isfinite(mc_return), mc_return, -torch.inf).unsqueeze(-1)
+    others = torch.cat([q_random + dim * math.log(2.0), torch.maximum(q_actor, bound) - log_prob], dim=-1)
+    gap = (torch.logsumexp(others, dim=-1) - q).mean(dim=1)
+    return gap.sum(), {"critic/conservative_gap": gap.detach().mean()}
 
 
 def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, Info]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least
 from robo_rl.data.replay import Batch, Replay
 
 
@@ -16,10 +18,10 @@ from robo_rl.data.replay import Batch, Replay
 class MixConfig:
     """Fractions of a batch by store; they must sum to 1. A store that is still empty gives its share to the others."""
 
-    online: float = 1.0
-    base: float = 0.0  # transitions of the base alone, kept as value anchors (DAWN)
-    demo: float = 0.0
-    intervention: float = 0.0
+    online: float = at_least(0.0, 1.0)  # what training executes
+    base: float = at_least(0.0, 0.0)  # transitions of the base alone, kept as value anchors (DAWN)
+    demo: float = at_least(0.0, 0.0)  # demonstrations
+    intervention: float = at_least(0.0, 0.0)  # steps that a human took over
 
 
 class ReplayMix:
@@ -42,16 +44,16 @@ class ReplayMix:
         """`size` decisions, in the order of the stores."""
         ready = {name: f for name, f in self.fractions.items() if len(self.stores[name])}
         if not ready:
-            raise ConfigError("There is nothing to learn from yet: collect with the base first (base_steps > 0).")
-        parts, left, weight = [], size, sum(ready.values())
-        for i, (name, fraction) in enumerate(ready.items()):
-            count = left if i == len(ready) - 1 else round(size * fraction / weight)
-            left -= count
-            parts.append(
-                self.stores[name].sample(
-                    count, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure
-                )
+            raise ConfigError(
+                "There is nothing to learn from yet: collect more with the base first (raise base_steps)."
             )
+        counts = shares(size, list(ready.values()))
+        parts = [
+            self.stores[name].sample(
+                count, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure
+            )
+            for name, count in zip(ready, counts, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else concatenate(parts)
 
     def state_dict(self) -> dict[str, Any]:
@@ -60,6 +62,12 @@ class ReplayMix:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, store in self.stores.items():
             store.load_state_dict(state[name])
+
+
+def shares(size: int, fractions: list[float]) -> list[int]:
+    """`size` split in these proportions, to the nearest whole number; never negative, and nothing is lost."""
+    borders = [round(size * part / sum(fractions)) for part in accumulate(fractions, initial=0.0)]
+    return [end - start for start, end in pairwise(borders)]
 
 
 def concatenate(parts: list[Batch]) -> Batch:

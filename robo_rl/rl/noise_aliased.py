@@ -42,6 +42,8 @@ class NoiseAliasedLearner(OffPolicyLearner):
     ) -> None:
         if not isinstance(action_map, LatentMap):
             raise ConfigError("method.algorithm=noise_aliased needs method.map.kind=steering.")
+        if cfg.conservative > 0.0:
+            raise ConfigError("method.algorithm=noise_aliased has no conservative term: set learner.conservative=0.")
         super().__init__(obs_dim, action_map, cfg, generator)
         self.latent, self.base = action_map, base
         action_dim = base.execute * action_map.shape[1]
@@ -52,7 +54,7 @@ class NoiseAliasedLearner(OffPolicyLearner):
             )
         self.action_target.load_state_dict(self.action_critic.state_dict())
         self._action_flat = flatten_parameters(self.action_critic)
-        self._pairs = [(flatten_parameters(self.action_target), self._action_flat)]
+        self._pairs[0] = (flatten_parameters(self.action_target), self._action_flat)  # Q_W is not bootstrapped
         self.action_opt = torch.optim.Adam([self._action_flat], lr=cfg.lr_critic, fused=True)
 
     def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
@@ -75,20 +77,25 @@ class NoiseAliasedLearner(OffPolicyLearner):
     def _noise_where_the_actor_goes(self, batch: Batch) -> Float[Tensor, "b k"]:
         u = self._explore(torch.cat([batch.obs, batch.ctx], dim=-1))
         uniform = torch.rand(u.shape, generator=self.generator) * 2.0 - 1.0
-        half = len(u) // 2
-        return self.map.to_critic(torch.cat([u[:half], uniform[half:]]), batch.ctx)
+        # Every second row: a mixed batch is ordered by store, and each store needs both kinds of noise.
+        second = (torch.arange(len(u)) % 2 == 1).unsqueeze(1)
+        return self.map.to_critic(torch.where(second, uniform, u), batch.ctx)
 
     @torch.no_grad()
-    def _target(self, batch: Batch) -> Float[Tensor, " b"]:
-        noise = self.map.to_critic(self._explore(torch.cat([batch.next_obs, batch.next_ctx], dim=-1)), batch.next_ctx)
-        value = self.action_target(batch.next_obs, self.decode(batch.next_obs, noise))
-        return td_target(batch.reward, batch.discount, self._subset_min(value))
+    def _target(self, batch: Batch) -> tuple[Float[Tensor, " b"], Info]:
+        u, bonus = self._next_action(batch)
+        if self.cfg.gate:
+            u = self._gated(u, batch.next_obs, batch.next_ctx, self.critic)
+        return self._soft_target(batch, self._next_value(batch, u), bonus)
 
-    def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
-        """Critics of the base: Monte-Carlo returns, or TD with the actor that still reproduces the base."""
-        info = self._critic_step(batch, batch.mc_return if monte_carlo else self._target(batch))
-        self._follow()
-        return info
+    @torch.no_grad()
+    def _base_target(self, batch: Batch) -> Float[Tensor, " b"]:
+        zero = torch.zeros(len(batch.reward), self.map.dim)
+        return td_target(batch.reward, batch.discount, self._next_value(batch, zero))
+
+    def _next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+        chunk = self.decode(batch.next_obs, self.map.to_critic(u, batch.next_ctx))
+        return self._subset_min(self.action_target(batch.next_obs, chunk))
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         more = {name: getattr(self, name).state_dict() for name in ("action_critic", "action_target")}

@@ -15,9 +15,10 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, ActorConfig, GaussianActor, make_actor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import flat_gradient, flatten_parameters
-from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.config import LearnerConfig, check_learner
 from robo_rl.rl.losses import (
     Info,
+    conservative_loss,
     critic_loss,
     norm_bound_loss,
     residual_penalty,
@@ -30,10 +31,12 @@ from robo_rl.rl.losses import (
 class OffPolicyLearner:
     """Owns actor, critics, their targets and optimisers. Knows the action map only by its protocol.
 
-    All random numbers come from `generator`, so that a restored learner continues bit for bit.
+    All random numbers come from `generator`, so that a restored learner continues bit for bit. Raises ConfigError for
+    settings that make no learner.
     """
 
     def __init__(self, obs_dim: int, action_map: ActionMap, cfg: LearnerConfig, generator: torch.Generator) -> None:
+        check_learner(cfg)
         self.map, self.cfg, self.generator = action_map, cfg, generator
         self.updates = 0
         with torch.random.fork_rng(devices=[]):
@@ -90,7 +93,8 @@ class OffPolicyLearner:
 
     def update(self, batch: Batch) -> Info:
         """One critic update, and one actor update every `actor_delay`-th time."""
-        info = self._critic_step(batch, self._target(batch))
+        target, info = self._target(batch)
+        info |= self._critic_step(batch, target)
         self.updates += 1
         if self.updates % self.cfg.actor_delay == 0:
             info |= self._actor_step(batch)
@@ -99,31 +103,49 @@ class OffPolicyLearner:
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
         """Teach the critics the base's value before the actor moves: Monte-Carlo returns, or TD with u = 0."""
-        if monte_carlo:
-            target = batch.mc_return
-        else:
-            zero = torch.zeros(len(batch.reward), self.map.dim)
-            value = self._subset_min(self.target(batch.next_obs, self.map.to_critic(zero, batch.next_ctx)))
-            target = td_target(batch.reward, batch.discount, value.detach())
-        info = self._critic_step(batch, target)
+        info = self._critic_step(batch, batch.mc_return if monte_carlo else self._base_target(batch))
         self._follow()
         return info
 
     @torch.no_grad()
-    def _target(self, batch: Batch) -> Float[Tensor, " b"]:
-        x = torch.cat([batch.next_obs, batch.next_ctx], dim=-1)
-        entropy: Tensor | float = 0.0
-        if isinstance(self.actor, GaussianActor):
-            u, log_prob = self.actor.sample(x, self._normal(len(x)))
-            if self.cfg.entropy_in_target:
-                entropy = -self.log_alpha.exp() * log_prob
-        else:
-            noise = (self.cfg.target_std * self._normal(len(x))).clamp(-self.cfg.target_clip, self.cfg.target_clip)
-            u = (self.target_actor.mode(x) + noise).clamp(-1.0, 1.0)
+    def diagnose(self, batch: Batch) -> Info:
+        """Mean Q of u = 0 (the base, where there is one) and of the actor's own u, in the states of this batch."""
+        zero = torch.zeros(len(batch.reward), self.map.dim)
+        mode = self.actor.mode(torch.cat([batch.obs, batch.ctx], dim=-1))
+        named = {"critic/q_base": zero, "critic/q_actor": mode}
+        return {name: self.critic(batch.obs, self.map.to_critic(u, batch.ctx)).mean() for name, u in named.items()}
+
+    @torch.no_grad()
+    def _base_target(self, batch: Batch) -> Float[Tensor, " b"]:
+        zero = torch.zeros(len(batch.reward), self.map.dim)
+        value = self._subset_min(self.target(batch.next_obs, self.map.to_critic(zero, batch.next_ctx)))
+        return td_target(batch.reward, batch.discount, value)
+
+    @torch.no_grad()
+    def _target(self, batch: Batch) -> tuple[Float[Tensor, " b"], Info]:
+        """The TD target, and what entropy added to it."""
+        u, bonus = self._next_action(batch)
         if self.cfg.gate:
             u = self._gated(u, batch.next_obs, batch.next_ctx, self.target)
         value = self._subset_min(self.target(batch.next_obs, self.map.to_critic(u, batch.next_ctx)))
-        return td_target(batch.reward, batch.discount, value + entropy)
+        return self._soft_target(batch, value, bonus)
+
+    def _next_action(self, batch: Batch) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"] | None]:
+        """u of the next decision, as bootstrapping needs it, and the entropy bonus of a soft backup."""
+        x = torch.cat([batch.next_obs, batch.next_ctx], dim=-1)
+        if isinstance(self.actor, GaussianActor):
+            u, log_prob = self.actor.sample(x, self._normal(len(x)))
+            return u, -self.log_alpha.exp() * log_prob if self.cfg.entropy_in_target else None
+        noise = (self.cfg.target_std * self._normal(len(x))).clamp(-self.cfg.target_clip, self.cfg.target_clip)
+        return (self.target_actor.mode(x) + noise).clamp(-1.0, 1.0), None
+
+    def _soft_target(
+        self, batch: Batch, value: Float[Tensor, " b"], bonus: Float[Tensor, " b"] | None
+    ) -> tuple[Float[Tensor, " b"], Info]:
+        if bonus is None:
+            return td_target(batch.reward, batch.discount, value), {}
+        target = td_target(batch.reward, batch.discount, value + bonus)
+        return target, {"critic/entropy_bonus": (batch.discount * bonus).mean()}
 
     def _subset_min(self, q: Float[Tensor, "k b"]) -> Float[Tensor, " b"]:
         """Minimum over a random subset of heads (REDQ, Chen et al. 2021)."""
@@ -133,9 +155,34 @@ class OffPolicyLearner:
         return q.amin(dim=0)
 
     def _critic_step(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
-        loss, info = critic_loss(self.critic(batch.obs, batch.critic_action), target)
+        q = self.critic(batch.obs, batch.critic_action)
+        loss, info = critic_loss(q, target)
+        if self.cfg.conservative > 0.0:
+            extra, more = self._conservative(batch, q)
+            loss, info = loss + self.cfg.conservative * extra, info | more
         self._step(self.critic_opt, self._critic_flat, loss, self.critic)
         return info
+
+    def _conservative(self, batch: Batch, q: Float[Tensor, "k b"]) -> tuple[Tensor, Info]:
+        """Uniform actions and the actor's own, for this state and for the next one, all judged in this state."""
+        assert isinstance(self.actor, GaussianActor)  # check_learner
+        b, n = len(batch.reward), self.cfg.conservative_actions
+        obs, ctx = (value.repeat_interleave(n, 0) for value in (batch.obs, batch.ctx))
+        then = torch.cat([batch.next_obs, batch.next_ctx], dim=-1).repeat_interleave(n, 0)
+        with torch.no_grad():
+            uniform = torch.rand(b * n, self.map.dim, generator=self.generator) * 2.0 - 1.0
+            x = torch.cat([torch.cat([obs, ctx], dim=-1), then])
+            u, log_prob = self.actor.sample(x, self._normal(len(x)))
+        candidates = self.map.to_critic(torch.cat([uniform, u]), ctx.repeat(3, 1))
+        q_uniform, q_actor = self.critic(obs.repeat(3, 1), candidates).split([b * n, 2 * b * n], dim=1)
+        return conservative_loss(
+            q,
+            q_uniform.view(-1, b, n),
+            torch.cat([part.view(-1, b, n) for part in q_actor.chunk(2, dim=1)], dim=-1),
+            torch.cat([part.view(b, n) for part in log_prob.chunk(2)], dim=-1),
+            batch.mc_return,
+            self.map.dim,
+        )
 
     def _actor_step(self, batch: Batch) -> Info:
         x = torch.cat([batch.obs, batch.ctx], dim=-1)
@@ -161,7 +208,7 @@ class OffPolicyLearner:
         term: Tensor | float = 0.0
         loss = torch.zeros(())
         if self.cfg.auto_alpha:
-            loss = loss + temperature_loss(self.log_alpha, log_prob, self.cfg.target_entropy)
+            loss = loss + temperature_loss(self.log_alpha, log_prob, self.cfg.target_entropy * self.map.dim)
             info["actor/alpha"] = self.log_alpha.detach().exp()
         if self.cfg.norm_bound > 0.0:
             shift = self.map.to_critic(u, batch.ctx) - self.map.to_critic(torch.zeros_like(u), batch.ctx)

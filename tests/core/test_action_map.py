@@ -64,3 +64,25 @@ def test_direct_passes_through() -> None:
     """Without a base the critic sees what the actor says."""
     u = torch.randn(3, 2)
     assert DirectMap(2).to_critic(u, torch.zeros(3, 0)) is u
+
+
+def test_low_rank_shifts_are_smooth_over_the_chunk() -> None:
+    """Rank 2 of 8: neighbouring steps differ little, where the full map may jump from -1 to 1."""
+    u = torch.rand(200, 2, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+    noise = LatentMap(8, 1, 1.0, rank=2).to_noise(u, torch.zeros(200, 0)).squeeze(2)
+    assert noise.diff(dim=1).abs().max() < 0.5 * noise.abs().max()
+
+
+def test_the_origin_is_zero_or_gaussian() -> None:
+    """A third word would silently be the second."""
+    with pytest.raises(ConfigError, match="gausian"):
+        LatentMap(8, 2, 1.0, "gausian")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_magnitudes_are_numbers(value: float) -> None:
+    """NaN passes a check that asks "is it below zero"."""
+    with pytest.raises(ConfigError, match="magnitude"):
+        LatentMap(8, 2, value)
+    with pytest.raises(ConfigError, match="scale"):
+        ResidualMap(2, value)

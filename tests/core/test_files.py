@@ -49,3 +49,10 @@ def test_unreadable_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_text('{"a": ')
     with pytest.raises(DataError, match=r"cut\.json is not valid JSON"):
         read_json(tmp_path / "cut.json")
+
+
+def test_bytes_that_are_no_text_are_named_too(tmp_path: Path) -> None:
+    """A file overwritten with something else is the user's mishap, not a UnicodeDecodeError."""
+    (tmp_path / "odd.json").write_bytes(b"\x80\x81")
+    with pytest.raises(DataError, match=r"odd\.json is not valid JSON"):
+        read_json(tmp_path / "odd.json")

@@ -52,3 +52,21 @@ def test_json_brings_the_spec_back() -> None:
         "arm/reach", {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")}, PIXELS, 50, 10.0
     )
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@given(
+    st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(-1e3, 1e3, width=32)).filter(lambda pair: pair[0] < pair[1]),
+    st.floats(-1.5, 1.5, width=32),
+)
+def test_rounding_never_leaves_the_limits(limits: tuple[float, float], action: float) -> None:
+    """low + 1 * (high - low) may lie one step above high; a driver that checks would refuse it."""
+    spec = ActionSpec((limits[0],), (limits[1],))
+    out = spec.denormalize(torch.tensor([action]))
+    assert torch.tensor(limits[0]) <= out <= torch.tensor(limits[1])
+
+
+@pytest.mark.parametrize("high", [float("inf"), 1e400])
+def test_open_limits_are_refused(high: float) -> None:
+    """Nothing can be mapped to [-1, 1] from an infinite range."""
+    with pytest.raises(ConfigError, match="finite"):
+        ActionSpec((0.0,), (high,))

@@ -67,3 +67,39 @@ def test_absence_is_refused(tmp_path: Path) -> None:
     """A folder that is no checkpoint says so."""
     with pytest.raises(CheckpointError, match="no training state"):
         load_state(tmp_path / "nothing")
+
+
+def test_numbers_that_json_has_no_word_for_survive(tmp_path: Path) -> None:
+    """A run that diverged must still be saved: infinity and NaN, as numbers and in tensors."""
+    save_state(tmp_path, {"inf": float("inf"), "list": [float("-inf"), float("nan")], "x": torch.tensor([torch.nan])})
+    back = load_state(tmp_path)
+    assert back["inf"] == float("inf")
+    assert back["list"][0] == float("-inf")
+    assert back["list"][1] != back["list"][1]
+    assert back["x"].isnan().all()
+
+
+def test_keys_that_look_like_paths_do_not_collide(tmp_path: Path) -> None:
+    """Parameter names hold dots and observation keys may hold slashes; 1 and "1" are two keys."""
+    state = {"a/b": torch.zeros(1), "a": {"b": torch.ones(1)}, "1": torch.full((1,), 2.0), 1: torch.full((1,), 3.0)}
+    save_state(tmp_path, state)
+    back = load_state(tmp_path)
+    assert [float(value) for value in (back["a/b"], back["a"]["b"], back["1"], back[1])] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
+    """Networks in one buffer: views and slices of it, transposed ones too."""
+    flat = torch.arange(6.0)
+    save_state(tmp_path, {"flat": flat, "view": flat.view(2, 3).T, "slice": flat[::2]})
+    back = load_state(tmp_path)
+    assert back["view"].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert back["slice"].tolist() == [0.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"crc32": 0}', '{"crc32": 3421780262, "state": [1]}', "\x80\x80"])
+def test_json_that_is_not_ours_is_refused(tmp_path: Path, text: str) -> None:
+    """Edited or foreign files end in one sentence, not in a KeyError."""
+    save_state(tmp_path, {"x": torch.arange(3.0)})
+    (tmp_path / "state.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError):
+        load_state(tmp_path)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pytest
+
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.ticks import ticks
 
 
@@ -37,3 +40,10 @@ def test_missed_ticks_are_skipped_not_burst() -> None:
         if i == 2:
             break
     assert [round(s, 1) for s in starts_s] == [0.0, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("rate_hz", [0.0, -5.0, float("nan")])
+def test_a_rate_that_is_none_is_refused(rate_hz: float) -> None:
+    """robo-rl run rate_hz=0 is a slip, not a ZeroDivisionError."""
+    with pytest.raises(ConfigError, match="positive"):
+        next(ticks(rate_hz))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.data.normalizer import Normalizer
@@ -29,3 +31,27 @@ def test_other_keys_pass_and_missing_ones_are_named() -> None:
     assert normalizer.normalize({"state": torch.zeros(1, 1), "image.top": image})["image.top"] is image
     with pytest.raises(CheckpointError, match="'state'"):
         normalizer.normalize({"image.top": image})
+
+
+def test_an_observation_of_another_shape_is_refused() -> None:
+    """Broadcasting would accept a scalar state and answer nonsense."""
+    normalizer = Normalizer({"state": (3,)})
+    assert normalizer.normalize({"state": torch.zeros(5, 2, 3)})["state"].shape == (5, 2, 3)
+    for wrong in (torch.zeros(5, 1), torch.zeros(5, 4), torch.zeros(())):
+        with pytest.raises(CheckpointError, match=r"shape \(3,\)"):
+            normalizer.normalize({"state": wrong})
+
+
+@given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=20))
+def test_what_was_seen_stays_inside_the_unit_box(values: list[float]) -> None:
+    """Fitted data map into [-1, 1], but for dimensions that hardly moved: those are only centred."""
+    data = torch.tensor(values).unsqueeze(1)
+    out = Normalizer.fit({"state": data}).normalize({"state": data})["state"]
+    assert out.abs().max() <= 1.0 + 1e-4
+
+
+def test_statistics_travel_with_the_weights() -> None:
+    """They are buffers: whoever has the checkpoint has them."""
+    fitted, empty = Normalizer.fit({"state": torch.tensor([[1.0], [5.0]])}), Normalizer({"state": (1,)})
+    empty.load_state_dict(fitted.state_dict())
+    assert [float(x) for x in empty.statistics()["state"]] == [3.0, 2.0]

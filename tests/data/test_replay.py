@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.data.replay import Replay
 
 WIDTHS = {"obs": 1, "ctx": 1, "critic_action": 1, "action": 1, "next_obs": 1, "next_ctx": 1}
@@ -142,3 +142,44 @@ def test_too_small_a_replay_is_refused() -> None:
     """Fewer slots than lanes cannot work, and the message names the setting."""
     with pytest.raises(ConfigError, match="replay_capacity"):
         Replay(1, 2, WIDTHS)
+
+
+def test_returns_are_not_known_across_a_cut() -> None:
+    """What followed is stored elsewhere: NaN before the cut, right after it, and no other episode leaks in."""
+    replay = Replay(10, 1, WIDTHS)
+    add(replay, 0, 0.0, 1.0)
+    add(replay, 0, 1.0, 1.0, cut=True)
+    add(replay, 0, 50.0, 4.0)
+    add(replay, 0, 51.0, 8.0, "terminated", cut=True)
+    assert replay.data["mc_return"][0, :4].isnan().tolist() == [True, True, False, False]
+    assert replay.data["mc_return"][0, 2:4].tolist() == [8.0, 8.0]
+
+
+def test_an_episode_longer_than_the_ring_still_gets_its_returns() -> None:
+    """Six steps of reward 1 in four slots, gamma 1/2: the last four are 1.875, 1.75, 1.5, 1."""
+    replay = Replay(4, 1, WIDTHS)
+    for i in range(6):
+        add(replay, 0, float(i), 1.0, "truncated" if i == 5 else "")
+    slots = torch.arange(2, 6) % 4
+    assert replay.data["mc_return"][0, slots].tolist() == [1.875, 1.75, 1.5, 1.0]
+
+
+def test_lanes_may_advance_at_different_moments() -> None:
+    """Chunk decisions end apart: lanes of 5, 1 and 0 decisions are all drawn from, in proportion."""
+    replay = Replay(30, 3, WIDTHS)
+    for i in range(5):
+        add(replay, 0, float(i), 0.0)
+    add(replay, 1, 100.0, 0.0)
+    found = everything(replay, 3)
+    assert sorted(found) == [0.0, 1.0, 2.0, 3.0, 4.0, 100.0]
+
+
+@pytest.mark.parametrize("other", [Replay(6, 3, WIDTHS), Replay(4, 2, WIDTHS), Replay(8, 2, WIDTHS | {"obs": 2})])
+def test_a_state_of_another_replay_is_refused(other: Replay) -> None:
+    """Other lanes, slots or widths: one sentence, and nothing is half loaded."""
+    replay = Replay(8, 2, WIDTHS)
+    for i in range(4):
+        add(replay, 0, float(i), 1.0)
+    with pytest.raises(CheckpointError, match="replay of this checkpoint"):
+        other.load_state_dict(replay.state_dict())
+    assert len(other) == 0

@@ -119,3 +119,45 @@ def test_execute_must_fit_the_chunk(execute: int) -> None:
     """More actions than the chunk holds would repeat stale ones."""
     with pytest.raises(ConfigError, match="execute"):
         executor(1, execute=execute)
+
+
+@pytest.mark.parametrize("ensemble", [100.0, float("nan"), float("inf")])
+def test_an_ensemble_that_would_overflow_is_refused(ensemble: float) -> None:
+    """Older chunks weigh exp(m k) more: in float32 that has an end."""
+    with pytest.raises(ConfigError, match="ensemble"):
+        executor(1, ensemble=ensemble)
+
+
+def test_an_ensemble_forgets_the_episode_before() -> None:
+    """After a reset only the new chunk speaks: half of the old one in the mean would be a stale queue too."""
+    ex = executor(2, ensemble=0.01)
+    ex.plan(ex.due(), torch.cat([chunk(0.9, 0.9, 0.9, 0.9), chunk(0.9, 0.9, 0.9, 0.9)]))
+    ex.advance()
+    ex.reset(obs(0.0, 0.0), torch.tensor([1]))
+    ex.plan(ex.due(), torch.cat([chunk(-0.9, 0, 0, 0), chunk(-0.9, 0, 0, 0)]))
+    assert abs(ex.peek()[0].item()) < 0.1
+    assert ex.peek()[1].item() == pytest.approx(-0.9)
+
+
+def test_the_phase_counts_through_the_executed_part() -> None:
+    """2 of 4 actions are executed: phase 0, then 1/2, then 0 again."""
+    ex, phases = executor(1), []
+    for _ in range(3):
+        if len(ex.due()):
+            ex.plan(ex.due(), chunk(0.1, 0.2, 0.3, 0.4))
+        phases.append(ex.phase.item())
+        ex.advance()
+    assert phases == [0.0, 0.5, 0.0]
+
+
+def test_lanes_do_not_see_each_other() -> None:
+    """Three lanes together act like each alone: batches change nothing."""
+    noise = EpisodeNoise((4, 1))
+    noise.reset([0, 1, 2], [11, 12, 13])
+    together = executor(3)
+    found = torch.stack([together.act(noise) for _ in range(5)])
+    for lane in range(3):
+        alone = executor(1)
+        single = EpisodeNoise((4, 1))
+        single.reset([0], [11 + lane])
+        assert torch.equal(torch.stack([alone.act(single)[0] for _ in range(5)]), found[:, lane])

@@ -92,7 +92,7 @@ def test_the_replayed_action_is_the_executed_one(overrule: bool) -> None:
 
 
 def test_chunk_decisions_hold_all_that_was_executed() -> None:
-    """Steering: two executed actions per decision, zeros where the episode ended inside the chunk."""
+    """Steering: two executed actions per decision; `steps` says how many of them were."""
     store, env, _ = collect(LatentMap(4, 1, 1.5), random_act(4))
     actions, steps = lane(store, 0, "action"), lane(store, 0, "steps").long()
     flat = torch.cat([row[:count] for row, count in zip(actions, steps.tolist(), strict=True)])

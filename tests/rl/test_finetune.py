@@ -150,7 +150,7 @@ def test_batches_are_mixed_by_fraction_and_empty_stores_give_way() -> None:
         (lambda: ReplayMix({}, {"online": 0.7}), "sum to 1"),
         (lambda: ReplayMix({}, vars(MixConfig())), "online"),
         (lambda: FineTuner(FinetuneConfig(base_steps=0), None, None, None, torch.Generator()), "base_steps"),  # type: ignore[arg-type]
-        (lambda: FineTuner(FinetuneConfig(burn_in_target="x"), None, None, None, torch.Generator()), "mc or td"),  # type: ignore[arg-type]
+        (lambda: FineTuner(FinetuneConfig(burn_in_target="x"), None, None, None, torch.Generator()), "mc | td"),  # type: ignore[arg-type]
     ],
 )
 def test_settings_that_cannot_work_are_refused(build: Any, word: str) -> None:

@@ -1,0 +1,94 @@
+"""Demonstrations in the replay: what they are worth, and what the base would have done meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from policies.executor import ChunkExecutor
+from robo_rl.core.action_map import DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import episode_noise
+from robo_rl.rl.demos import demo_replay
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, widths
+
+MAP = ResidualMap(1, 0.2)
+
+
+@dataclass
+class Demo:
+    """n actions of 2 N (0.5 in [-1, 1]); the state counts the steps."""
+
+    frames: int
+    success: bool | None = True
+    final_obs: bool = True
+
+    @property
+    def action(self) -> NDArray[np.float32]:
+        return np.full((self.frames, 1), 2.0, np.float32)
+
+    def obs(self, key: str) -> NDArray[np.float32]:
+        rows = np.arange(self.frames + self.final_obs, dtype=np.float32)
+        return np.stack([rows, rows], axis=1)
+
+
+def test_success_is_worth_one_at_the_last_action() -> None:
+    """Rewards 0, 0, 1, an end there, gamma 0.5: returns 0.25, 0.5, 1."""
+    store = demo_replay([Demo(3)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
+    assert store.data["reward"][0].tolist() == [0.0, 0.0, 1.0]
+    assert store.data["terminated"][0].tolist() == [False, False, True]
+    assert store.data["mc_return"][0].tolist() == [0.25, 0.5, 1.0]
+    assert store.data["action"][0].flatten().tolist() == [0.5, 0.5, 0.5]
+    assert store.data["demo"].eq(1.0).all()
+
+
+def test_failures_are_left_out() -> None:
+    """`collect keep=all` keeps them; a reward of 1 at their end would teach failing."""
+    store = demo_replay([Demo(3, False), Demo(2), Demo(4, None)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
+    assert len(store) == 2 + 4
+
+
+def test_nothing_but_failures_is_refused() -> None:
+    """One sentence instead of an empty replay."""
+    with pytest.raises(ConfigError, match="None of the 2 demonstrations"):
+        demo_replay([Demo(3, False), Demo(2, False)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
+
+
+@pytest.mark.parametrize("final_obs", [True, False])
+def test_the_context_is_what_the_executor_would_have_queued(final_obs: bool) -> None:
+    """Chunks of 2 planned at steps 0, 2, 4 from the demonstrated history; next_ctx is the next step's."""
+    base = flow_policy(SPEC)
+    store = demo_replay([Demo(5, final_obs=final_obs)], base, MAP, widths(MAP), 0.5)
+    executor, noise, found = ChunkExecutor(base, 1), episode_noise(0, 3, (4, 1)), []
+    states = torch.arange(6.0).repeat(2, 1).T
+    executor.reset({"state": states[:1]})
+    for t in range(5):
+        rows = executor.due()
+        if len(rows):
+            executor.plan(rows, noise[executor.decision])
+        found.append(executor.peek()[0])
+        executor.advance()
+        executor.observe({"state": states[t + 1 : t + 2]})
+    torch.testing.assert_close(store.data["ctx"][0], torch.stack(found))
+    assert torch.equal(store.data["next_ctx"][0, :-1], store.data["ctx"][0, 1:])
+
+
+def test_next_observations_follow_and_the_first_is_repeated_as_history() -> None:
+    """State 0 is stacked with itself, state t with t - 1; the observation after the last action is used."""
+    base = flow_policy(SPEC)
+    store = demo_replay([Demo(3)], base, DirectMap(1), widths(DirectMap(1)), 0.5)
+    assert torch.equal(store.data["next_obs"][0, :-1], store.data["obs"][0, 1:])
+    last = base.features({"state": torch.tensor([[[2.0, 2.0], [3.0, 3.0]]])})
+    torch.testing.assert_close(store.data["next_obs"][0, -1:], last)
+
+
+def test_steering_cannot_replay_a_demonstrator() -> None:
+    """Nobody knows which noise the human's action would have come from."""
+    latent = LatentMap(4, 1, 1.5)
+    with pytest.raises(ConfigError, match=r"mix\.demo=0"):
+        demo_replay([Demo(3)], flow_policy(SPEC), latent, widths(latent), 0.5)

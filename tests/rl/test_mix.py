@@ -1,0 +1,57 @@
+"""Mixing replays by fraction."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robo_rl.core.action_map import DirectMap
+from robo_rl.data.replay import Replay
+from robo_rl.rl.mix import ReplayMix, shares
+from tests.rl.worlds import widths
+
+
+@given(st.integers(0, 300), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=4))
+def test_shares_are_whole_never_negative_and_sum_up(size: int, fractions: list[float]) -> None:
+    """Rounding each share by itself can take more than there is: .3, .3, .3, .1 of 5 gave 2, 2, 2 and -1."""
+    counts = shares(size, fractions)
+    assert sum(counts) == size
+    total = sum(fractions)
+    for count, fraction in zip(counts, fractions, strict=True):
+        assert count >= 0
+        assert abs(count - size * fraction / total) < 1.0 + 1e-6
+
+
+def filled(name: float, count: int = 6) -> Replay:
+    """Every observation says which store it is from."""
+    store = Replay(20, 1, widths(DirectMap(1)))
+    for _ in range(count):
+        values = {key: torch.full((1, width), name) for key, width in widths(DirectMap(1)).items()}
+        values |= {key: torch.zeros(1) for key in ("reward", "demo")} | {"steps": torch.ones(1)}
+        values |= {key: torch.tensor([False]) for key in ("terminated", "truncated", "cut")}
+        store.add(torch.tensor([0]), values, 0.9)
+    return store
+
+
+def test_a_batch_holds_every_store_in_its_proportion() -> None:
+    """64 of 128 from the demonstrations, 32 from the base, 32 from online."""
+    mix = ReplayMix(
+        {"online": filled(1.0), "base": filled(2.0), "demo": filled(3.0)}, {"online": 0.25, "base": 0.25, "demo": 0.5}
+    )
+    batch = mix.sample(128, torch.Generator().manual_seed(0), gamma=0.9, n_step=3, timeout_is_failure=False)
+    assert [int((batch.obs[:, 0] == name).sum()) for name in (1.0, 2.0, 3.0)] == [32, 32, 64]
+
+
+def test_the_same_state_draws_the_same_batches() -> None:
+    """Exact resume: stores and generator are all there is."""
+    stores = {"online": filled(1.0), "demo": filled(3.0)}
+    mix = ReplayMix(stores, {"online": 0.5, "demo": 0.5})
+    other = ReplayMix({"online": filled(0.0, 0), "demo": filled(0.0, 0)}, {"online": 0.5, "demo": 0.5})
+    other.load_state_dict(mix.state_dict())
+    batches = [
+        each.sample(16, torch.Generator().manual_seed(4), gamma=0.9, n_step=2, timeout_is_failure=True)
+        for each in (mix, other)
+    ]
+    for name in ("obs", "reward", "discount", "next_obs"):
+        assert torch.equal(getattr(batches[0], name), getattr(batches[1], name))

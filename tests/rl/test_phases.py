@@ -1,0 +1,153 @@
+"""The loop of fine-tuning: where data go, what is refused, what is said when things go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from robo_rl.core.action_map import DirectMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.replay import Replay
+from robo_rl.rl.finetune import FinetuneConfig, FineTuner
+from robo_rl.rl.mix import ReplayMix
+from tests.rl.worlds import make_tuner, small_config, widths
+
+MAP = ResidualMap(1, 0.2)
+
+
+def with_anchors(config: FinetuneConfig) -> tuple[FineTuner, Any]:
+    """A tuner whose mix keeps the base's own transitions apart."""
+    tuner, env, _ = make_tuner(MAP, config)
+    stores = {"online": tuner.mix["online"], "base": Replay(600, 3, widths(MAP))}
+    tuner.mix = ReplayMix(stores, {"online": 0.5, "base": 0.5})
+    return tuner, env
+
+
+def test_base_transitions_stay_apart_as_anchors() -> None:
+    """DAWN: what the base did alone goes into its own store from the first step, what training does into the other."""
+    tuner, env = with_anchors(small_config())
+    while tuner.phase == "base":
+        tuner.advance()
+    assert len(tuner.mix["base"]) > 50
+    assert len(tuner.mix["online"]) == 0
+    kept = len(tuner.mix["base"])
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert len(tuner.mix["base"]) == kept
+    assert len(tuner.mix["online"]) > 50
+
+
+def test_the_log_shows_trouble() -> None:
+    """Saturation, size of the correction, opinions of base and actor, |Q| beside what rewards can add up to."""
+    lines: list[dict[str, Any]] = []
+
+    class Log:
+        def log(self, step: int, values: Any) -> None:
+            lines.append(dict(values))
+
+    tuner, env, _ = make_tuner(MAP, small_config(actor="deterministic"), logger=Log())
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    last = next(line for line in reversed(lines) if "critic/q" in line)
+    assert {"actor/saturation", "actor/u_rms", "critic/q_base", "critic/q_actor", "critic/q_abs_max"} <= last.keys()
+    if tuner.collector.reward_max > 0.0:
+        assert last["critic/q_over_limit"] == pytest.approx(float(last["critic/q_abs_max"]) * (1.0 - 0.99), rel=1e-4)
+
+
+def test_values_that_no_reward_can_explain_are_said_once() -> None:
+    """|Q| of 500 where rewards of 1 at gamma 0.99 give at most 100: the critics diverge."""
+    said: list[str] = []
+    tuner, env, _ = make_tuner(MAP, small_config())
+    env.close()
+    tuner.say, tuner.collector.reward_max = said.append, 1.0
+    tuner._last = {"critic/q_abs_max": torch.tensor(99.0)}
+    assert tuner._diagnosis()["critic/q_over_limit"] == pytest.approx(0.99)
+    tuner._last = {"critic/q_abs_max": torch.tensor(500.0)}
+    tuner._diagnosis()
+    tuner._diagnosis()
+    assert len(said) == 1
+    assert "|Q| = 500" in said[0]
+    assert "= 100" in said[0]
+
+
+def test_a_metric_that_is_not_finite_does_not_break_the_checkpoint(tmp_path: Any) -> None:
+    """A run that diverges must still be saved and resumed: its last loss is NaN."""
+    from robo_rl.core.state_io import load_state, save_state
+
+    tuner, env, _ = make_tuner(MAP, small_config())
+    tuner._last = {"critic/loss": torch.tensor(float("nan"))}
+    save_state(tmp_path, tuner.state_dict())
+    tuner.load_state_dict(load_state(tmp_path))
+    env.close()
+    assert torch.isnan(tuner._last["critic/loss"])
+
+
+def test_going_back_without_good_weights_is_going_back_to_the_start() -> None:
+    """The base itself: u = 0, said in words."""
+    said: list[str] = []
+    tuner, env, _ = make_tuner(MAP, small_config())
+    env.close()
+    tuner.say = said.append
+    torch.nn.init.normal_(tuner.learner.actor.net[-1].weight)
+    assert tuner.guard is not None
+    for _ in range(40):
+        tuner.guard.add_base(True)
+        tuner.guard.add(False)
+    tuner._check()
+    assert tuner.learner.act(torch.randn(5, 4), torch.zeros(5, 1), explore=False).eq(0.0).all()
+    assert "going back to the start" in said[0]
+
+
+def test_the_guard_can_be_switched_off() -> None:
+    """guard_window = 0: nothing is watched, and the state still makes the round trip."""
+    config = small_config()
+    config.guard_window = 0
+    tuner, env, _ = make_tuner(MAP, config)
+    while not tuner.done:
+        tuner.advance()
+    tuner.load_state_dict(tuner.state_dict())
+    env.close()
+    assert tuner.reverts == 0
+
+
+@pytest.mark.parametrize(("utd", "updates"), [(0.0, 0), (0.5, 30), (2.0, 120)])
+def test_updates_follow_environment_steps(utd: float, updates: int) -> None:
+    """60 online steps at an update-to-data ratio of 0, 1/2 and 2."""
+    config = small_config()
+    config.utd = utd
+    tuner, env, _ = make_tuner(MAP, config)
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert tuner.learner.updates == updates
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"env_steps": 60}, "leaves nothing to learn in"),
+        ({"replay_capacity": 0}, "replay_capacity"),
+        ({"utd": -1.0}, "utd"),
+    ],
+)
+def test_phases_that_cannot_be_are_refused(change: dict[str, Any], words: str) -> None:
+    """env_steps counts the base's steps too: 60 of 60 used to run on, past what was asked for."""
+    config = small_config()
+    for name, value in change.items():
+        setattr(config, name, value)
+    with pytest.raises(ConfigError, match=words):
+        FineTuner(config, None, None, None, torch.Generator())  # type: ignore[arg-type]
+
+
+def test_learning_from_an_empty_replay_says_what_to_do() -> None:
+    """No base steps, no demonstrations: one sentence at the first update."""
+    config = small_config()
+    config.base_steps = config.burn_in = 0
+    tuner, env, _ = make_tuner(DirectMap(1), config)
+    with pytest.raises(ConfigError, match="base_steps"):
+        tuner.advance()
+    env.close()

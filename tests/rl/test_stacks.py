@@ -1,0 +1,153 @@
+"""Fine-tuning what was fine-tuned before, and learning from nothing: the base is whatever the base really does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.direct import DirectPolicy
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from policies.registry import SavedPolicy
+from policies.residual import ResidualPolicy
+from policies.steered import SteeredPolicy
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.replay import Replay
+from robo_rl.nets.actor import Actor, ActorConfig, make_actor
+from robo_rl.rl.collect import Collector
+from robo_rl.rl.gather import corrects_steps
+from sim.workers import WorkerVecEnv
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, TargetLane, widths
+
+LANES, STEPS = 3, 50
+
+
+def actor(in_dim: int, dim: int, trained: bool = True) -> Actor:
+    torch.manual_seed(in_dim)
+    made = make_actor(ActorConfig("deterministic", in_dim, dim, (8,)))
+    if trained:
+        torch.nn.init.normal_(made.net[-1].weight)
+    return made
+
+
+def residual(base: SavedPolicy, trained: bool = True) -> ResidualPolicy:
+    return ResidualPolicy(base, actor(5, 1, trained), ResidualMap(1, 0.4))
+
+
+class Recorder:
+    """Passes everything through and keeps the actions."""
+
+    def __init__(self) -> None:
+        self.env, self.actions = WorkerVecEnv(TargetLane, LANES), list[Tensor]()
+        self.spec, self.num_envs, self.metadata = self.env.spec, LANES, self.env.metadata
+
+    def step_async(self, action: Tensor) -> None:
+        self.actions.append(action)
+        self.env.step_async(action)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+
+def collected(base: SavedPolicy, action_map: ActionMap, act: Any) -> tuple[Tensor, Replay]:
+    env, store = Recorder(), Replay(900, LANES, widths(action_map) | widths_of(base))
+    noise = EpisodeNoise((base.chunk, 1))
+    collector = Collector(env, ChunkExecutor(base, LANES), noise, action_map, 0.9, store)  # type: ignore[arg-type]
+    first = EpisodeSeeds(("stack",))
+    collector.reset(env.reset(EpisodeSeeds(("stack",))), [next(first) for _ in range(LANES)])
+    for _ in range(STEPS):
+        collector.begin(act)
+        collector.finish()
+    env.close()
+    return torch.stack(env.actions), store
+
+
+def widths_of(base: SavedPolicy) -> dict[str, int]:
+    return {"obs": 2 * base.obs_steps, "next_obs": 2 * base.obs_steps}
+
+
+def deployed(policy: SavedPolicy) -> Tensor:
+    """The same episodes through the executor alone."""
+    executor, noise, first = ChunkExecutor(policy, LANES), EpisodeNoise((policy.chunk, 1)), EpisodeSeeds(("stack",))
+    actions = []
+    with WorkerVecEnv(TargetLane, LANES) as env:
+        executor.reset(env.reset(EpisodeSeeds(("stack",))))
+        noise.reset(range(LANES), [next(first) for _ in range(LANES)])
+        for _ in range(STEPS):
+            actions.append(SPEC.action.denormalize(executor.act(noise)))
+            obs, _, _, _, info = env.step(actions[-1])
+            executor.observe(info["final_obs"])
+            ended = torch.nonzero(info["final_mask"]).flatten()
+            executor.reset(obs, ended)
+            noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
+    return torch.stack(actions)
+
+
+STACKS: dict[str, tuple[Any, ActionMap, Any]] = {
+    "residual on residual": (lambda: residual(flow_policy(SPEC)), ResidualMap(1, 0.2), ResidualPolicy),
+    "steering a residual": (lambda: residual(flow_policy(SPEC)), LatentMap(4, 1, 1.5, "gaussian"), SteeredPolicy),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_the_base_corrects_is_kept_in_training_and_deployment(name: str, trained: bool) -> None:
+    """Promise 1 and train = deploy for stacks: a base that corrects steps keeps doing so under what is put on top."""
+    build, action_map, kind = STACKS[name]
+    on_top = actor(4 + action_map.ctx_dim, action_map.dim, trained)
+    trained_actions, _ = collected(build(), action_map, on_top.act)
+    assert torch.equal(trained_actions, deployed(kind(build(), on_top, action_map)))
+    assert torch.equal(trained_actions, deployed(build())) != trained
+
+
+def test_the_base_phase_executes_the_base_with_its_corrections() -> None:
+    """`act` None: the actions are those of the deployed base."""
+    base = residual(flow_policy(SPEC))
+    actions, _ = collected(base, ResidualMap(1, 0.2), None)
+    assert torch.equal(actions, deployed(base))
+    assert not torch.equal(actions, deployed(flow_policy(SPEC)))
+
+
+def test_a_correction_below_the_top_is_still_a_correction() -> None:
+    """Distillation asks: a steered residual answers only where it acted."""
+    assert corrects_steps(residual(flow_policy(SPEC)))
+    steered = SteeredPolicy(residual(flow_policy(SPEC)), actor(8, 4), LatentMap(4, 1, 1.5, "gaussian"))
+    assert corrects_steps(steered)
+    assert not corrects_steps(flow_policy(SPEC))
+    assert not corrects_steps(ResidualPolicy(flow_policy(SPEC), actor(6, 2), ResidualMap(1, 0.2, steps=2)))
+
+
+def test_learning_from_nothing_starts_at_random() -> None:
+    """RLPD and SAC collect with uniform actions first: all of [-1, 1], mean 0, variance 1/3."""
+    actions, store = collected(DirectPolicy(SPEC), DirectMap(1), None)
+    unit = SPEC.action.normalize(actions)
+    assert unit.abs().max() <= 1.0
+    assert abs(unit.mean()) < 0.2
+    assert abs(unit.var() - 1 / 3) < 0.08
+    torch.testing.assert_close(store.data["action"][0, :40, 0], unit[:40, 0, 0])
+
+
+def test_learning_goes_on_from_an_actor_that_was_learned_before() -> None:
+    """WSRL warms up with the policy it is given, not with zeros."""
+    base = DirectPolicy(SPEC, actor=actor(2, 1))
+    actions, _ = collected(base, DirectMap(1), None)
+    assert torch.equal(actions, deployed(base))
+
+
+def test_a_chunk_cut_off_by_the_end_keeps_its_planned_rest() -> None:
+    """Critics are asked about whole chunks: one filled up with zeros would be another action."""
+    action_map = ResidualMap(1, 0.4, steps=2)
+    _, store = collected(flow_policy(SPEC), action_map, actor(6, 2).act)
+    cut = 0
+    for lane in range(LANES):
+        rows = slice(0, int(store.head[lane]))
+        steps, action = store.data["steps"][lane, rows], store.data["action"][lane, rows]
+        assert torch.equal(action, store.data["critic_action"][lane, rows])
+        cut += int((steps == 1).sum())
+        assert action[steps == 1][:, 1].abs().min() > 0.0 if (steps == 1).any() else True
+    assert cut > 0

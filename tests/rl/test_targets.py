@@ -1,0 +1,196 @@
+"""What the critics are taught, by hand: soft and hard backups, smoothing, gates, burn-in, and what is logged of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import generator
+from robo_rl.data.replay import Batch
+from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy import OffPolicyLearner
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
+
+ROWS = 256
+
+
+def learner(action_map: ActionMap | None = None, **settings: Any) -> OffPolicyLearner:
+    cfg = LearnerConfig(**({"hidden": [16]} | settings))
+    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("targets"))
+
+
+def aliased(**settings: Any) -> NoiseAliasedLearner:
+    cfg = LearnerConfig(**({"hidden": [16]} | settings))
+    return NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("targets"), flow_policy(SPEC))
+
+
+def batch(width: int = 1, ctx: int = 0, action: int = 1) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    obs = torch.randn(ROWS, 4, generator=rng)
+    base = torch.rand(ROWS, ctx, generator=rng) - 0.5
+    return Batch(
+        obs=obs, ctx=base, critic_action=torch.zeros(ROWS, width), action=torch.zeros(ROWS, action),
+        reward=torch.full((ROWS,), 2.0), discount=torch.full((ROWS,), 0.5), next_obs=obs, next_ctx=base,
+        mc_return=torch.full((ROWS,), 7.0), demo=torch.zeros(ROWS),
+    )  # fmt: skip
+
+
+def answers(critic: CriticEnsemble, value: Callable[[Tensor], Tensor], heads: int = 2) -> None:
+    """Make every head say `value(action)`."""
+    critic.forward = lambda x, a: value(a).expand(heads, -1)  # type: ignore[method-assign]
+
+
+def test_the_hard_backup_is_reward_and_discounted_value() -> None:
+    """2 + 0.5 * 10 = 7, and no entropy in it, whatever alpha says."""
+    made = learner(alpha=5.0)
+    answers(made.target, lambda a: torch.full((len(a),), 10.0))
+    target, info = made._target(batch())
+    assert target.eq(7.0).all()
+    assert info == {}
+
+
+def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
+    """Q inflation by the bonus must be seen: mean target = 7 + the bonus that is logged, here alpha 0.1."""
+    made = learner(alpha=0.1, entropy_in_target=True)
+    answers(made.target, lambda a: torch.full((len(a),), 10.0))
+    target, info = made._target(batch())
+    bonus = info["critic/entropy_bonus"]
+    torch.testing.assert_close(target.mean(), 7.0 + bonus)
+    # A standard normal squashed by tanh has entropy 0.6 nats: 0.5 * 0.1 * 0.6
+    assert 0.02 < bonus.item() < 0.04
+
+
+def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
+    """TD3 (Fujimoto et al. 2018): with spread 10 and clip 0.3 the action asked about is +-0.3 almost everywhere."""
+    made, seen = learner(actor="deterministic", target_std=10.0, target_clip=0.3), list[Tensor]()
+    answers(made.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
+    made._target(batch())
+    assert seen[0].abs().max() <= 0.3
+    assert (seen[0].abs() > 0.299).float().mean() > 0.9
+
+
+def test_bootstrapping_asks_the_slow_actor() -> None:
+    """The target actor is still at 0 when the actor itself has been thrown to 1."""
+    made, seen = learner(actor="deterministic", target_std=0.0), list[Tensor]()
+    made._actor_flat.fill_(5.0)
+    answers(made.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
+    made._target(batch())
+    assert seen[0].eq(0.0).all()
+
+
+def test_the_gate_bootstraps_from_the_better_candidate() -> None:
+    """IBRL and EXPO: max over base and actor. With Q = -|a - ctx| the base's own value, 0, is the target."""
+    made = learner(ResidualMap(1, 0.5), actor="deterministic", gate=True, target_std=0.5)
+    data = batch(ctx=1)
+    answers(made.target, lambda a: -(a - data.next_ctx.repeat(len(a) // ROWS, 1)).abs().sum(-1))
+    target, _ = made._target(data)
+    assert target.eq(2.0).all()
+
+
+@pytest.mark.parametrize("make", [lambda: learner(LatentMap(4, 1, 2.0)), aliased])
+def test_burn_in_by_bootstrapping_values_the_base(make: Callable[[], OffPolicyLearner]) -> None:
+    """u = 0 in the next state, whatever the actor would try: 2 + 0.5 * Q(zero noise)."""
+    made = make()
+    critic = made.action_target if isinstance(made, NoiseAliasedLearner) else made.target
+    data = batch(4, action=2)
+    zero = torch.zeros(ROWS, 4)
+    asked = made.decode(data.next_obs, zero) if isinstance(made, NoiseAliasedLearner) else zero
+    with torch.no_grad():
+        expected = 2.0 + 0.5 * critic(data.next_obs, asked).amin(0)
+    torch.testing.assert_close(made._base_target(data), expected)
+
+
+def test_burn_in_by_returns_teaches_the_returns() -> None:
+    """Monte-Carlo burn-in: after it Q is the base's return, 7, and the targets have followed."""
+    made, data = learner(lr_critic=1e-2, tau=0.05), batch()
+    for _ in range(300):
+        made.burn_in(data, monte_carlo=True)
+    assert abs(made.critic(data.obs, data.critic_action).mean() - 7.0) < 0.2
+    assert abs(made.target(data.obs, data.critic_action).mean() - 7.0) < 0.2
+
+
+def test_aliased_learning_knows_both_kinds_of_backup() -> None:
+    """DSRL-NA with a soft backup: the same bonus as DSRL-SAC, from the same actor and draw."""
+    soft, hard = aliased(alpha=0.1, entropy_in_target=True), aliased(alpha=0.1)
+    soft_target, info = soft._target(batch(4, action=2))
+    hard_target, _ = hard._target(batch(4, action=2))
+    torch.testing.assert_close((soft_target - hard_target).mean(), info["critic/entropy_bonus"])
+
+
+def test_aliased_learning_gates_by_the_critic_of_noise() -> None:
+    """Q_W prefers no steering, so the base's noise is what is bootstrapped from."""
+    made, data = aliased(gate=True), batch(4, action=2)
+    answers(made.critic, lambda w: -w.abs().sum(-1))
+    with torch.no_grad():
+        expected = made._base_target(data)
+    torch.testing.assert_close(made._target(data)[0], expected)
+
+
+def test_regression_covers_every_store_of_a_mixed_batch() -> None:
+    """Batches are ordered by store: both kinds of noise, the actor's and the uniform, must reach each half."""
+    made = aliased(init_std=0.01)  # the actor's own noise stays near 0
+    noise = made._noise_where_the_actor_goes(batch(4, action=2))
+    far = (noise.abs().amax(1) > 0.5).float()
+    assert 0.4 < far[: ROWS // 2].mean() < 0.6
+    assert 0.4 < far[ROWS // 2 :].mean() < 0.6
+
+
+def test_exploration_scales_with_what_the_action_map_allows() -> None:
+    """sigma is in units of u: with scale 0.05, sigma 0.15 moves the action by 0.0075, not by 3 scales."""
+    for scale in (0.05, 0.5):
+        made = learner(ResidualMap(1, scale), actor="deterministic", explore_std=0.15)
+        ctx = torch.zeros(4000, 1)
+        action = made.map.to_critic(made.act(torch.randn(4000, 4), ctx, explore=True), ctx)
+        assert abs(action.std() / scale - 0.15) < 0.01
+
+
+def test_diagnosis_asks_about_the_base_and_the_actor() -> None:
+    """The gap between the two is what a residual believes it gains."""
+    made = learner(ResidualMap(1, 0.5), actor="deterministic")
+    answers(made.critic, lambda a: a.sum(-1))
+    data = batch(ctx=1)
+    made._actor_flat[-1] = 50.0  # the last layer's bias: u = 1 everywhere
+    info = made.diagnose(data)
+    torch.testing.assert_close(info["critic/q_base"], data.ctx.mean())
+    torch.testing.assert_close(info["critic/q_actor"], data.ctx.mean() + 0.5)
+
+
+def test_actors_leave_no_gradient_in_either_critic() -> None:
+    """Also not in the aliased pair."""
+    made = aliased(norm_bound=0.1, auto_alpha=True)
+    made.update(batch(4, action=2))
+    modules = (made.critic, made.target, made.action_critic, made.action_target, made.actor)
+    assert all(parameter.grad is None for module in modules for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"actor_reduce": "max"}, "min | mean"),
+        ({"actor_delay": 0}, "actor_delay"),
+        ({"heads": 0}, "heads"),
+        ({"gamma": 1.5}, "gamma"),
+        ({"tau": 0.0}, "tau"),
+        ({"init_std": 10.0}, "init_std"),
+        ({"alpha": 0.0, "auto_alpha": True}, "auto_alpha"),
+    ],
+)
+def test_settings_that_make_no_learner_are_refused(settings: dict[str, Any], words: str) -> None:
+    """A ZeroDivisionError in the middle of a run helps nobody."""
+    with pytest.raises(ConfigError, match=words):
+        learner(**settings)
+
+
+def test_aliasing_needs_noise_to_alias() -> None:
+    """Only steering has it."""
+    with pytest.raises(ConfigError, match="steering"):
+        NoiseAliasedLearner(4, ResidualMap(1, 0.1), LearnerConfig(), generator("x"), flow_policy(SPEC))
