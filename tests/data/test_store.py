@@ -258,7 +258,7 @@ def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             EpisodeStore(path)
     file.write_bytes(b"\x00\xff\xfe")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="not valid JSON"):
         EpisodeStore(path)
 
 
