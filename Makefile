@@ -38,11 +38,13 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 	@$(ONE_THREAD) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, README's table
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
-	@$(BIN)/python benchmarks/readme_table.py --check
+	@failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports || failed=1; \
+	$(BIN)/python benchmarks/readme_table.py --check || failed=1; \
+	exit $$failed
 
 format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
 def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> Outcome:
     """Train one method in `run`, from its last checkpoint when there is one."""
     if config.env_steps is not None:
-        method.env_steps = config.env_steps
+        method = replace(method, env_steps=config.env_steps)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     name, options = env_name(config), env_options(config)
     at = run.latest() if config.resume else None

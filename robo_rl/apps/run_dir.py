@@ -26,7 +26,8 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.provenance import commit, machine, versions
 
-FREE_KEYS = frozenset({"resume", "overwrite", "device", "num_workers"})  # may differ between a run and its resumption
+# May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
+FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
 
 class RunDir:

@@ -31,8 +31,8 @@ class MethodConfig(FinetuneConfig):
     map: MapConfig = field(default_factory=MapConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     reward_source: str = one_of("task", "interventions")  # interventions: -1 just before each, 0 elsewhere
-    reward_scale: float = 1.0  # learned reward = reward_scale * task reward + reward_bias, every step
-    reward_bias: float = 0.0
+    reward_scale: float = 1.0  # what is learned is reward_scale * task reward + reward_bias, every step
+    reward_bias: float = 0.0  # see reward_scale
     intervene: str = one_of("none", "expert")  # who may take over while training: the environment's scripted expert
     intervention: InterventionConfig = field(default_factory=InterventionConfig)
     base_noise: float = at_least(0.0, 1.0)  # scale of the base's own noise under a residual; 0: the zero-noise base

@@ -145,7 +145,7 @@ class Collector:
             self._open(rows, features, ctx, u, steered.flatten(1), chunk)
         else:
             chunk = self.executor.plan(rows, noise)
-            ctx = chunk[:, : self.executor.execute].flatten(1)
+            ctx = chunk[:, : self.executor.execute].flatten(1).clone()  # what is corrected in place below
             u = None if act is None else act(features, ctx)
             if u is not None:
                 ta = self.executor.execute

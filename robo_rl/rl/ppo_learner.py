@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.flat import flat_gradient, flatten_parameters
@@ -39,6 +40,10 @@ class PpoLearner:
     ) -> None:
         check_learner(cfg)
         check_settings(ppo, "ppo.")
+        if cfg.gate:
+            raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
+        if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
+            raise ConfigError(f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1.")
         self.map, self.cfg, self.ppo, self.generator = action_map, cfg, ppo, generator
         self.updates = self.rounds = 0
         in_dim, hidden = obs_dim + action_map.ctx_dim, tuple(cfg.hidden)

@@ -151,3 +151,15 @@ def test_a_chunk_cut_off_by_the_end_keeps_its_planned_rest() -> None:
         cut += int((steps == 1).sum())
         assert action[steps == 1][:, 1].abs().min() > 0.0 if (steps == 1).any() else True
     assert cut > 0
+
+
+def test_a_chunk_correction_keeps_the_base_beside_it() -> None:
+    """ctx is what the base planned, not what became of it: corrected by 0.4 everywhere, it must differ by 0.4."""
+    _, store = collected(flow_policy(SPEC), ResidualMap(1, 0.4, steps=2), lambda _, ctx: torch.ones_like(ctx))
+    for lane in range(LANES):
+        rows = slice(0, int(store.head[lane]))
+        ctx = store.data["ctx"][lane, rows]
+        ended = store.data["terminated"][lane, rows] | store.data["truncated"][lane, rows]
+        assert torch.equal(store.data["critic_action"][lane, rows], (ctx + 0.4).clamp(-1.0, 1.0))
+        going = ~ended[:-1]
+        assert torch.equal(store.data["next_ctx"][lane, rows][:-1][going], ctx[1:][going])

@@ -1,0 +1,159 @@
+"""Killed at the worst moments: fine-tuning resumes to the same bits from wherever it was.
+
+A kill is an exception that nothing catches: what it leaves on disk is what SIGKILL leaves, because every line of the
+log reaches the kernel when it is written. `test_finetune.py` does it once with a real process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.checkpoint import save_policy
+from robo_rl.apps import finetune
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
+from robo_rl.core import state_io
+from robo_rl.core.errors import RoboRLError
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.finetune import FineTuner
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
+
+
+class Killed(BaseException):
+    """Nobody catches this."""
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verb finds the toy world under every name."""
+    monkeypatch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kill") / "base"
+    save_policy(folder, flow_policy(SPEC))
+    return folder
+
+
+def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
+    """40 steps of the base, a burn-in of two pieces, then 80 online; a checkpoint every 16, an evaluation every 24."""
+    method = MethodConfig(
+        name="residual", env_steps=120, base_steps=40, burn_in=150, replay_capacity=400, guard_window=5,
+        map=MapConfig("residual"), learner=LearnerConfig(hidden=[8], batch=8, actor="deterministic", gate=True),
+    )  # fmt: skip
+    small: dict[str, Any] = {
+        "out": str(out), "base": str(base), "method": method, "num_envs": 2, "eval_every": 24, "eval_episodes": 3,
+        "final_episodes": 4, "checkpoint_every": 16,
+    }  # fmt: skip
+    return FinetuneVerb(**small | changes)
+
+
+@pytest.fixture(scope="module")
+def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("kill") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+        assert finetune.main(config(base, out)) == 0
+    return out
+
+
+def dying(function: Callable[..., Any], call: int, after: bool = False) -> Callable[..., Any]:
+    """`function`, whose `call`-th call is the last thing that happens, or the first thing that does not."""
+    calls = 0
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and not after:
+            raise Killed
+        result = function(*args, **kwargs)
+        if calls == call:
+            raise Killed
+        return result
+
+    return wrapped
+
+
+DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+    "before the first checkpoint": (FineTuner, "advance", 5, False),
+    "in the base phase": (FineTuner, "advance", 12, False),
+    "in the middle of the burn-in": (FineTuner, "_burn_in", 2, False),
+    "after the burn-in": (FineTuner, "_burn_in", 2, True),
+    "in the middle of a control step": (FineTuner, "_learn", 20, True),
+    "in an evaluation": (finetune, "measure", 3, False),
+    "after an evaluation, before its checkpoint": (finetune._Loop, "_evaluate", 3, True),
+    "while a checkpoint is written": (state_io, "write_json", 3, False),
+    "between a checkpoint and the removal of the one before": (shutil, "rmtree", 4, False),
+    "before the policy is saved": (finetune, "save_policy", 1, False),
+    "while the policy is saved": (finetune, "write_json", 1, False),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_resumed_equals_never_killed(
+    death: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 7: weights and every logged value, to the last bit."""
+    where, name, call, after = DEATHS[death]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, dying(getattr(where, name), call, after))
+        with pytest.raises(Killed):
+            finetune.main(config(base, tmp_path / "run"))
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def same_run(one: Path, other: Path) -> None:
+    for name in ("policy/weights.safetensors", "metrics.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    results = [json.loads((run / "results.json").read_text()) for run in (one, other)]
+    for result in results:
+        result["curve"].pop("train_cpu_s")
+        for policy in ("policy", "base"):
+            del result[policy]["wall_s"], result[policy]["cpu_s"]
+    assert results[0] == results[1]
+
+
+def test_killed_again_and_again(base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fourth step of a flaky machine is its last: the run still ends, and ends the same."""
+    run, deaths = config(base, tmp_path / "run", checkpoint_every=2), 0
+    run.method.burn_in = 0  # a burn-in is one piece: no checkpoint lies inside of it
+    straight = config(base, tmp_path / "straight", checkpoint_every=2)
+    straight.method.burn_in = 0
+    assert finetune.main(straight) == 0
+    while not (tmp_path / "run" / "policy").exists():
+        with monkeypatch.context() as patch:
+            patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 15))
+            try:
+                finetune.main(run)
+            except Killed:
+                deaths += 1
+        run.resume = True
+    assert deaths >= 4
+    same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Path) -> None:
+    """resume=true on a run that is done changes nothing, even when its folder has been moved."""
+    shutil.copytree(whole, tmp_path / "run")
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
+    """Half a replay must not be trained on: one sentence that names the folder."""
+    shutil.copytree(whole, tmp_path / "run")
+    latest = RunDir(tmp_path / "run").latest()
+    assert latest is not None
+    weights = latest[1] / "state.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    with pytest.raises(RoboRLError, match=str(latest[1])):
+        finetune.main(config(base, tmp_path / "run", resume=True))

@@ -1,0 +1,281 @@
+"""PPO: its maths by hand, ratio 1 on the first minibatch, any action map, exact resume."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from policies.executor import ChunkExecutor
+from policies.noise import EpisodeNoise
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import EpisodeSeeds, generator
+from robo_rl.core.state_io import load_state, save_state
+from robo_rl.rl.collect import Collector
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.finetune import FinetuneConfig
+from robo_rl.rl.on_policy import PpoTuner
+from robo_rl.rl.ppo import (
+    PpoConfig,
+    RewardScale,
+    clipped_surrogate,
+    gae,
+    learning_rate_factor,
+    normal_log_prob,
+    standardized,
+)
+from robo_rl.rl.ppo_learner import PpoLearner
+from robo_rl.rl.rollout import Rollout, Transitions
+from sim.workers import WorkerVecEnv
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, TargetLane, widths
+
+MAPS = [ResidualMap(1, 0.5), ResidualMap(1, 0.5, steps=2), LatentMap(4, 1, 1.5), LatentMap(4, 1, 1.5, "gaussian")]
+
+
+def make_tuner(
+    action_map: ActionMap, lanes: int = 3, env_steps: int = 180, **ppo: Any
+) -> tuple[PpoTuner, WorkerVecEnv, EpisodeSeeds]:
+    """A tuner at its start; the same call gives the same one."""
+    settings = PpoConfig(**{"rollout": 20, "epochs": 3, "warmup": 0} | ppo)
+    config = FinetuneConfig(env_steps=env_steps, base_steps=0, burn_in=0, learner=learner_config())
+    base, env, root = flow_policy(SPEC), WorkerVecEnv(TargetLane, lanes), ("ppo", 0)
+    learner = PpoLearner(4, action_map, config.learner, settings, generator("learner", 0))
+    rollout = Rollout(lanes, settings.rollout, widths(action_map) | {"u": action_map.dim})
+    collector = Collector(env, ChunkExecutor(base, lanes), EpisodeNoise((4, 1)), action_map, 0.9, rollout)
+    seeds, first = EpisodeSeeds(root), EpisodeSeeds(root)
+    collector.reset(env.reset(seeds), [next(first) for _ in range(lanes)])
+    return PpoTuner(config, settings, collector, learner, rollout), env, seeds
+
+
+def learner_config(**changes: Any) -> LearnerConfig:
+    return LearnerConfig(**{"hidden": [16], "gamma": 0.9, "lr_actor": 1e-2, "lr_critic": 1e-2} | changes)
+
+
+def test_advantages_by_hand() -> None:
+    """gamma 0.9, lambda 0.5. A termination drops V(s') = 10 and a time-out keeps it; neither lets a sum cross."""
+    no, yes = False, True
+    advantage = gae(
+        reward=torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]),
+        discount=torch.full((2, 3), 0.9),
+        value=torch.zeros(2, 3),
+        next_value=torch.full((2, 3), 10.0),
+        terminated=torch.tensor([[no, no, yes], [no, no, no]]),
+        ended=torch.tensor([[no, no, yes], [no, yes, no]]),
+        lam=0.5,
+    )
+    last = 3.0  # terminated
+    first_lane = [10.0 + 0.45 * (11.0 + 0.45 * last), 11.0 + 0.45 * last, last]
+    second_lane = [10.0 + 0.45 * 11.0, 11.0, 12.0]  # a time-out at the second decision
+    torch.testing.assert_close(advantage, torch.tensor([first_lane, second_lane]))
+
+
+def test_lambda_one_is_the_return_and_zero_is_the_td_error() -> None:
+    """Without endings, A + V at lambda 1 is the discounted sum with V behind the last decision."""
+    reward, value = torch.rand(1, 5), torch.rand(1, 6)
+    no = torch.zeros(1, 5, dtype=torch.bool)
+    last = no.clone()
+    last[0, 4] = True
+    inputs = (reward, torch.full((1, 5), 0.9), value[:, :5], value[:, 1:], no, last)
+    total = sum(0.9**t * reward[0, t] for t in range(5)) + 0.9**5 * value[0, 5]
+    torch.testing.assert_close(gae(*inputs, lam=1.0)[0, 0] + value[0, 0], total)
+    torch.testing.assert_close(gae(*inputs, lam=0.0), reward + 0.9 * value[:, 1:] - value[:, :5])
+
+
+def test_the_surrogate_by_hand() -> None:
+    """Clip 0.2: a good action counts up to ratio 1.2, a bad one from 0.8 on, and never less than it should."""
+    ratio = torch.tensor([1.5, 1.5, 0.5, 0.5])
+    advantage = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    loss, info = clipped_surrogate(ratio.log(), torch.zeros(4), advantage, clip=0.2)
+    torch.testing.assert_close(loss, -torch.tensor([1.2, -1.5, 0.5, -0.8]).mean())
+    assert info["actor/clipped"] == 1.0
+    assert info["actor/kl"] > 0.0
+
+
+def test_log_probability_agrees_with_torch() -> None:
+    """N(mean, 0.37^2) in three dimensions."""
+    u, mean = torch.randn(7, 3), torch.randn(7, 3)
+    expected = torch.distributions.Normal(mean, 0.37).log_prob(u).sum(-1)
+    torch.testing.assert_close(normal_log_prob(u, mean, 0.37), expected)
+
+
+def test_rewards_are_divided_by_the_spread_of_returns() -> None:
+    """Against NumPy over two roll-outs: discounted returns per lane, cut at endings, padding left out."""
+    rng = torch.Generator().manual_seed(0)
+    scale, lanes, running, seen = RewardScale(2, clip=100.0), 2, [0.0, 0.0], list[float]()
+    for _ in range(2):
+        reward, ended = torch.rand(lanes, 6, generator=rng), torch.rand(lanes, 6, generator=rng) < 0.3
+        valid = torch.arange(6) < torch.tensor([[6], [4]])
+        got = scale(reward, torch.full((lanes, 6), 0.9), ended, valid)
+        for t in range(6):
+            for i in range(lanes):
+                if valid[i, t]:
+                    running[i] = running[i] * 0.9 + float(reward[i, t])
+                    seen.append(running[i])
+                    running[i] *= 0.0 if ended[i, t] else 1.0
+        torch.testing.assert_close(got, reward / float(np.std(seen)), rtol=1e-3, atol=0.0)
+
+
+def test_learning_rates_rise_then_fall_by_a_cosine() -> None:
+    """5 roll-outs of warm-up, half at the middle of the rest, 0 at the end."""
+    assert learning_rate_factor(0, 105, 5) == pytest.approx(1 / 6)
+    assert learning_rate_factor(5, 105, 5) == 1.0
+    assert learning_rate_factor(55, 105, 5) == pytest.approx(0.5)
+    assert learning_rate_factor(105, 105, 5) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("action_map", MAPS, ids=["step", "chunk", "steering", "shift"])
+def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
+    """Promise 3: log-probabilities recomputed at learning time are those of acting, whatever the map and its rhythm.
+
+    Decisions that were running when the weights changed are left out, in the second roll-out too.
+    """
+    tuner, env, _ = make_tuner(action_map)
+    learner, acted, rounds = tuner.learner, dict[bytes, float](), list[Transitions]()
+    plain_act, plain_update = learner.act, learner.update
+
+    def act(obs: Tensor, ctx: Tensor, explore: bool) -> Tensor:
+        u = plain_act(obs, ctx, explore)
+        log_probs = learner.log_prob(torch.cat([obs, ctx], dim=-1), u)
+        acted.update((row.numpy().tobytes(), float(p)) for row, p in zip(u, log_probs, strict=True))
+        return u
+
+    def update(data: Transitions, total: int) -> Any:
+        log_prob = learner.log_prob(torch.cat([data.obs, data.ctx], dim=-1), data.u)
+        stored = torch.tensor([acted[row.numpy().tobytes()] for row in data.u])
+        torch.testing.assert_close(log_prob, stored, rtol=0.0, atol=1e-5)
+        rounds.append(data)
+        ratios: list[Tensor] = []
+        plain_step = learner._step
+
+        def step(x: Tensor, u: Tensor, old: Tensor, *rest: Tensor) -> Any:
+            ratios.append((learner.log_prob(x, u) - old).exp())
+            return plain_step(x, u, old, *rest)
+
+        learner._step = step  # type: ignore[method-assign]
+        info = plain_update(data, total)
+        learner._step = plain_step  # type: ignore[method-assign]
+        assert torch.equal(ratios[0], torch.ones_like(ratios[0]))
+        assert not torch.equal(ratios[-1], torch.ones_like(ratios[-1]))
+        return info
+
+    learner.act, learner.update = act, update  # type: ignore[method-assign]
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert len(rounds) == 3
+
+
+def test_only_the_running_decision_is_left_out() -> None:
+    """20 steps, 3 lanes, step-wise: 60 decisions less those still running; the next roll-out loses no others."""
+    tuner, env, _ = make_tuner(ResidualMap(1, 0.5))
+    counts, running = list[int](), list[Tensor]()
+    plain = tuner.learner.update
+
+    def update(data: Transitions, total: int) -> Any:
+        counts.append(len(data.u))
+        running.append(tuner.collector.running)
+        return plain(data, total)
+
+    tuner.learner.update = update  # type: ignore[method-assign]
+    while len(counts) < 3:
+        tuner.advance()
+    env.close()
+    # A decision cut by a round is stale when it ends; each round then still makes 20 per lane of its own.
+    assert counts == [60 - int(cut.sum()) for cut in running]
+
+
+@pytest.mark.parametrize("action_map", MAPS, ids=["step", "chunk", "steering", "shift"])
+def test_it_starts_at_the_base(action_map: ActionMap) -> None:
+    """The mean is exactly 0 before the first round."""
+    learner = PpoLearner(4, action_map, learner_config(), PpoConfig(value_bias=0.25), generator("x"))
+    assert learner.act(torch.randn(9, 4), torch.randn(9, action_map.ctx_dim), explore=False).abs().max() == 0.0
+
+
+def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
+    """One batch, returns that are a function of the state: the value is fitted; equal advantages move no actor."""
+    learner = PpoLearner(
+        4, DirectMap(1), learner_config(), PpoConfig(epochs=400, target_kl=9.0, warmup=0), generator("x")
+    )
+    obs = torch.randn(64, 4)
+    returns = obs[:, 0].sin()
+    before = learner._actor_flat.clone()
+    data = Transitions(obs, torch.zeros(64, 0), torch.randn(64, 1), torch.ones(64), returns)
+    learner.update(data, total_rounds=1)
+    assert (learner.value(obs, torch.zeros(64, 0)) - returns).abs().mean() < 0.1
+    torch.testing.assert_close(learner._actor_flat, before)
+
+
+def test_a_step_too_far_ends_the_round() -> None:
+    """With a target KL of 0 the first pass that moves the policy is the last one."""
+    learner = PpoLearner(
+        4, DirectMap(1), learner_config(), PpoConfig(epochs=50, target_kl=0.0, warmup=0), generator("x")
+    )
+    data = Transitions(torch.randn(64, 4), torch.zeros(64, 0), torch.randn(64, 1), torch.randn(64), torch.zeros(64))
+    learner.update(data, total_rounds=1)
+    assert learner.updates == 2  # the first pass cannot tell: its ratio is 1
+
+
+def test_it_learns_the_toy_task() -> None:
+    """The last training episodes succeed clearly more often than the first ones."""
+    tuner, env, _ = make_tuner(
+        ResidualMap(1, 1.0), lanes=16, env_steps=16 * 500, rollout=50, epochs=10, std=0.5, target_kl=0.05
+    )
+    successes: list[float] = []
+    while not tuner.done:
+        successes += [float(episode.success) for episode in tuner.advance()]
+    env.close()
+    early, late = np.mean(successes[:200]), np.mean(successes[-200:])
+    assert late > early + 0.2, (early, late)
+
+
+@pytest.mark.parametrize("steps", [13, 27])
+def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) -> None:
+    """In the middle of the first and of the second roll-out, through the files of a checkpoint."""
+    one, env, _ = make_tuner(ResidualMap(1, 0.5), minibatches=3)
+    while not one.done:
+        one.advance()
+    env.close()
+    half, env, seeds = make_tuner(ResidualMap(1, 0.5), minibatches=3)
+    for _ in range(steps):
+        half.advance()
+    save_state(tmp_path, {"tuner": half.state_dict(), "env": env.snapshot()})
+    count = seeds.count
+    env.close()
+    state = load_state(tmp_path)
+    other, env, seeds = make_tuner(ResidualMap(1, 0.5), minibatches=3)
+    env.restore(state["env"], EpisodeSeeds(seeds.root, count))
+    other.load_state_dict(state["tuner"])
+    while not other.done:
+        other.advance()
+    env.close()
+    assert torch.equal(one.learner._actor_flat, other.learner._actor_flat)
+    assert torch.equal(one.learner._critic_flat, other.learner._critic_flat)
+
+
+@pytest.mark.parametrize(
+    ("build", "word"),
+    [
+        (lambda: make_tuner(DirectMap(1), env_steps=59), "less than one roll-out"),
+        (lambda: PpoLearner(4, DirectMap(1), learner_config(gate=True), PpoConfig(), generator("x")), "gate"),
+        (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(std=0.0), generator("x")), "std"),
+        (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")), "ppo.epochs"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(build: Any, word: str) -> None:
+    """One sentence with the setting's name."""
+    with pytest.raises(ConfigError, match=word):
+        build()
+
+
+def test_advantages_are_standardized() -> None:
+    """Mean 0 and deviation 1; equal advantages say nothing."""
+    out = standardized(torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(out, torch.tensor([-1.0, 0.0, 1.0]) * math.sqrt(1.5))
+    assert standardized(torch.full((4,), 7.0)).abs().max() == 0.0
