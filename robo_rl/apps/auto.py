@@ -119,6 +119,7 @@ def _stage(
     outcome = run_method(inner, inner.method, best.policy, RunDir.create(inner.out, inner, resume=inner.resume))
     curve.env_steps += [spent + step for step in outcome.progress.env_steps]
     curve.rates += outcome.progress.rates
+    curve.returns += outcome.progress.returns
     curve.train_cpu_s += outcome.progress.train_cpu_s
     after = Stage(outcome.policy, outcome.noise_scale, _compare(inner, outcome))
     print(f"{name}: {after.rate} after {outcome.env_steps} steps, {best.rate} before")

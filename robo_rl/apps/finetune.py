@@ -42,16 +42,23 @@ class Progress:
 
     env_steps: list[int] = field(default_factory=list)  # of the evaluations
     rates: list[SuccessRate] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)  # mean sum of rewards per episode
     train_cpu_s: float = 0.0  # this process: simulation and learning, evaluations left out
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
-        return {"env_steps": list(self.env_steps), "rates": rates, "train_cpu_s": self.train_cpu_s}
+        return {
+            "env_steps": list(self.env_steps),
+            "rates": rates,
+            "returns": list(self.returns),
+            "train_cpu_s": self.train_cpu_s,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
         rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
-        return cls([int(step) for step in data["env_steps"]], rates, float(data["train_cpu_s"]))
+        returns = [float(total) for total in data["returns"]]
+        return cls([int(step) for step in data["env_steps"]], rates, returns, float(data["train_cpu_s"]))
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,8 @@ class _Loop:
         result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self.config)
         self.progress.env_steps.append(self.tuner.env_steps)
         self.progress.rates.append(result.rate)
-        self.metrics.log(self.tuner.env_steps, {"eval/success": result.rate.rate})
+        self.progress.returns.append(result.mean_return)
+        self.metrics.log(self.tuner.env_steps, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
 
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""

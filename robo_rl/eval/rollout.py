@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
@@ -27,6 +27,7 @@ class EvalResult:
     seeds: tuple[int, ...]
     success: tuple[bool, ...]
     length: tuple[int, ...]  # control steps of each episode
+    returns: tuple[float, ...]  # sum of the environment's rewards in each episode
     max_coverage: tuple[float, ...] | None  # Push-T's score in [0, 1]; None where the environment gives none
     env_steps: int  # simulated in all, surplus episodes included
     wall_s: float
@@ -35,6 +36,10 @@ class EvalResult:
     @property
     def rate(self) -> SuccessRate:
         return SuccessRate.of(self.success)
+
+    @property
+    def mean_return(self) -> float:
+        return sum(self.returns) / len(self.returns)
 
     @property
     def mean_coverage(self) -> float | None:
@@ -85,11 +90,11 @@ def evaluate(
         if watcher is not None:
             watcher.before_step(env)
         action = env.spec.action.denormalize(executor.act(noise))
-        obs, _, _, _, info = env.step(action)
+        obs, reward, _, _, info = env.step(action)
         steps += env.num_envs
         executor.observe(obs)
         ended = torch.nonzero(info["final_mask"]).flatten()
-        finished = book.record(ended, info, env.spec.max_episode_steps, watcher)
+        finished = book.record(ended, reward, info, env.spec.max_episode_steps, watcher)
         if len(ended):
             executor.reset(obs, ended)
             noise.reset(ended.tolist(), [book.lane_seed[row] for row in ended.tolist()])
@@ -101,6 +106,7 @@ def evaluate(
         seeds=tuple(seeds),
         success=tuple(outcome.success for outcome in outcomes),
         length=tuple(outcome.length for outcome in outcomes),
+        returns=tuple(outcome.total_reward for outcome in outcomes),
         max_coverage=coverage if len(coverage) == len(seeds) else None,
         env_steps=steps,
         wall_s=time.monotonic() - wall_s,
@@ -126,6 +132,7 @@ def _seed_stream(seeds: Sequence[int]) -> Iterator[int]:
 class _Outcome:
     success: bool
     length: int
+    total_reward: float
     coverage: float | None
 
 
@@ -136,18 +143,27 @@ class _Book:
     wanted: frozenset[int]
     lane_seed: list[int]
     lane_length: list[int]
+    lane_return: list[float]
     upcoming: Iterator[int]
     outcomes: dict[int, _Outcome] = field(default_factory=dict)
 
     @classmethod
     def open(cls, seeds: Sequence[int], lanes: int) -> _Book:
         upcoming = _seed_stream(seeds)
-        return cls(frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, upcoming)
+        return cls(frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, [0.0] * lanes, upcoming)
 
-    def record(self, ended: Int[Tensor, " k"], info: dict[str, Any], max_steps: int, watcher: Watcher | None) -> int:
+    def record(
+        self,
+        ended: Int[Tensor, " k"],
+        reward: Float[Tensor, " n"],
+        info: dict[str, Any],
+        max_steps: int,
+        watcher: Watcher | None,
+    ) -> int:
         """Count one step of every lane, note the ended episodes, hand out the next seeds in lane order."""
         before = len(self.outcomes)
         self.lane_length = [length + 1 for length in self.lane_length]
+        self.lane_return = [total + step for total, step in zip(self.lane_return, reward.tolist(), strict=True)]
         if watcher is not None:
             for lane, success in enumerate(info["success"].tolist()):
                 watcher.after_step(lane, success)
@@ -168,9 +184,9 @@ class _Book:
                 "An environment must hand out seeds in lane order, or evaluations cannot be paired."
             )
         coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
-        outcome = _Outcome(bool(info["success"][lane]), length, coverage)
+        outcome = _Outcome(bool(info["success"][lane]), length, self.lane_return[lane], coverage)
         if seed in self.wanted:
             self.outcomes[seed] = outcome
         if watcher is not None:
             watcher.episode_end(lane, seed, outcome.success, length)
-        self.lane_seed[lane], self.lane_length[lane] = next(self.upcoming), 0
+        self.lane_seed[lane], self.lane_length[lane], self.lane_return[lane] = next(self.upcoming), 0, 0.0

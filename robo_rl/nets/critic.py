@@ -38,11 +38,15 @@ class CriticEnsemble(nn.Module):
         with torch.no_grad():
             self.biases[-1].fill_(bias)
 
-    def forward(self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"]) -> Float[Tensor, "k b"]:
-        h = torch.cat([x, action], dim=-1).expand(self.heads, -1, -1)
+    def forward(
+        self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"], heads: int | None = None
+    ) -> Float[Tensor, "k b"]:
+        """Q of the first `heads` heads, of all by default."""
+        k = heads or self.heads
+        h = torch.cat([x, action], dim=-1).expand(k, -1, -1)
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            h = torch.baddbmm(bias, h, weight)
+            h = torch.baddbmm(bias[:k], h, weight[:k])
             if i < last:
                 if self.layer_norm:
                     h = F.layer_norm(h, h.shape[-1:])

@@ -18,7 +18,7 @@ class LearnerConfig:
     layer_norm: bool = True  # LayerNorm in actor and critics
     heads: int = at_least(1, 2)  # critics in the ensemble
     target_subset: int = at_least(1, 2)  # random heads whose minimum is the target
-    actor_reduce: str = one_of("min", "mean")  # the actor climbs the min or the mean of all heads
+    actor_reduce: str = one_of("min", "mean", "first")  # the actor climbs the min or the mean of all heads, or one
     gamma: float = at_least(0.0, 0.99)  # discount per environment step
     tau: float = at_least(0.0, 0.01)  # speed of the target networks
     n_step: int = at_least(1, 1)  # decisions in a return before it bootstraps

@@ -191,7 +191,8 @@ class OffPolicyLearner:
             u, log_prob = self.actor.sample(x, self._normal(len(x)))
         else:
             u, log_prob = self.actor.mode(x), torch.zeros(len(x))
-        q = self.critic(batch.obs, self.map.to_critic(u, batch.ctx))
+        heads = 1 if self.cfg.actor_reduce == "first" else None
+        q = self.critic(batch.obs, self.map.to_critic(u, batch.ctx), heads)
         q = q.amin(dim=0) if self.cfg.actor_reduce == "min" else q.mean(dim=0)
         alpha = self.log_alpha.exp().detach() if gaussian else 0.0
         loss, info = sac_actor_loss(q, log_prob, alpha)

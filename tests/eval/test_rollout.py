@@ -35,6 +35,13 @@ def test_every_seed_once_in_seed_order(lanes: int) -> None:
     assert run(lanes, seeds).length == tuple(map(episode_length, seeds))
 
 
+def test_returns_are_the_sums_of_each_episodes_rewards() -> None:
+    """The button pays 1 at the end of a success and nothing before; lanes must not leak into each other."""
+    result = run(4, eval_seeds(0, 20))
+    assert result.returns == tuple(map(float, result.success))
+    assert result.mean_return == result.rate.rate
+
+
 def test_surplus_episodes_are_not_counted() -> None:
     """Ten lanes for two seeds: eight run seeds that nobody asked for."""
     result = run(10, [5, 9])

@@ -18,6 +18,7 @@ def test_every_head_is_the_network_it_stands_for() -> None:
         (w0, w1), (b0, b1) = [w[k] for w in critic.weights], [b[k] for b in critic.biases]
         alone = torch.relu(F.layer_norm(torch.cat([x, action], 1) @ w0 + b0, (8,))) @ w1 + b1
         torch.testing.assert_close(together[k], alone.squeeze(1))
+    torch.testing.assert_close(critic(x, action, heads=2), together[:2])
 
 
 def test_heads_start_apart_and_learn_apart() -> None:

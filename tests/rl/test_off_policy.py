@@ -86,6 +86,18 @@ def test_an_actor_step_leaves_the_critics_alone() -> None:
     assert all(parameter.grad is None for parameter in made.critic.parameters())
 
 
+def test_the_actor_climbs_the_heads_it_is_told_to() -> None:
+    """Head 0 wants u at -1, head 1 twice as much at +1: alone the first wins, in the mean the second."""
+    made = {reduce: learner(actor="deterministic", actor_reduce=reduce) for reduce in ("first", "mean")}
+    for reduce, wanted in (("first", -1.0), ("mean", 1.0)):
+        critic = made[reduce].critic
+        slopes = torch.tensor([-1.0, 2.0]).view(2, 1)
+        critic.forward = lambda x, a, heads=None, s=slopes: (s * a[:, 0])[:heads]  # type: ignore[assignment]
+        for _ in range(20):
+            made[reduce]._actor_step(batch())
+        assert made[reduce].actor.mode(batch().obs).sign().eq(wanted).all()
+
+
 def test_td3_moves_its_actor_every_second_update() -> None:
     """actor_delay = 2."""
     made, data = learner(actor="deterministic", actor_delay=2), batch()
@@ -128,9 +140,9 @@ def test_the_gate_prefers_the_better_candidate() -> None:
     """With critics that want small actions, acting falls back to the base's u = 0."""
     made = learner(ResidualMap(1, 0.5), gate=True, actor="deterministic", explore_std=1.0)
     obs, ctx = torch.randn(40, 4), torch.zeros(40, 1)
-    made.critic.forward = lambda x, a: -a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    made.critic.forward = lambda x, a, heads=None: -a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
     assert made.act(obs, ctx, explore=True).abs().max() == 0.0
-    made.critic.forward = lambda x, a: a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    made.critic.forward = lambda x, a, heads=None: a.abs().sum(-1).expand(2, -1)  # type: ignore[method-assign]
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
 
 
@@ -151,7 +163,7 @@ def test_multipliers_move_the_right_way() -> None:
 def test_the_norm_bound_holds() -> None:
     """LP-DS: a critic that wants the largest shift is held near E[shift^2] = 0.25."""
     made = learner(LatentMap(2, 1, 2.0, "gaussian"), norm_bound=0.25, alpha=1e-4, lr_actor=1e-2, init_std=0.1)
-    made.critic.forward = lambda x, a: a.sum(-1).expand(2, -1)  # type: ignore[method-assign]
+    made.critic.forward = lambda x, a, heads=None: a.sum(-1).expand(2, -1)  # type: ignore[method-assign]
     data = batch(width=2, ctx=2)
     for _ in range(600):
         made._actor_step(data)

@@ -1,0 +1,160 @@
+"""SAC and TD3 beside Stable-Baselines3, in the same run.
+
+    python benchmarks/learner.py                                   # gradient steps per CPU-second, as a ratio
+    python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
+
+Both learn on one thread, with SB3's default networks and settings (method=sac and method=td3 are the same). A gradient
+step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy machine slows them
+alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256 x 256, batch 256: matrix products take most of the
+time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small ones: overhead does), learner/<sac|td3>/<env>/return and
+learner/<sac|td3>/<env>/sb3_return.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from common import emit, parser
+
+from robo_rl.apps.compose import build_session
+from robo_rl.apps.config import load_config
+from robo_rl.apps.warm_start import empty_policy
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.eval.stats import mean_over_seeds
+from sim.registry import make_env
+
+ENVS = ("Hopper-v5", "HalfCheetah-v5")
+LEARNERS = ("sac", "td3")
+WARM_UP = 1000  # environment steps before the first gradient step
+EVAL_EPISODES = 10
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--returns", action="store_true", help="train both for --env-steps and compare returns")
+    options.add_argument("--env-steps", type=int, default=100_000, help="of each training")
+    options.add_argument("--seeds", type=int, default=3, help="trainings of each")
+    options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, by commas")
+    options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
+    options.add_argument("--jobs", type=int, default=2, help="trainings side by side")
+    args = options.parse_args()
+    learners = args.learners.split(",")
+    for name in learners:
+        for width, label in ((256, name), (64, f"{name}/64x64")):
+            ratio(name, width, label, rounds=4 if args.quick else 20)
+    if args.returns:
+        env_steps, seeds = (2000, 1) if args.quick else (args.env_steps, args.seeds)
+        for env in args.envs.split(","):
+            for name in learners:
+                returns(name, env, env_steps, seeds, args.jobs)
+
+
+def ratio(name: str, width: int, label: str, rounds: int) -> None:
+    """Gradient steps per CPU-second, ours over theirs."""
+    updates = {"ours": our_updates(name, width), "sb3": sb3_updates(name, width)}
+    best = dict.fromkeys(updates, float("inf"))
+    for _ in range(rounds + 1):
+        for who, update in updates.items():
+            start_s = time.process_time()
+            update(50)
+            best[who] = min(best[who], (time.process_time() - start_s) / 50)
+    ours, sb3 = 1.0 / best["ours"], 1.0 / best["sb3"]
+    emit(f"learner/{label}/updates_ratio_vs_sb3", round(ours / sb3, 3), "ratio", hidden=[width, width], batch=256,
+         ours_per_cpu_s=round(ours, 1), sb3_per_cpu_s=round(sb3, 1))  # fmt: skip
+
+
+def our_updates(name: str, width: int) -> Callable[[int], None]:
+    overrides = [f"method.learner.hidden=[{width},{width}]", f"method.base_steps={WARM_UP}"]
+    config = load_config("finetune", [f"method={name}", "out=.", "env=gym/Hopper-v5", *overrides], FinetuneVerb)
+    env = make_env("gym/Hopper-v5", 1)
+    tuner = build_session(config.method, empty_policy(env.spec, None, None), env, seed=0, demos=None).tuner
+    tuner.collector.reset(env.reset(EpisodeSeeds("benchmark")), [next(EpisodeSeeds("benchmark"))])
+    while tuner.phase != "online":
+        tuner.advance()
+
+    def update(times: int) -> None:
+        for _ in range(times):
+            tuner.learner.update(tuner._sample())
+
+    return update
+
+
+def sb3_updates(name: str, width: int) -> Callable[[int], None]:
+    model = sb3(name, "Hopper-v5", 0, policy_kwargs={"net_arch": [width, width]})
+    model.learn(WARM_UP)
+    return lambda times: model.train(times, 256)
+
+
+def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
+    """SB3's defaults, but for the random steps at the start, which are ours as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from stable_baselines3 import SAC, TD3
+    torch.set_num_threads(1)
+    kind = {"sac": SAC, "td3": TD3}[name]
+    rest: dict[str, Any] = {"batch_size": 256, "learning_starts": WARM_UP, **settings}
+    if name == "td3":
+        import numpy as np
+        from stable_baselines3.common.noise import NormalActionNoise
+
+        dim = make_env(f"gym/{env}", 1).spec.action.dim
+        rest |= {"learning_rate": 3e-4, "action_noise": NormalActionNoise(np.zeros(dim), 0.1 * np.ones(dim))}
+    return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
+
+
+def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int) -> None:
+    """Mean deterministic return after `env_steps`, each seed trained anew."""
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        calls = [(name, env, env_steps, seed) for seed in range(seeds)]
+        theirs, ours = pool.map(sb3_return, calls), pool.map(our_return, calls)
+        for label, values in (("sb3_return", list(theirs)), ("return", list(ours))):
+            per_seed = [round(value, 1) for value in values]
+            interval = {}
+            if seeds > 1:
+                mean = mean_over_seeds(per_seed)
+                interval = {"bootstrap95": [mean.low, mean.high]}
+            emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / seeds, 1), "sum of rewards",
+                 per_seed=per_seed, env_steps=env_steps, seeds=seeds, **interval)  # fmt: skip
+
+
+def our_return(call: tuple[str, str, int, int]) -> float:
+    from robo_rl.apps.cli import main as robo_rl
+    from robo_rl.core.files import read_json
+
+    name, env, env_steps, seed = call
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        code = robo_rl(
+            ["finetune", f"method={name}", f"env=gym/{env}", f"out={out}", f"seed={seed}", f"env_steps={env_steps}",
+             f"method.base_steps={WARM_UP}", "num_envs=1", "eval_every=0", f"final_episodes={EVAL_EPISODES}",
+             f"eval_episodes={EVAL_EPISODES}", "checkpoint_every=1000000000"]
+        )  # fmt: skip
+        if code:
+            raise SystemExit(f"robo-rl finetune method={name} env=gym/{env} failed with exit code {code}")
+        totals = read_json(out / "results.json")["policy"]["returns"]
+    return float(sum(totals) / len(totals))
+
+
+def sb3_return(call: tuple[str, str, int, int]) -> float:
+    name, env, env_steps, seed = call
+    model = sb3(name, env, seed)
+    model.learn(env_steps)
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    mean, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=EVAL_EPISODES, deterministic=True)
+    return float(mean)
+
+
+if __name__ == "__main__":
+    main()
