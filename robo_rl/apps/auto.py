@@ -30,6 +30,7 @@ from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files import read_json, write_json
+from robo_rl.core.provenance import commit
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.rl.mix import MixConfig
@@ -39,6 +40,7 @@ PROBE_FILE = "probe.json"
 CHOICE_SEED = 2  # episodes on which stages are compared; neither training's evaluations nor the final ones
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
+LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,22 @@ def finetune_auto(config: FinetuneVerb) -> int:
     zero_better = found.zero.rate >= found.gaussian.rate
     best = Stage(base, 0.0 if zero_better else 1.0, found.zero if zero_better else found.gaussian)
     spent, curve = 0, Progress()
-    for name in plan.method.split("+"):
-        if name == "residual":
-            best, spent = _stage(config, name, best, run, total - spent, spent, curve)
-            break
-        best, spent = _stage(config, name, best, run, min(total, stage_method(name).env_steps), spent, curve)
-        if best.rate.rate < ENOUGH and spent < total and "residual" not in plan.method:
-            print(f"steering reached {best.rate} in {spent} steps: a residual on top gets the other {total - spent}")
-            best, spent = _stage(config, "residual", best, run, total - spent, spent, curve)
-    note = {"verb": "finetune", "method": "auto", "base": config.base, "env_steps": spent, "noise": best.noise_scale}
+    if "steering" in plan.method:
+        steps = min(total, stage_method("steering").env_steps)
+        best, spent = _stage(config, "steering", best, run, steps, spent, curve)
+    if best.rate.rate < ENOUGH and total - spent >= LEAST_STEPS:
+        best, spent = _stage(config, "residual", best, run, total - spent, spent, curve)
+    note = {
+        "verb": "finetune",
+        "method": "auto",
+        "base": config.base,
+        "env_steps": spent,
+        "probe_env_steps": found.env_steps,  # evaluations of the base, as those of the stages not part of env_steps
+        "seed": config.seed,
+        "noise": best.noise_scale,
+        "train_cpu_s": round(curve.train_cpu_s, 1),
+        "commit": commit(),
+    }
     save_policy(run.policy, best.policy, note)
     write_json(run.path / "curve.json", curve.to_json())
     report(config, base, Outcome(load_policy(run.policy), best.noise_scale, curve, spent), run)
@@ -87,7 +96,7 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
     ):
         found = probe(
             env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream), eval_seed=CHOICE_SEED,
-            progress=bar.update,
+            episodes=CHOICE_EPISODES, best_of_seeds=CHOICE_EPISODES // 2, progress=bar.update,
         )  # fmt: skip
     write_json(path, found.to_json())
     return found
@@ -103,15 +112,14 @@ def stage_method(name: str) -> MethodConfig:
 def _stage(
     config: FinetuneVerb, name: str, best: Stage, run: RunDir, steps: int, spent: int, curve: Progress
 ) -> tuple[Stage, int]:
-    """Train one method from the best policy so far; keep the better of the two."""
-    folder = run.path / f"{name}"
+    """Train one method from the best policy so far; keep the better of the two. A resumed run goes on inside it."""
+    folder = run.path / name
     start = folder / "base"
     if not start.exists():
         save_policy(start, best.policy, {"noise": best.noise_scale})
     inner = copy.deepcopy(config)
     inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(start), env_name(config), steps
     inner.method = stage_method(name)
-    inner.method.base_noise = best.noise_scale
     inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
     if config.demos is None:
         inner.method.mix = MixConfig()

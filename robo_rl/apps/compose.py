@@ -122,7 +122,8 @@ def build_session(
     collector.reward_scale, collector.reward_bias = learned_reward(method)
     if method.reward_source == "interventions":
         collector.intervention_reward = INTERVENTION_REWARD
-    return Session(tuner, deployed(base, tuner.learner, action_map), scale, ("train", seed))
+    deploy = scale if method.deploy_noise is None else method.deploy_noise
+    return Session(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
 
 
 def build_learner(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ import torch
 
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
+from policies.generative import GenerativePolicy
 from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
+from policies.single_step import SingleStepPolicy
 from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
 from robo_rl.apps.compose import Session, build_session, supervised
 from robo_rl.apps.metrics import Metrics
@@ -102,6 +105,23 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         return empty_policy(probe.spec, config.init, config.demos)
 
 
+def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
+    """The same policy, planning anew every `execute` steps. ConfigError where an actor was trained at its rhythm."""
+    if policy.execute == execute:
+        return policy
+    if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
+        raise ConfigError(
+            f"method.execute={execute} changes how often a base plans, but this one is a policy of kind "
+            f"'{policy.kind}', whose actor was trained at its base's rhythm. Set method.execute=null, or start from "
+            "the base itself."
+        )
+    if not 1 <= execute <= policy.chunk:
+        raise ConfigError(f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions.")
+    again = copy.copy(policy)  # the weights are shared
+    again.execute = execute
+    return again
+
+
 def env_name(config: FinetuneVerb) -> str:
     """The environment of the run."""
     if config.env is not None:
@@ -117,6 +137,8 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     """Train one method in `run`, from its last checkpoint when there is one."""
     if config.env_steps is not None:
         method = replace(method, env_steps=config.env_steps)
+    if method.execute is not None and method.map.kind != "direct":
+        base = replanned(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     name, options = env_name(config), env_options(config)
     at = run.latest() if config.resume else None

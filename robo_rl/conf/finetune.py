@@ -35,7 +35,9 @@ class MethodConfig(FinetuneConfig):
     reward_bias: float = 0.0  # see reward_scale
     intervene: str = one_of("none", "expert")  # who may take over while training: the environment's scripted expert
     intervention: InterventionConfig = field(default_factory=InterventionConfig)
-    base_noise: float = at_least(0.0, 1.0)  # scale of the base's own noise under a residual; 0: the zero-noise base
+    execute: int | None = at_least(1, None)  # actions of a chunk that are executed; none: as the base has it
+    base_noise: float = at_least(0.0, 1.0)  # residual: scale of the base's own noise in training; 0: none
+    deploy_noise: float | None = at_least(0.0, None)  # the same when evaluated and deployed; none: as in training
 
 
 @dataclass

@@ -12,6 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from policies.steered import SteeredPolicy
+from robo_rl.apps.finetune import replanned
+from robo_rl.core.action_map import LatentMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.nets.actor import ActorConfig, make_actor
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
+
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +130,19 @@ def test_a_slip_is_one_sentence(arguments: list[str], words: str, tmp_path: Path
     assert words in slip.stderr
     assert "Traceback" not in slip.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_a_base_can_plan_at_another_rhythm() -> None:
+    """Same weights, other `execute`; the base itself keeps its own, and a chunk is never overrun."""
+    base = flow_policy(SPEC)
+    again = replanned(base, 1)
+    assert (again.execute, base.execute) == (1, 2)
+    assert all(one is other for one, other in zip(again.parameters(), base.parameters(), strict=True))
+    with pytest.raises(ConfigError, match="chunks of 4"):
+        replanned(base, 5)
+    steered = SteeredPolicy(base, make_actor(ActorConfig("gaussian", 4, 4)), LatentMap(4, 1, 1.5))
+    with pytest.raises(ConfigError, match=r"method\.execute=null"):
+        replanned(steered, 1)
 
 
 def test_a_residual_without_demonstrations_says_what_is_missing(base: tuple[Path, Path], tmp_path: Path) -> None:

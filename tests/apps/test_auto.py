@@ -1,0 +1,138 @@
+"""`method=auto`: the probe chooses, stages follow one another, and the best policy is what is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
+
+from robo_rl.apps import auto
+from robo_rl.apps.cli import main as robo_rl
+from robo_rl.conf.finetune import MethodConfig
+from robo_rl.eval.probe import Probe
+from robo_rl.eval.stats import SuccessRate
+
+TOTAL = 900
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(demonstrations, base policy), hardly trained."""
+    folder = tmp_path_factory.mktemp("auto")
+    data, out = folder / "data", folder / "base"
+    assert (
+        robo_rl(["collect", "env=metaworld/reach-v3", f"out={data}", "episodes=3", "num_envs=2", "num_workers=0"]) == 0
+    )
+    assert robo_rl(["train", f"data={data}", f"out={out}", "steps=60", "net.width=16", "process.steps=2"]) == 0
+    return data, out
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks, short stages, four episodes per comparison."""
+    recipe = auto.stage_method
+
+    def shrunk(name: str) -> MethodConfig:
+        method = recipe(name)
+        method.learner.hidden, method.burn_in = [16], min(method.burn_in, 20)
+        method.env_steps = min(method.env_steps, 300)
+        return method
+
+    monkeypatch.setattr(auto, "stage_method", shrunk)
+    monkeypatch.setattr(auto, "CHOICE_EPISODES", 4)
+    monkeypatch.setattr(auto, "LEAST_STEPS", 100)
+
+
+def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
+    """The verb, in this process."""
+    return robo_rl(
+        ["finetune", f"base={base[1]}", f"demos={base[0]}", f"out={out}", "method=auto", f"env_steps={TOTAL}",
+         "eval_every=300", "eval_episodes=2", "final_episodes=4", "max_episode_steps=40", "checkpoint_every=200", *more]
+    )  # fmt: skip
+
+
+def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: int) -> None:
+    """Let the probe find these successes in 20 episodes."""
+    rates = [SuccessRate(k, 20) for k in (gaussian, zero, best_of)]
+    found = Probe(*rates, draws=8, env_steps=0, cpu_s=0.0)
+    monkeypatch.setattr(auto, "probe", lambda *_, **__: found)
+
+
+def note(out: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((out / "policy" / "policy.json").read_text())["train"]
+    return data
+
+
+def test_steering_then_a_residual_on_the_steps_that_are_left(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe sees support, steering does not get all the way in its 300 steps, the residual takes the other 600."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "run") == 0
+    assert (tmp_path / "run/steering/run/policy").exists()
+    assert (tmp_path / "run/residual/run/policy").exists()
+    assert note(tmp_path / "run")["env_steps"] == TOTAL
+    curve = json.loads((tmp_path / "run/curve.json").read_text())
+    assert curve["env_steps"] == sorted(curve["env_steps"])
+    assert len(curve["env_steps"]) == len(curve["rates"]) == len(curve["returns"])
+
+
+def test_no_stage_beyond_what_is_enough(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a policy is good enough the other steps are not spent."""
+    monkeypatch.setattr(auto, "ENOUGH", 0.0)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "run") == 0
+    assert not (tmp_path / "run/residual").exists()
+    assert note(tmp_path / "run")["env_steps"] == 300
+
+
+def test_a_residual_alone_where_no_noise_helps(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And when nothing beats the base, the base itself is what is left: `auto` never makes a policy worse."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 20, 20, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    monkeypatch.setattr(auto, "_compare", lambda *_: SuccessRate(0, 4))
+    assert finetune(base, tmp_path / "run") == 0
+    assert not (tmp_path / "run/steering").exists()
+    weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
+    assert weights[0] == weights[1]
+    assert "no noise helps" in capsys.readouterr().out
+
+
+def test_a_stopped_run_goes_on_inside_its_stage(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at the start of the residual, resumed: the same policy as without the stop, steering not repeated."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "whole") == 0
+    compare, calls = auto._compare, []
+
+    def stop(*arguments: Any) -> SuccessRate:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt("here")
+        return compare(*arguments)
+
+    monkeypatch.setattr(auto, "_compare", stop)
+    stopped = finetune(base, tmp_path / "stopped")
+    monkeypatch.setattr(auto, "_compare", compare)
+    assert stopped == 130
+    assert finetune(base, tmp_path / "stopped", "resume=true") == 0
+    weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert weights[0] == weights[1]
+
+
+def auto_choice(method: str) -> Any:
+    from robo_rl.eval.probe import Recommendation
+
+    return Recommendation(method, "no noise helps")  # type: ignore[arg-type]
