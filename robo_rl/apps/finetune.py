@@ -29,7 +29,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
@@ -160,9 +160,28 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
             raise KeyboardInterrupt(
                 f"saved step {loop.saved_at} in {run.path}; the same command with resume=true goes on"
             )
+        if kept := loop.keep_best():
+            print(kept)
         save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
         write_json(run.path / CURVE_FILE, loop.progress.to_json())
     return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The weights of the best evaluation so far; of two equal ones the later counts."""
+
+    env_steps: int
+    score: tuple[float, float]  # success rate, then mean return
+    weights: dict[str, Any]
+
+    def to_state(self) -> dict[str, Any]:
+        return {"env_steps": self.env_steps, "score": list(self.score), "weights": self.weights}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Best:
+        rate, total = state["score"]
+        return cls(int(state["env_steps"]), (float(rate), float(total)), state["weights"])
 
 
 class _Loop:
@@ -175,8 +194,11 @@ class _Loop:
         self.metrics = metrics
         self.tuner = session.tuner
         self.progress = Progress()
+        self.best: Best | None = None
         self.saved_at = -1
         self._seeds = EpisodeSeeds(session.seed_root)
+        # The best of many evaluations looks better than it is: the final one must meet other episodes.
+        self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
     def start(self, state: dict[str, Any] | None) -> None:
         """A fresh start, or the instant of a checkpoint."""
@@ -185,7 +207,7 @@ class _Loop:
             self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
             self._evaluate()
             return
-        self.progress = Progress.from_json(state["progress"])
+        self.progress, self.best = Progress.from_json(state["progress"]), Best.from_state(state["best"])
         self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
         self.tuner.load_state_dict(state["tuner"])
@@ -202,17 +224,33 @@ class _Loop:
                 self._evaluate()
             if self._crossed(before, self.config.checkpoint_every):
                 self.checkpoint()
+        if self.tuner.done and self.progress.env_steps[-1] < self.tuner.env_steps:
+            self._evaluate()
         self.checkpoint()
+
+    def keep_best(self) -> str:
+        """Give the learner the weights of the best evaluation; returns what to tell the user."""
+        assert self.best is not None  # there is one at step 0
+        self.tuner.learner.load_weights(self.best.weights)
+        if self.best.env_steps == self.tuner.env_steps:
+            return ""
+        last = self.progress.rates[-1]
+        return (
+            f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; the last one's was {last}"
+        )
 
     def _crossed(self, before: int, every: int) -> bool:
         return every > 0 and self.tuner.env_steps // every > before // every
 
     def _evaluate(self) -> None:
-        result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self.config)
+        result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self._selection)
         self.progress.env_steps.append(self.tuner.env_steps)
         self.progress.rates.append(result.rate)
         self.progress.returns.append(result.mean_return)
         self.metrics.log(self.tuner.env_steps, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
+        score = (result.rate.rate, result.mean_return)
+        if self.best is None or score >= self.best.score:
+            self.best = Best(self.tuner.env_steps, score, self.tuner.learner.weights())
 
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
@@ -220,8 +258,10 @@ class _Loop:
         if phase == "burn_in" or (self.saved_at == self.tuner.env_steps and phase != "offline"):
             return
         self.metrics.sync()
+        assert self.best is not None  # there is one at step 0
         state = {
             "tuner": self.tuner.state_dict(),
+            "best": self.best.to_state(),
             "env": self.env.snapshot(),
             "seeds": self._seeds.count,
             "progress": self.progress.to_json(),

@@ -116,6 +116,20 @@ class PpoLearner:
             nn.utils.clip_grad_norm_([flat], self.cfg.grad_clip)
         optimizer.step()
 
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """A copy of the actor's and the critic's weights, to come back to."""
+        return {
+            name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()}
+            for name in ("actor", "critic")
+        }
+
+    def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Back to `weights`. Moments of the optimisers restart."""
+        for name, state in weights.items():
+            getattr(self, name).load_state_dict(state)
+        self.actor_opt.state.clear()
+        self.critic_opt.state.clear()
+
     def state_dict(self) -> dict[str, Any]:
         """Weights, moments, counters and generator, as a copy."""
         names = ("actor", "critic", "actor_opt", "critic_opt")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from policies.checkpoint import save_policy
+from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
@@ -146,6 +148,26 @@ def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Pa
     shutil.copytree(whole, tmp_path / "run")
     assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
     same_run(whole, tmp_path / "run")
+
+
+def test_the_best_evaluation_is_what_is_left(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the later 3, whatever training did afterwards."""
+    seen: list[torch.Tensor] = []
+    real, rates = finetune.measure, iter([2, 3, 3, 1, 0, 0])
+
+    def measured(policy: Any, *arguments: Any) -> Any:
+        result = real(policy, *arguments)
+        if len(arguments) == 3:  # of the loop; the final ones name their number of episodes
+            seen.append(policy.actor.state_dict()["net.0.weight"].clone())
+            k = next(rates)
+            return replace(result, success=(True,) * k + (False,) * (3 - k), returns=(float(k),) * 3)
+        return result
+
+    monkeypatch.setattr(finetune, "measure", measured)
+    assert finetune.main(config(base, tmp_path / "run")) == 0
+    left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
+    assert torch.equal(left, seen[2])
+    assert not torch.equal(left, seen[-1])
 
 
 def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""The documentation: its links lead somewhere, its commands are accepted, its tables are the files they speak of."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robo_rl.apps.config import CONF, load_config
+from robo_rl.apps.help import load_schema
+from robo_rl.apps.verbs import VERBS
+from robo_rl.conf.fields import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+METHODS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((CONF / "method").glob("*.yaml"))}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+DEFAULT = "–"  # in a table of values: the method's file leaves this one alone
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for link in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue  # leads out of the project
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link is a file of the project; what stands behind # is one of its headings."""
+    assert not list(broken_links(page))
+
+
+def test_the_index_leads_to_every_page() -> None:
+    """A page that nobody links to is not read."""
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)\)", index.read_text())}
+    assert set(PAGES) - {index} <= linked
+    assert "(docs/index.md)" in (ROOT / "README.md").read_text()
+
+
+def commands() -> dict[str, list[dict[str, str]]]:
+    """Verb -> settings of each line of the fenced blocks that calls `robo-rl`."""
+    blocks = [body for page in [ROOT / "README.md", *PAGES] for _, body in FENCE.findall(page.read_text())]
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    found: dict[str, list[dict[str, str]]] = {}
+    for words in [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("robo-rl ")]:
+        name = " ".join(words[: 2 if words[0] == "data" else 1])
+        given = [word for word in words[len(name.split()) :] if not word.startswith("--")]
+        assert all("=" in word for word in given), words
+        found.setdefault(name, []).append(dict(word.split("=", 1) for word in given))
+    return found
+
+
+def packed(given: list[dict[str, str]], free: set[str]) -> list[dict[str, str]]:
+    """These commands in as few as possible, because loading is slow; of `free` keys any value stands for all."""
+    packs: list[dict[str, str]] = []
+    for command in given:
+        fits = (pack for pack in packs if all(key in free or pack.get(key, v) == v for key, v in command.items()))
+        if (pack := next(fits, None)) is None:
+            packs.append(pack := {})
+        pack |= command
+    return packs
+
+
+@pytest.mark.parametrize("name", commands())
+def test_commands_are_accepted(name: str) -> None:
+    """The verb exists, its settings take every key and value as they stand, and none that it needs is missing."""
+    assert name in VERBS
+    schema, given = load_schema(VERBS[name]), commands()[name]
+    known = settings(schema)
+    required = {key for key, setting in known.items() if setting.required}
+    assert not [command for command in given if required - command.keys()]
+    texts = {key for key, setting in known.items() if setting.plain_type is str and not setting.choices}
+    for pack in packed(given, texts | {"method"}):  # any text is taken; names of methods are looked at below
+        load_config(name, [f"{key}={value}" for key, value in pack.items()], schema)
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"learner": {"tau": 1}} -> {"learner.tau": 1}; the name is no setting."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return {key: value for key, value in found.items() if key != "name"}
+
+
+def rows(page: Path) -> Iterator[list[str]]:
+    """Cells of every line of a table."""
+    for line in page.read_text().splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@cache
+def documented() -> dict[str, dict[str, Any]]:
+    """Method -> setting -> value, from the tables whose head is `setting` and methods.
+
+    A row may name several settings, their values then stand in the same order, or a whole group, as {key: value}.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for page in PAGES:
+        columns: list[str] = []
+        for first, *cells in rows(page):
+            keys = re.findall(r"`([\w.]+)`", first)
+            if not keys:  # the head of a table, or the line below it
+                methods = [cell.strip("`") for cell in cells if cell.strip("`") in METHODS and "`" in cell]
+                columns = methods if first == "setting" else columns if set(first) == {"-"} else []
+                continue
+            for method, cell in zip(columns, cells, strict=False):
+                values = [] if cell == DEFAULT else yaml.safe_load(f"[{cell}]" if len(keys) > 1 else f"[[{cell}]]")
+                values = values if len(keys) > 1 or not values else values[0]
+                for key, value in zip(keys, values, strict=bool(values)):
+                    group = {key: value} if not isinstance(value, dict) else flat(value, f"{key}.")
+                    found.setdefault(method, {}).update(group)
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_its_values_on_a_page(method: str) -> None:
+    """The tables hold what the files hold, no value more and none less: a recipe that changes changes its page."""
+    assert documented().get(method) == flat(METHODS[method])
+
+
+def test_every_method_has_a_command() -> None:
+    """What a page describes can be run from it, and no command names a method that there is not."""
+    assert {command["method"] for command in commands()["finetune"] if "method" in command} == set(METHODS)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "algorithms"], ids=name_of)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """An equation that says where it lives must not outlive the file."""
+    named = re.findall(r"`((?:robo_rl|policies|sim|benchmarks)/[\w/]+\.py)`", page.read_text())
+    assert named
+    assert not [file for file in named if not (ROOT / file).is_file()]
