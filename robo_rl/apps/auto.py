@@ -1,21 +1,23 @@
 """`robo-rl finetune method=auto`: a probe of the base chooses steering, a residual, or one on top of the other.
 
 Steering is cheap and strong where some draw of the base's own noise already succeeds. Where it does not get all the
-way, a residual on top of the better policy so far uses the environment steps that are left.
+way, a residual on top of the best policy so far uses the environment steps that are left. The probe runs the base at
+the rhythm at which it would be steered: planning anew more often changes what a base can do.
 """
 
 from __future__ import annotations
 
 import copy
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
+from policies.generative import GenerativePolicy
 from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
+from policies.single_step import SingleStepPolicy
 from robo_rl.apps.finetune import (
     Outcome,
     Progress,
@@ -23,6 +25,7 @@ from robo_rl.apps.finetune import (
     env_options,
     load_base,
     measure,
+    replanned,
     report,
     run_method,
 )
@@ -36,7 +39,7 @@ from robo_rl.eval.stats import SuccessRate
 from robo_rl.rl.mix import MixConfig
 from sim.registry import make_env
 
-PROBE_FILE = "probe.json"
+PROBE_FILE, START_FILE = "probe.json", "start.json"
 CHOICE_SEED = 2  # episodes on which stages are compared; neither training's evaluations nor the final ones
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
@@ -56,17 +59,18 @@ def finetune_auto(config: FinetuneVerb) -> int:
     """Probe, train the stages that the probe asks for, and keep the best policy in `out`/policy."""
     base, run = load_base(config), RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
     total = config.env_steps or config.method.env_steps
-    found = probe_base(config, base, run)
+    finer = steerable(base)
+    found = probe_base(config, finer, run)
     plan = found.recommend()
     print(f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}")
-    zero_better = found.zero.rate >= found.gaussian.rate
-    best = Stage(base, 0.0 if zero_better else 1.0, found.zero if zero_better else found.gaussian)
+    best = start_of(config, base, finer, found, run)
+    print(f"start: planning every {best.policy.execute} steps, noise scale {best.noise_scale:g}, {best.rate}")
     spent, curve = 0, Progress()
     if "steering" in plan.method:
         steps = min(total, stage_method("steering").env_steps)
-        best, spent = _stage(config, "steering", best, run, steps, spent, curve)
+        best, spent = _stage(config, "steering", base, best, run, steps, spent, curve)
     if best.rate.rate < ENOUGH and total - spent >= LEAST_STEPS:
-        best, spent = _stage(config, "residual", best, run, total - spent, spent, curve)
+        best, spent = _stage(config, "residual", best.policy, best, run, total - spent, spent, curve)
     note = {
         "verb": "finetune",
         "method": "auto",
@@ -82,6 +86,27 @@ def finetune_auto(config: FinetuneVerb) -> int:
     write_json(run.path / "curve.json", curve.to_json())
     report(config, base, Outcome(load_policy(run.policy), best.noise_scale, curve, spent), run)
     return 0
+
+
+def steerable(base: SavedPolicy) -> SavedPolicy:
+    """The base at the rhythm of steering; a policy that was fine-tuned before keeps its own."""
+    execute = stage_method("steering").execute
+    fixed = execute is None or not isinstance(base, GenerativePolicy | SingleStepPolicy)
+    return base if fixed or base.chunk < (execute or 1) else replanned(base, execute or 1)
+
+
+def start_of(config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found: Probe, run: RunDir) -> Stage:
+    """The best way to run the base as it is: with or without its noise, at its own rhythm or at steering's."""
+    own = {1.0: found.gaussian, 0.0: found.zero}
+    path = run.path / START_FILE
+    if base.execute != finer.execute:
+        own = {scale: rate_of(config, base, scale) for scale in own} if not path.exists() else {
+            float(scale): SuccessRate(k, n) for scale, (k, n) in read_json(path).items()
+        }  # fmt: skip
+        write_json(path, {str(scale): [rate.k, rate.n] for scale, rate in own.items()})
+    candidates = [Stage(base, scale, rate) for scale, rate in own.items()]
+    candidates += [Stage(finer, 1.0, found.gaussian), Stage(finer, 0.0, found.zero)]
+    return max(reversed(candidates), key=lambda stage: (stage.rate.rate, stage.noise_scale == 0.0))
 
 
 def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
@@ -110,32 +135,41 @@ def stage_method(name: str) -> MethodConfig:
 
 
 def _stage(
-    config: FinetuneVerb, name: str, best: Stage, run: RunDir, steps: int, spent: int, curve: Progress
+    config: FinetuneVerb,
+    name: str,
+    start: SavedPolicy,
+    best: Stage,
+    run: RunDir,
+    steps: int,
+    spent: int,
+    curve: Progress,
 ) -> tuple[Stage, int]:
-    """Train one method from the best policy so far; keep the better of the two. A resumed run goes on inside it."""
+    """Train one method from `start`; keep the better of its result and `best`. A resumed run goes on inside it."""
     folder = run.path / name
-    start = folder / "base"
-    if not start.exists():
-        save_policy(start, best.policy, {"noise": best.noise_scale})
+    saved = folder / "base"
+    if not saved.exists():
+        save_policy(saved, start, {"noise": best.noise_scale})
     inner = copy.deepcopy(config)
-    inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(start), env_name(config), steps
+    inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
     inner.method = stage_method(name)
     inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
+    if name == "residual":
+        inner.method.deploy_noise = best.noise_scale
     if config.demos is None:
         inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()
-    outcome = run_method(inner, inner.method, best.policy, RunDir.create(inner.out, inner, resume=inner.resume))
+    outcome = run_method(inner, inner.method, start, RunDir.create(inner.out, inner, resume=inner.resume))
     curve.env_steps += [spent + step for step in outcome.progress.env_steps]
     curve.rates += outcome.progress.rates
     curve.returns += outcome.progress.returns
     curve.train_cpu_s += outcome.progress.train_cpu_s
-    after = Stage(outcome.policy, outcome.noise_scale, _compare(inner, outcome))
+    after = Stage(outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale))
     print(f"{name}: {after.rate} after {outcome.env_steps} steps, {best.rate} before")
     return (after if after.rate.rate >= best.rate.rate else best), spent + outcome.env_steps
 
 
-def _compare(config: FinetuneVerb, outcome: Outcome) -> SuccessRate:
-    chosen: Any = copy.copy(config)
-    chosen.eval_seed = CHOICE_SEED
+def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float) -> SuccessRate:
+    """Success on the episodes that stages are compared on."""
+    chosen = replace(config, eval_seed=CHOICE_SEED)
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
-        return measure(outcome.policy, outcome.noise_scale, env, chosen, CHOICE_EPISODES).rate
+        return measure(policy, noise_scale, env, chosen, CHOICE_EPISODES).rate

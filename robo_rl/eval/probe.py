@@ -44,7 +44,7 @@ class Probe:
         """What the base reaches without any training: the better of N(0, I) and zero noise."""
         return max(self.gaussian.rate, self.zero.rate)
 
-    def recommend(self, support: float = 0.95, headroom: float = 0.1) -> Recommendation:
+    def recommend(self, support: float = 0.95, headroom: float = 0.05) -> Recommendation:
         """Steering when some draw solves at least `support` of the seeds, else a residual.
 
         In between, when the best draw still beats the base by at least `headroom`, both: a residual on top of steering.

@@ -100,7 +100,7 @@ def test_a_residual_alone_where_no_noise_helps(
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
     fixed(monkeypatch, 20, 20, 20)
     monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
-    monkeypatch.setattr(auto, "_compare", lambda *_: SuccessRate(0, 4))
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(0, 4))
     assert finetune(base, tmp_path / "run") == 0
     assert not (tmp_path / "run/steering").exists()
     weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
@@ -115,17 +115,17 @@ def test_a_stopped_run_goes_on_inside_its_stage(
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "whole") == 0
-    compare, calls = auto._compare, []
+    rate_of, calls = auto.rate_of, []
 
     def stop(*arguments: Any) -> SuccessRate:
         calls.append(1)
-        if len(calls) == 2:
+        if len(calls) == 4:
             raise KeyboardInterrupt("here")
-        return compare(*arguments)
+        return rate_of(*arguments)
 
-    monkeypatch.setattr(auto, "_compare", stop)
+    monkeypatch.setattr(auto, "rate_of", stop)
     stopped = finetune(base, tmp_path / "stopped")
-    monkeypatch.setattr(auto, "_compare", compare)
+    monkeypatch.setattr(auto, "rate_of", rate_of)
     assert stopped == 130
     assert finetune(base, tmp_path / "stopped", "resume=true") == 0
     weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "stopped")]
