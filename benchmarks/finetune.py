@@ -46,7 +46,7 @@ class SeedResult:
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
-    options.add_argument("--method", default="steering", help="any of robo-rl's methods, several by commas")
+    options.add_argument("--method", default="steering", help="methods that improve a base, several by commas")
     options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument(
@@ -93,7 +93,7 @@ def _run(task: str, method: str, seed: int, home: Path, label: str, env_steps: i
         _verb(
             "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}", f"seed={seed}",
             f"eval_seed={FINAL_SEED - 1}", "final_episodes=10", *([] if steps is None else [f"env_steps={steps}"]),
-            *(["method.base_steps=1000", "method.burn_in=300"] if quick and method != "auto" else []),
+            *(["method.base_steps=1000", "method.burn_in=300"] if quick and method not in ("auto", "resip") else []),
             "resume=true" if (out / "checkpoints").exists() else "overwrite=true",
         )  # fmt: skip
     rates = {}

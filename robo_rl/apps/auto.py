@@ -32,6 +32,7 @@ from robo_rl.apps.finetune import (
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.eval.probe import Probe, probe
@@ -57,6 +58,12 @@ class Stage:
 
 def finetune_auto(config: FinetuneVerb) -> int:
     """Probe, train the stages that the probe asks for, and keep the best policy in `out`/policy."""
+    default = stage_method("auto")
+    if replace(config.method, env_steps=default.env_steps) != default:
+        raise ConfigError(
+            "method=auto runs the recipes of steering and residual as they are; only env_steps= can be set. To change "
+            "a recipe, run method=steering or method=residual with it."
+        )
     base, run = load_base(config), RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
     total = config.env_steps or config.method.env_steps
     finer = steerable(base)

@@ -294,7 +294,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
             print(f"base on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
     write_json(run.path / "results.json", result)
-    print(f"Policy: {run.policy}\nNext:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")
+    print(f"Policy: {run.policy}")
+    if config.base is not None:
+        print(f"Next:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")
 
 
 def train_note(config: FinetuneVerb, method: MethodConfig, session: Session, done: Progress) -> dict[str, Any]:

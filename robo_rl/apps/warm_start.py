@@ -74,7 +74,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
 def _check_shapes(init: str, name: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     shapes = [{key: tuple(value.shape) for key, value in state.items()} for state in (found, expected)]
     if shapes[0] != shapes[1]:
-        key = next(k for k in shapes[0].keys() | shapes[1].keys() if shapes[0].get(k) != shapes[1].get(k))
+        key = next(k for k in sorted(shapes[0].keys() | shapes[1].keys()) if shapes[0].get(k) != shapes[1].get(k))
         raise CheckpointError(
             f"The {name} of the run {init} has {key} of shape {shapes[0].get(key)}, this method's has "
             f"{shapes[1].get(key)}. Give method.learner.hidden, heads, layer_norm and actor as they were there, and "

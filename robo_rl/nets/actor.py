@@ -18,7 +18,7 @@ _LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
 
 @dataclass(frozen=True)
 class ActorConfig:
-    """kind: "gaussian" (SAC, PPO) or "deterministic" (TD3); in_dim: features and ctx together."""
+    """kind: "gaussian" (SAC) or "deterministic" (TD3); in_dim: features and ctx together."""
 
     kind: str
     in_dim: int

@@ -38,6 +38,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def shrunk(name: str) -> MethodConfig:
         method = recipe(name)
+        if name == "auto":
+            return method
         method.learner.hidden, method.burn_in = [16], min(method.burn_in, 20)
         method.env_steps = min(method.env_steps, 300)
         return method
@@ -130,6 +132,15 @@ def test_a_stopped_run_goes_on_inside_its_stage(
     assert finetune(base, tmp_path / "stopped", "resume=true") == 0
     weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "stopped")]
     assert weights[0] == weights[1]
+
+
+def test_a_recipe_cannot_be_changed_from_outside(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings that would not reach the stages are refused, before anything is written."""
+    assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
+    assert "method=steering" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def auto_choice(method: str) -> Any:

@@ -248,7 +248,7 @@ def test_a_run_starts_from_an_earlier_one(tmp_path: Path, demos: EpisodeStore, m
 
 @pytest.mark.parametrize(
     ("overrides", "word"),
-    [(["method.learner.hidden=[16]"], r"shape \(.*\), this method's"), (["method.learner.heads=2"], "has weights")],
+    [(["method.learner.hidden=[16]"], r"shape \(.*\), this method's"), (["method.learner.heads=2"], "has biases")],
 )
 def test_a_start_that_does_not_fit_is_one_sentence(
     overrides: list[str], word: str, tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
