@@ -35,11 +35,14 @@ def number(value: float) -> str:
 
 
 def row(line: Line) -> str:
-    """One table row; a success rate shows its count and 95 % Wilson interval."""
+    """One table row; a success rate shows its count and 95 % Wilson interval, a mean over seeds every seed."""
     value = f"{number(line['value'])} {line['unit']}".strip()
     if "k" in line and "n" in line:
         value += f" ({line['k']}/{line['n']}"
         value += ", {:.2f}–{:.2f})".format(*line["wilson95"]) if "wilson95" in line else ")"
+    if "per_seed" in line:
+        value += f" (seeds: {', '.join(number(seed) for seed in line['per_seed'])}"
+        value += "; mean {:.2f}–{:.2f})".format(*line["bootstrap95"]) if "bootstrap95" in line else ")"
     return f"| `{line['name']}` | {value} | {line['commit']} |"
 
 
