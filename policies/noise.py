@@ -11,7 +11,6 @@ from torch import Tensor
 
 from robo_rl.core.seeding import derive_seed, episode_noise
 
-_PARTS = 1 << 20  # of an episode's chance to be still
 _BLOCK = 64  # decisions drawn at once; one block covers most episodes
 
 
@@ -27,11 +26,11 @@ class EpisodeNoise:
     """Noise keyed by (stream, episode seed, decision index): the same for every policy evaluated on the same seed.
 
     `scale` 1 is the policy's own N(0, I); 0 is the zero-noise policy, which is deterministic. `stream` selects an
-    independent draw for the same episodes (best-of-n probes). `still` is the share of episodes without any noise.
+    independent draw for the same episodes (best-of-n probes).
     """
 
-    def __init__(self, shape: tuple[int, int], scale: float = 1.0, stream: int = 0, still: float = 0.0) -> None:
-        self.shape, self.scale, self.stream, self.still = shape, scale, stream, still
+    def __init__(self, shape: tuple[int, int], scale: float = 1.0, stream: int = 0) -> None:
+        self.shape, self.scale, self.stream = shape, scale, stream
         self._seeds: dict[int, int] = {}
         self._blocks: dict[tuple[int, int], Tensor] = {}  # (lane, block index) -> (_BLOCK, Tp, a)
 
@@ -50,14 +49,8 @@ class EpisodeNoise:
         block, offset = divmod(decision, _BLOCK)
         if (lane, block) not in self._blocks:
             seed = derive_seed("noise", self.stream, self._seeds[lane], block)
-            quiet = self._is_still(self._seeds[lane])
-            self._blocks[lane, block] = (
-                torch.zeros(_BLOCK, *self.shape) if quiet else episode_noise(seed, _BLOCK, self.shape)
-            )
+            self._blocks[lane, block] = episode_noise(seed, _BLOCK, self.shape)
         return self._blocks[lane, block][offset]
-
-    def _is_still(self, episode_seed: int) -> bool:
-        return derive_seed("still", episode_seed) % _PARTS < self.still * _PARTS
 
     def state_dict(self) -> dict[str, list[int]]:
         """Lanes and their episode seeds; the draws themselves follow from these."""

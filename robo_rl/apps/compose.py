@@ -105,7 +105,7 @@ def build_session(
     executor = ChunkExecutor(base, env.num_envs)
     # Steering explores over the noise the base was trained on, whatever it starts from.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
-    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale, still=method.still)
+    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
     tuner: Tuner
     if method.algorithm == "ppo":
         rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})

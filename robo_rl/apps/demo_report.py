@@ -31,7 +31,7 @@ from sim.registry import make_env
 if TYPE_CHECKING:
     from robo_rl.apps.demo import Stages
 
-EVAL_SEED = 1  # of the table; training's evaluations meet others, so that nothing was chosen on these episodes
+EVAL_SEED = 1  # of the table; evaluations on the way of training use 0, so that nothing was chosen on these episodes
 LANES = 10
 VIDEO_FPS = 40.0  # MetaWorld runs at 80 Hz: shown at half speed
 
@@ -92,10 +92,10 @@ def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
 
 
 def choose(out: Path) -> str:
-    """The method whose kept policy did better in training's evaluations; steering, which is cheaper, on a tie."""
+    """The method whose last evaluations in training were better; steering, which needs fewer steps, on a tie."""
     curves = {name: Progress.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")}
-    best = {name: max(rate.rate for rate in curve.rates) for name, curve in curves.items()}
-    return "steering" if best["steering"] >= best["residual"] else "residual"
+    late = {name: sum(r.k for r in c.rates[-2:]) / sum(r.n for r in c.rates[-2:]) for name, c in curves.items()}
+    return "steering" if late["steering"] >= late["residual"] else "residual"
 
 
 def line_up(out: Path, stages: Stages) -> list[Contestant]:

@@ -161,16 +161,3 @@ def test_lanes_do_not_see_each_other() -> None:
         single = EpisodeNoise((4, 1))
         single.reset([0], [11 + lane])
         assert torch.equal(torch.stack([alone.act(single)[0] for _ in range(5)]), found[:, lane])
-
-
-def test_a_share_of_the_episodes_is_still() -> None:
-    """A quarter of 400 episodes without noise, all of it or none; the others draw what they would draw anyway."""
-    mixed, noisy = EpisodeNoise((4, 1), still=0.25), EpisodeNoise((4, 1))
-    for source in (mixed, noisy):
-        source.reset(range(400), range(1000, 1400))
-    lanes = list(range(400))
-    one, other = mixed.draw(lanes, [0] * 400), noisy.draw(lanes, [0] * 400)
-    still = one.flatten(1).eq(0.0).all(dim=1)
-    assert 60 <= int(still.sum()) <= 140
-    assert torch.equal(one[~still], other[~still])
-    assert torch.equal(mixed.draw(lanes, [70] * 400).flatten(1).eq(0.0).all(dim=1), still)
