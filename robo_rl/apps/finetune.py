@@ -116,7 +116,10 @@ def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
             "the base itself."
         )
     if not 1 <= execute <= policy.chunk:
-        raise ConfigError(f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions.")
+        raise ConfigError(
+            f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions. Set it to 1 ... "
+            f"{policy.chunk}, or to null for the base's own rhythm."
+        )
     again = copy.copy(policy)  # the weights are shared
     again.execute = execute
     return again
