@@ -17,7 +17,7 @@ class DemoConfig:
     expert_noise: float = at_least(0.0, 0.1)  # spread added to the expert's actions
     base_updates: int = at_least(1, 3000)  # of the base policy
     steering_steps: int = at_least(100, 12000)  # environment steps of noise steering
-    residual_steps: int = at_least(100, 16000)  # environment steps of residual learning
+    residual_steps: int = at_least(100, 24000)  # environment steps of residual learning
     distill_updates: int = at_least(1, 2000)  # of the single-step head, per round
     episodes: int = at_least(1, 100)  # of every row of the table, the same for all
     video_episodes: int = at_least(0, 2)  # filmed of every row
