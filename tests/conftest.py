@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ import torch
 def pytest_configure() -> None:
     """Two test workers on two cores: more threads would only fight."""
     torch.set_num_threads(1)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell starts background jobs with Ctrl-C ignored; programs under test would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
