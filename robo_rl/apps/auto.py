@@ -98,22 +98,30 @@ def finetune_auto(config: FinetuneVerb) -> int:
 def steerable(base: SavedPolicy) -> SavedPolicy:
     """The base at the rhythm of steering; a policy that was fine-tuned before keeps its own."""
     execute = stage_method("steering").execute
-    fixed = execute is None or not isinstance(base, GenerativePolicy | SingleStepPolicy)
-    return base if fixed or base.chunk < (execute or 1) else replanned(base, execute or 1)
+    if execute is None or base.chunk < execute or not isinstance(base, GenerativePolicy | SingleStepPolicy):
+        return base
+    return replanned(base, execute)
 
 
 def start_of(config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found: Probe, run: RunDir) -> Stage:
-    """The best way to run the base as it is: with or without its noise, at its own rhythm or at steering's."""
-    own = {1.0: found.gaussian, 0.0: found.zero}
-    path = run.path / START_FILE
+    """The best way to run the base as it is: at its own rhythm or at steering's, without its noise or with it.
+
+    Of equal ones the first named counts: its own rhythm plans less often, and zero noise is repeatable.
+    """
+    candidates = [Stage(finer, 0.0, found.zero), Stage(finer, 1.0, found.gaussian)]
     if base.execute != finer.execute:
-        own = {scale: rate_of(config, base, scale) for scale in own} if not path.exists() else {
-            float(scale): SuccessRate(k, n) for scale, (k, n) in read_json(path).items()
-        }  # fmt: skip
-        write_json(path, {str(scale): [rate.k, rate.n] for scale, rate in own.items()})
-    candidates = [Stage(base, scale, rate) for scale, rate in own.items()]
-    candidates += [Stage(finer, 1.0, found.gaussian), Stage(finer, 0.0, found.zero)]
-    return max(reversed(candidates), key=lambda stage: (stage.rate.rate, stage.noise_scale == 0.0))
+        still, noisy = own_rates(config, base, run.path / START_FILE)
+        candidates = [Stage(base, 0.0, still), Stage(base, 1.0, noisy), *candidates]
+    return max(candidates, key=lambda stage: stage.rate.rate)
+
+
+def own_rates(config: FinetuneVerb, base: SavedPolicy, path: Path) -> list[SuccessRate]:
+    """Success at the base's own rhythm, without and with noise; a resumed run reads what the first one found."""
+    if not path.exists():
+        rates = [rate_of(config, base, scale) for scale in (0.0, 1.0)]
+        write_json(path, {"zero": [rates[0].k, rates[0].n], "gaussian": [rates[1].k, rates[1].n]})
+    found = read_json(path)
+    return [SuccessRate(*found[name]) for name in ("zero", "gaussian")]
 
 
 def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:

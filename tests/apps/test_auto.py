@@ -12,9 +12,13 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 
 from robo_rl.apps import auto
 from robo_rl.apps.cli import main as robo_rl
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.apps.finetune import replanned
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.stats import SuccessRate
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
 
 TOTAL = 900
 
@@ -132,6 +136,24 @@ def test_a_stopped_run_goes_on_inside_its_stage(
     assert finetune(base, tmp_path / "stopped", "resume=true") == 0
     weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "stopped")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("own_zero", "own_noisy", "zero", "noisy", "execute", "scale"),
+    [(5, 5, 5, 5, 2, 0.0), (5, 5, 6, 5, 1, 0.0), (5, 5, 5, 6, 1, 1.0), (5, 7, 6, 6, 2, 1.0)],
+)
+def test_the_start_is_the_best_way_to_run_the_base(
+    own_zero: int, own_noisy: int, zero: int, noisy: int, execute: int, scale: float,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of 20 episodes each; on a tie its own rhythm and zero noise. A second call reads what the first one measured."""
+    own = iter([own_zero, own_noisy])
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(next(own), 20))
+    base, run = flow_policy(SPEC), RunDir(tmp_path)
+    found = Probe(SuccessRate(noisy, 20), SuccessRate(zero, 20), SuccessRate(9, 20), draws=8, env_steps=0, cpu_s=0.0)
+    for _ in range(2):
+        start = auto.start_of(FinetuneVerb(), base, replanned(base, 1), found, run)
+        assert (start.policy.execute, start.noise_scale) == (execute, scale)
 
 
 def test_a_recipe_cannot_be_changed_from_outside(

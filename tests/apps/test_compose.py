@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,19 @@ def test_evaluation_at_step_zero_equals_the_base(name: str, demos: EpisodeStore)
     env.close()
     assert results[0].success == results[1].success
     assert results[0].length == results[1].length
+
+
+def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
+    """deploy_noise is the policy's, base_noise the collector's: at step 0 it is the zero-noise base, bit for bit."""
+    config = replace(METHODS["residual of chunks"], deploy_noise=0.0)
+    made, env = session(config, None)  # type: ignore[arg-type]
+    assert (made.noise_scale, made.tuner.collector.noise.scale) == (0.0, 1.0)  # type: ignore[attr-defined]
+    results = [
+        evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), 0.0), eval_seeds(0, 12))
+        for policy in (made.policy, flow_policy(SPEC))
+    ]
+    env.close()
+    assert (results[0].success, results[0].length) == (results[1].success, results[1].length)
 
 
 def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:

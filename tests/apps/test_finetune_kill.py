@@ -153,10 +153,13 @@ def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Pa
 def test_the_best_evaluation_is_what_is_left(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the later 3, whatever training did afterwards."""
     seen: list[torch.Tensor] = []
+    met: set[int] = set()
+    final: set[int] = set()
     real, rates = finetune.measure, iter([2, 3, 3, 1, 0, 0])
 
     def measured(policy: Any, *arguments: Any) -> Any:
         result = real(policy, *arguments)
+        (met if len(arguments) == 3 else final).add(arguments[2].eval_seed)
         if len(arguments) == 3:  # of the loop; the final ones name their number of episodes
             seen.append(policy.actor.state_dict()["net.0.weight"].clone())
             k = next(rates)
@@ -168,6 +171,7 @@ def test_the_best_evaluation_is_what_is_left(base: Path, tmp_path: Path, monkeyp
     left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
     assert torch.equal(left, seen[2])
     assert not torch.equal(left, seen[-1])
+    assert met.isdisjoint(final)  # the final episodes took no part in the choice
 
 
 def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
