@@ -2,6 +2,10 @@
 
     python benchmarks/finetune.py --task peg-insert-side --method steering --seeds 5
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --env-steps 24000
+    python benchmarks/finetune.py --task assembly --method residual --seeds 5 --base-seed 0
+
+With --base-seed all seeds start from the demonstrations and the base of that seed, so that only training differs; the
+names then end in /one_base.
 
 Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
 finetune/<task>/<method>/success (mean over seeds), .../worst_seed, .../env_steps_to_95, .../cpu_s (training, per seed),
@@ -48,6 +52,7 @@ def main() -> None:
     options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
     options.add_argument("--method", default="steering", help="methods that improve a base, several by commas")
     options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
+    options.add_argument("--base-seed", type=int, help="one base for all seeds: that of this seed")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument(
         "--folder", type=Path, default=Path("runs/benchmark"), help="where runs go; done ones are kept"
@@ -57,42 +62,86 @@ def main() -> None:
     seeds = 1 if args.quick else args.seeds
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
-            calls = [(task, method, seed, args.folder, args.env_steps, args.quick) for seed in range(seeds)]
+            calls = [
+                Call(task, method, seed, args.base_seed, args.folder, args.env_steps, args.quick)
+                for seed in range(seeds)
+            ]
+            if args.base_seed is not None:
+                make_base(calls[0])  # once, before several processes would
             with ProcessPoolExecutor(max_workers=min(args.jobs, seeds)) as pool:
-                summarise(task, method, list(pool.map(run_seed, calls)))
+                summarise(task, method, calls[0].suffix, list(pool.map(run_seed, calls)))
 
 
-def run_seed(call: tuple[str, str, int, Path, int | None, bool]) -> SeedResult:
+@dataclass(frozen=True)
+class Call:
+    """One seed of one method on one task."""
+
+    task: str
+    method: str
+    seed: int
+    base_seed: int | None  # whose demonstrations and base; none: its own
+    folder: Path
+    env_steps: int | None
+    quick: bool
+
+    @property
+    def task_folder(self) -> Path:
+        return self.folder / f"{self.task}-{DEMOS[self.task]}{'-quick' if self.quick else ''}"
+
+    @property
+    def base_folder(self) -> Path:
+        return self.task_folder / f"seed{self.seed if self.base_seed is None else self.base_seed}"
+
+    @property
+    def home(self) -> Path:
+        return self.base_folder if self.base_seed is None else self.base_folder / f"one_base-{self.seed}"
+
+    @property
+    def label(self) -> str:
+        return self.method if self.env_steps is None else f"{self.method}-{self.env_steps}"
+
+    @property
+    def suffix(self) -> str:
+        return "" if self.base_seed is None else "/one_base"
+
+
+def run_seed(call: Call) -> SeedResult:
     """Demonstrations, base, method and measurement of one seed; what is on disk already is not done again."""
-    task, method, seed, folder, env_steps, quick = call
-    home = folder / f"{task}-{DEMOS[task]}{'-quick' if quick else ''}" / f"seed{seed}"
-    label = method if env_steps is None else f"{method}-{env_steps}"
-    done = home / f"{label}.json"
+    done = call.home / f"{call.label}.json"
     if not done.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with (home / f"{label}.log").open("w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            result = _run(task, method, seed, home, label, env_steps, quick)
+        call.home.mkdir(parents=True, exist_ok=True)
+        log_path = call.home / f"{call.label}.log"
+        with log_path.open("w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            make_base(call)
+            result = _run(call)
         done.write_text(json.dumps(asdict(result)))
     return SeedResult(**json.loads(done.read_text()))
 
 
-def _run(task: str, method: str, seed: int, home: Path, label: str, env_steps: int | None, quick: bool) -> SeedResult:
+def make_base(call: Call) -> None:
+    """Demonstrations and base policy, unless they are there."""
+    data, base = call.base_folder / "demonstrations", call.base_folder / "base"
+    if (base / "policy").exists():
+        return
+    seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=500"] if call.quick else []
+    env, noise = f"env=metaworld/{call.task}-v3", f"noise={EXPERT_NOISE}"
+    _verb("collect", env, f"out={data}", f"episodes={DEMOS[call.task]}", noise, seed)
+    _verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
+
+
+def _run(call: Call) -> SeedResult:
     from robo_rl.apps.finetune import CURVE_FILE, Progress
     from robo_rl.core.files import read_json
 
-    data, base, out = home / "demonstrations", home / "base", home / label
+    method, quick, home, label = call.method, call.quick, call.home, call.label
+    data, base, out = call.base_folder / "demonstrations", call.base_folder / "base", home / label
     episodes = 20 if quick else 100
-    if not (base / "policy").exists():
-        noise = f"noise={EXPERT_NOISE}"
-        _verb("collect", f"env=metaworld/{task}-v3", f"out={data}", f"episodes={DEMOS[task]}", noise, f"seed={seed}")
-        _verb(
-            "train", f"data={data}", f"out={base}", f"seed={seed}", "overwrite=true", *(["steps=500"] if quick else [])
-        )
-    steps = 2000 if quick else env_steps
+    steps = 2000 if quick else call.env_steps
     if not (out / "policy").exists():
         _verb(
-            "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}", f"seed={seed}",
-            f"eval_seed={FINAL_SEED - 1}", "final_episodes=10", *([] if steps is None else [f"env_steps={steps}"]),
+            "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}",
+            f"seed={call.seed}", f"eval_seed={FINAL_SEED - 1}", "final_episodes=10",
+            *([] if steps is None else [f"env_steps={steps}"]),
             *(["method.base_steps=1000", "method.burn_in=300"] if quick and method not in ("auto", "resip") else []),
             "resume=true" if (out / "checkpoints").exists() else "overwrite=true",
         )  # fmt: skip
@@ -106,7 +155,7 @@ def _run(task: str, method: str, seed: int, home: Path, label: str, env_steps: i
         rates[name] = json.loads(result.read_text())["policy"]["rate"]["success"]
     curve = Progress.from_json(read_json(out / CURVE_FILE))
     return SeedResult(
-        seed=seed,
+        seed=call.seed,
         base=rates["base"],
         base_zero_noise=rates["zero"],
         success=rates["tuned"],
@@ -125,7 +174,7 @@ def _verb(name: str, *overrides: str) -> None:
         raise SystemExit(f"robo-rl {name} {' '.join(overrides)} failed with exit code {code}")
 
 
-def summarise(task: str, method: str, results: list[SeedResult]) -> None:
+def summarise(task: str, method: str, suffix: str, results: list[SeedResult]) -> None:
     """Mean over seeds with its bootstrap interval, and the worst seed."""
     from robo_rl.eval.stats import mean_over_seeds
 
@@ -134,18 +183,16 @@ def summarise(task: str, method: str, results: list[SeedResult]) -> None:
     if len(results) > 1:
         interval = mean_over_seeds(success)
         extra["bootstrap95"] = [interval.low, interval.high]
-    emit(f"{name}/success", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
-    emit(f"{name}/worst_seed", min(success), "fraction", seeds=len(results))
+    emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
+    emit(f"{name}/worst_seed{suffix}", min(success), "fraction", seeds=len(results))
     reached = [result.env_steps_to_95 for result in results]
     known = [steps for steps in reached if steps is not None]
     if known:
-        emit(f"{name}/env_steps_to_95", fmean(known), "env steps", reached_by=len(known), seeds=len(results))
-    emit(f"{name}/cpu_s", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
-    emit(f"{name}/worst_drop_points", 100 * max(result.worst_drop for result in results), "points")
-    emit(f"finetune/{task}/base/success", fmean(result.base for result in results), "fraction",
-         per_seed=[result.base for result in results])  # fmt: skip
-    emit(f"finetune/{task}/base_zero_noise/success", fmean(result.base_zero_noise for result in results), "fraction",
-         per_seed=[result.base_zero_noise for result in results])  # fmt: skip
+        emit(f"{name}/env_steps_to_95{suffix}", fmean(known), "env steps", reached_by=len(known), seeds=len(results))
+    emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
+    emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")
+    for what, rates in (("base", [r.base for r in results]), ("base_zero_noise", [r.base_zero_noise for r in results])):
+        emit(f"finetune/{task}/{what}/success{suffix}", fmean(rates), "fraction", per_seed=rates)
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def _stage(
     inner.method = stage_method(name)
     inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
     if name == "residual":
-        inner.method.deploy_noise = best.noise_scale
+        inner.method.base_noise = best.noise_scale
     if config.demos is None:
         inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()

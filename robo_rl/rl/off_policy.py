@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ class OffPolicyLearner:
         check_learner(cfg)
         self.map, self.cfg, self.generator = action_map, cfg, generator
         self.updates = 0
+        self._wander = torch.zeros(0, action_map.dim)  # correlated exploration noise of every lane
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
             self.actor, self.target_actor = self._make_actor(obs_dim), self._make_actor(obs_dim)
@@ -77,7 +79,21 @@ class OffPolicyLearner:
     def _explore(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         if isinstance(self.actor, GaussianActor):
             return self.actor.sample(x, self._normal(len(x)))[0]
-        return (self.actor.mode(x) + self.cfg.explore_std * self._normal(len(x))).clamp(-1.0, 1.0)
+        return (self.actor.mode(x) + self.cfg.explore_std * self._drift(len(x))).clamp(-1.0, 1.0)
+
+    def _drift(self, rows: int) -> Float[Tensor, "b d"]:
+        """Exploration noise of unit variance, a first-order autoregression in every row (lane).
+
+        A push that lasts finds what white noise, averaged out by the robot's own inertia, never reaches.
+        """
+        fresh, rho = self._normal(rows), self.cfg.explore_correlation
+        if rho == 0.0:
+            return fresh
+        if len(self._wander) != rows:
+            self._wander = fresh
+        else:
+            self._wander = rho * self._wander + math.sqrt(1.0 - rho * rho) * fresh
+        return self._wander
 
     def _normal(self, rows: int) -> Float[Tensor, "b d"]:
         return torch.randn(rows, self.map.dim, generator=self.generator)
@@ -265,6 +281,7 @@ class OffPolicyLearner:
             "log_alpha": self.log_alpha.detach().clone(),
             "log_dual": self.log_dual.detach().clone(),
             "updates": self.updates,
+            "wander": self._wander,
             "generator": self.generator.get_state(),
         }
 
@@ -276,5 +293,5 @@ class OffPolicyLearner:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
             self.log_dual.copy_(state["log_dual"])
-        self.updates = int(state["updates"])
+        self.updates, self._wander = int(state["updates"]), state["wander"]
         self.generator.set_state(state["generator"])

@@ -146,6 +146,18 @@ def test_the_gate_prefers_the_better_candidate() -> None:
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
 
 
+def test_exploration_wanders_with_unit_variance() -> None:
+    """explore_correlation 0.9: one step's noise carries 0.9 of the last one's, and its spread stays explore_std."""
+    made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.1, explore_correlation=0.9)
+    obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
+    noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(30)])
+    assert noise.std(1) == pytest.approx(torch.full((30,), 0.1).numpy(), rel=0.08)
+    pairs = torch.stack([noise[20], noise[21]])
+    assert torch.corrcoef(pairs)[0, 1] == pytest.approx(0.9, abs=0.02)
+    with pytest.raises(ConfigError, match="explore_correlation"):
+        learner(explore_correlation=1.0)
+
+
 def test_multipliers_move_the_right_way() -> None:
     """Too little entropy raises alpha; too large a shift raises the norm's multiplier."""
     log_alpha = torch.zeros((), requires_grad=True)
