@@ -22,6 +22,7 @@ POLICIES: Table = {
     "residual": ("policies.residual:ResidualPolicy", None),
     "direct": ("policies.direct:DirectPolicy", None),
     "single_step": ("policies.single_step:SingleStepPolicy", None),
+    "flight": ("policies.flight:FlightPolicy", None),
 }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from sim.experts import Expert
 from sim.workers import WorkerVecEnv
@@ -17,22 +19,22 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
 }
+BATCHED = {"quad": "sim.engines.quad.vec_env:QuadVecEnv"}  # suites whose engine steps all lanes at once: no workers
 TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
+    "quad": ("sim.tasks.flight:TASKS", True),
 }
 EXPERTS = {"metaworld": ("sim.experts:MetaWorldExpert", "sim")}  # suite -> called as expert(task, noise, seed)
 
 
 def list_envs() -> list[str]:
     """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box spaces."""
-    return [f"{suite}/{task}" for suite in SUITES for task in _tasks(suite)]
+    return [f"{suite}/{task}" for suite in (*SUITES, *BATCHED) for task in _tasks(suite)]
 
 
-def make_env(
-    name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any
-) -> WorkerVecEnv:
+def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any) -> VecEnv:
     """A vector environment of `num_envs` lanes; see `sim.workers` for `num_workers` and `timeout_s`.
 
     Options: `max_episode_steps`, `render_size` (px) and `reward` ("sparse" or "dense"; gym has "dense" only), and
@@ -40,14 +42,26 @@ def make_env(
     name or option that does not exist, MissingDependencyError when the suite's packages are not installed.
     """
     suite, task = _split("environment", name)
+    given = {option: value for option, value in options.items() if value is not None}
+    if suite in BATCHED:
+        return _batched(suite, task, num_envs, given)
     builder = lookup("suite", SUITES, suite)
     _check_installed(suite)
-    given = {option: value for option, value in options.items() if value is not None}
     known = [field.name for field in fields(builder)][1:]  # the first is the task
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
+
+
+def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> VecEnv:
+    engine = _attribute(BATCHED[suite])
+    known = [name for name, item in signature(engine).parameters.items() if item.kind is item.KEYWORD_ONLY]
+    for option in given:
+        if option not in known:
+            raise UnknownNameError(f"option of {suite} environments", option, known)
+    env: VecEnv = engine(task, num_envs, **given)
+    return env
 
 
 def make_expert(name: str, noise: float = 0.0, seed: int = 0) -> Expert:
@@ -62,7 +76,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0) -> Expert:
 
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
-    if suite not in SUITES or not task or (TASKS[suite][1] and task not in _tasks(suite)):
+    if suite not in TASKS or not task or (TASKS[suite][1] and task not in _tasks(suite)):
         raise UnknownNameError(kind, name, list_envs())
     return suite, task
 

@@ -83,6 +83,14 @@ VERBS = {
         "improve a base policy by reinforcement learning on the task's success",
         "robo-rl finetune base=runs/base/policy out=runs/steered",
     ),
+    "fly": _verb(
+        "fly",
+        "fly:FlyConfig",
+        "train",
+        "train a quadcopter policy from nothing in seconds, film it and export it as a bundle and as C",
+        "robo-rl fly task=hover",
+        "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",

@@ -18,22 +18,22 @@ from robo_rl.eval.stats import SuccessRate, mean_over_seeds
 
 # Okabe & Ito 2008, told apart by all common kinds of colour vision; yellow is left out, it vanishes on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_INK, _MUTED, _GRID = "#18181b", "#71717a", "#e4e4e7"
-_STYLE: Any = {
+INK, MUTED, GRID = "#18181b", "#71717a", "#e4e4e7"
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"],
     "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _MUTED,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
-    "axes.edgecolor": _GRID,
+    "axes.edgecolor": GRID,
     "axes.grid": True,
     "axes.grid.axis": "y",
-    "grid.color": _GRID,
+    "grid.color": GRID,
     "xtick.major.size": 3,
     "ytick.major.size": 0,
     "svg.fonttype": "none",  # text stays text: small, selectable, in the page's own font
@@ -90,7 +90,7 @@ def write_learning_curves(
     if not curves:
         raise ConfigError("There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
@@ -110,9 +110,9 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
         levels.append(curve.value[-1])
         labels.append((f"{curve.label}  {100 * curve.value[-1]:.0f} %", colour, "bold"))
     for name, level in baselines.items():
-        axes.axhline(level, color=_MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         levels.append(level)
-        labels.append((f"{name}  {100 * level:.0f} %", _MUTED, "normal"))
+        labels.append((f"{name}  {100 * level:.0f} %", MUTED, "normal"))
     heights = spread_labels(levels, gap=0.07, top=1.02)
     for (text, colour, weight), height in zip(labels, heights, strict=True):
         axes.annotate(text, (1.0, height), xycoords=axes.get_yaxis_transform(), xytext=(8, 0), va="center",

@@ -1,0 +1,192 @@
+"""`robo-rl fly`: a flight policy from nothing, in seconds; flown, filmed, compared, exported as bundle and as C."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.checkpoint import load_policy, save_policy
+from policies.flight import FlightPolicy
+from robo_rl.apps.fly_report import finish
+from robo_rl.apps.progress import progress
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.stop import stop_between_steps
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.spec import EnvSpec
+from robo_rl.core.state_io import load_state, save_state
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.timing import cpu_seconds
+from robo_rl.rl.first_order import FirstOrder, FirstOrderConfig
+from sim.engines.quad.craft import Craft, load_craft
+from sim.engines.quad.flight import Senses
+from sim.engines.quad.flights import Flights
+from sim.engines.quad.rows import Spread
+from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
+from sim.engines.quad.vec_env import flight_spec
+from sim.tasks.hover import HoverTask
+
+CONTROLLERS = ("pid", "geometric")
+
+
+@dataclass(frozen=True)
+class FlyRow:
+    """One row of the table: a pilot on the shared starts."""
+
+    name: str
+    position_error_m: float | None  # None: nobody stayed to the end
+    terminated_fraction: float
+    held: SuccessRate
+    train_cpu_s: float = 0.0
+    compile_cpu_s: float = 0.0
+    env_steps: int = 0
+    seed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["held"] = self.held.to_json()
+        return data
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is flown: the craft, the task and what the policy sees."""
+
+    craft: Craft
+    task: HoverTask
+    senses: Senses
+
+    def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
+        spread = Spread(*([config.randomize] * 5)) if gradient and config.randomize > 0.0 else None
+        return Flights(
+            self.craft, self.task, self.senses, num, seed, spread=spread, gradient=gradient, eager=config.eager
+        )
+
+    def spec(self) -> EnvSpec:
+        """The contract of the policy."""
+        return flight_spec(self.task, self.senses)
+
+    def scale(self) -> Tensor:
+        """Brings observations to about one: 0.2 m, 1 m/s, 2 rad/s, 0.03 m s."""
+        senses = self.senses
+        parts = [5.0] * 3 + [1.0] * 12 + [0.5] * 3 + [1.0] * (4 * senses.history) + [30.0] * (3 * senses.integral)
+        return torch.tensor(parts)
+
+
+def main(config: FlyConfig) -> int:
+    """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C header."""
+    torch.set_num_threads(1)
+    task = HoverTask()
+    task = replace(task, max_steps=round(config.eval_s / task.dt_s))
+    setting = Setting(load_craft(config.craft), task, Senses(config.history, config.integral))
+    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
+    rows, trials = train_all(config, setting, run)
+    for name in CONTROLLERS:
+        trial = evaluated(
+            config, setting, controller_pilot(name, setting.craft, setting.task.dt_s, config.eval_flights)
+        )
+        rows.append(row(name, trial))
+        trials[name] = trial
+    return finish(config, setting, run, rows, trials)
+
+
+def train_all(config: FlyConfig, setting: Setting, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """Every seed one after the other; a resumed run goes on where it was. The first seed's policy is kept."""
+    at = run.latest() if config.resume else None
+    saved = None if at is None else load_state(at[1])
+    done: list[dict[str, Any]] = [] if saved is None else list(saved["done"])
+    rows: list[FlyRow] = []
+    trials: dict[str, Trial] = {}
+    total = config.updates * config.seeds
+    with (
+        progress(total, "fly", "update", initial=at[0] if at else 0) as bar,
+        run.metrics(at[0] if at else None, bar=bar) as metrics,
+        stop_between_steps() as stop,
+    ):
+        metrics.shown = ("train/cost",)
+        for index in range(config.seeds):
+            seed = config.seed + index
+            folder = run.path / f"seed{seed}"
+            if index >= len(done):
+                policy, note = _train(config, setting, seed, index, done, saved, run, bar, metrics, stop)
+                saved = None
+                save_policy(folder, policy, note)
+                done.append(note)
+            trained = load_policy(folder)
+            assert isinstance(trained, FlightPolicy)
+            trial = evaluated(config, setting, policy_pilot(trained.columns))
+            note = done[index]
+            rows.append(
+                row(
+                    "policy", trial, train_cpu_s=note["train_cpu_s"], compile_cpu_s=note["compile_cpu_s"],
+                    env_steps=note["env_steps"], seed=seed,
+                )
+            )  # fmt: skip
+            if index == 0:
+                save_policy(run.policy, trained, note | {"measured": rows[0].held.to_json()})
+                trials["policy"] = trial
+    return rows, trials
+
+
+def _train(
+    config: FlyConfig, setting: Setting, seed: int, index: int, done: list[dict[str, Any]],
+    saved: dict[str, Any] | None, run: RunDir, bar: Any, metrics: Any, stop: Any,
+) -> tuple[FlightPolicy, dict[str, Any]]:  # fmt: skip
+    """One policy from nothing. Ctrl-C saves what is there and says how to go on."""
+    torch.manual_seed(derive_seed("init", seed))
+    hover = 2.0 * setting.craft.hover_speed - 1.0
+    policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover)
+    flights = setting.flights(config.flights, derive_seed("flights", seed), config, gradient=True)
+    recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
+    learner, used_s = FirstOrder(policy, flights, recipe), 0.0
+    if saved is not None:
+        learner.load_state_dict(saved["learner"])
+        used_s = float(saved["train_cpu_s"])
+    start_s, offset = cpu_seconds(), index * config.updates
+
+    def save() -> None:
+        state = {"learner": learner.state_dict(), "done": done, "train_cpu_s": used_s + cpu_seconds() - start_s}
+        with run.new_checkpoint(offset + learner.updates, keep=1) as folder:
+            save_state(folder, state)
+
+    while not learner.done:
+        logs = learner.update()
+        bar.update(1)
+        if learner.updates % 20 == 0 or learner.done:
+            metrics.log(offset + learner.updates, logs | {"train/seed": float(seed)})
+        if learner.updates % config.checkpoint_every == 0 and not learner.done:
+            save()
+        if stop.asked and not learner.done:
+            save()
+            raise KeyboardInterrupt(
+                f"saved update {learner.updates} in {run.path}; the same command with resume=true goes on"
+            )
+    note = {
+        "verb": "fly",
+        "task": config.task,
+        "craft": setting.craft.name,
+        "source": setting.craft.source,
+        "env_steps": learner.env_steps,
+        "seed": seed,
+        "noise": 0.0,
+        "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2),
+        "compile_cpu_s": round(flights.compile_s, 2),
+        "commit": commit(),
+    }
+    return policy, note
+
+
+def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
+    """The shared starts: same states, disturbances and sensor noise for every pilot."""
+    flights = setting.flights(config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False)
+    return fly(flights, pilot)
+
+
+def row(name: str, trial: Trial, **cost: Any) -> FlyRow:
+    error = float(trial.error_m.mean()) if len(trial.error_m) else None
+    held = SuccessRate(int(trial.held.sum()), len(trial.held))
+    return FlyRow(name, error, float(trial.left.float().mean()), held, **cost)

@@ -1,0 +1,93 @@
+"""Geometric tracking control on SE(3): Lee, Leok & McClamroch, Geometric tracking control of a quadrotor UAV on SE(3),
+CDC 2010, position-controlled flight mode (doi 10.1109/CDC.2010.5717652), written with z up.
+
+    A = m (-kx ex - kv ev + g z^ + a_ref)     f = A . R z^     b3 = A / |A|, b1 the projection of the heading on it
+    eR = (Rd^T R - R^T Rd)^v / 2              eW = W - R^T Rd Wd
+    M = J (-kR eR - kW eW) + W x J W - J (W x R^T Rd Wd - R^T Rd Wd')
+
+Three choices of ours. The gains kR, kW multiply J, so that they are frequencies. Wd is worked out from A', and A' from
+a low-passed A, the memory, because the reference holds no jerk and the acceleration is not measured; Wd' is left out. A
+rotor cannot pull, so f is never below zero, and A is kept within what the craft can fly. As in the paper, upside down
+is an attitude to be left slowly: eR grows with the sine of the angle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sim.engines.quad.control.attitude import frame, heading_of, rotation_error, thrust_vector
+from sim.engines.quad.control.controllers import REF_YAW, Controller
+from sim.engines.quad.control.gains import Gains, gains_for
+from sim.engines.quad.control.mixer import make_motors
+from sim.engines.quad.control.position import pd_acceleration
+from sim.engines.quad.control.rates import rate_gains, torque_for
+from sim.engines.quad.control.vectors import (
+    TINY,
+    Axes,
+    Vec,
+    add,
+    axes_of,
+    clip_norm,
+    cross,
+    dot,
+    rows3,
+    scale,
+    sub,
+    to_body,
+)
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.rows import QUAT, RATE, ROTOR
+
+
+def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
+    """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force / (m kx)."""
+    # Wd already leads the position's way, so the attitude can afford the damping that the others trade for speed.
+    limits = gains or replace(gains_for(craft, dt_s), attitude_damping=1.0)
+    motors = make_motors(craft, dt_s, limits.rotor_s)
+    lag_s = 0.5 / limits.attitude_rad_s  # of the low pass: as fast as the attitude can use
+    share = -math.expm1(-dt_s / lag_s)
+
+    def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        axes, rate = axes_of(state[QUAT]), rows3(state[RATE])
+        accel = pd_acceleration(state, reference, limits)
+        thrust_n, up = thrust_vector(accel, axes, craft)
+        heading = heading_of(reference[REF_YAW])
+        wanted = frame(up, heading)
+        passed = rows3(memory)
+        passed = add(passed, scale(share, sub(accel, passed)))
+        turning = turning_rate(accel, scale(1.0 / lag_s, sub(accel, passed)), wanted, heading)
+        ahead = to_body(axes, clip_norm(turning, 0.5 * limits.attitude_rad_s))  # R^T Rd Wd
+        torque_nm = attitude_torque(craft, limits, rotation_error(axes, wanted), rate, ahead)
+        return motors(thrust_n, torque_nm, state[ROTOR].unbind(0)), torch.stack(passed)
+
+    return Controller(3, law)
+
+
+def attitude_torque(craft: Craft, gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+    """Torque [N m, body] of the PD law on SO(3) with e_R = `error` and the wanted rates `ahead` = R^T Rd Wd."""
+    tilt, yaw = gains.attitude_rad_s**2, gains.yaw_rad_s**2
+    tilt_rate, yaw_rate = rate_gains(gains)
+    slow, swept = sub(ahead, rate), cross(rate, ahead)
+    accel = (
+        -tilt * error[0] + tilt_rate * slow[0] - swept[0],
+        -tilt * error[1] + tilt_rate * slow[1] - swept[1],
+        -yaw * error[2] + yaw_rate * slow[2] - swept[2],
+    )
+    return torque_for(craft, accel, rate)
+
+
+def turning_rate(accel: Vec, jerk: Vec, wanted: Axes, heading: Vec) -> Vec:
+    """Angular velocity [rad/s, world] of the wanted attitude while the acceleration changes with `jerk`, yaw held.
+
+    b3' = (A' - (A' . b3) b3) / |A|, so x and y are -b3' . b2 and b3' . b1; z is -b1 . (b3' x heading) / |b3 x heading|.
+    """
+    b1, b2, b3 = wanted
+    force = (accel[0], accel[1], accel[2] + GRAVITY_M_S2)
+    moved = scale((dot(force, force) + TINY).rsqrt(), sub(jerk, scale(dot(jerk, b3), b3)))
+    across = cross(b3, heading)
+    z = -dot(b1, cross(moved, heading)) * (dot(across, across) + TINY).rsqrt()
+    return add(add(scale(-dot(moved, b2), b1), scale(dot(moved, b1), b2)), scale(z, b3))

@@ -1,0 +1,120 @@
+"""A quadcopter as data: what it weighs, where its rotors are, what they do. One YAML file per craft, with its source.
+
+No two simulators agree on the parameters of a Crazyflie, so every set here names where it comes from. Frames: world ENU
+(z up), body FLU; rotors front right, back right, back left, front left.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+GRAVITY_M_S2 = 9.81
+FOLDER = Path(__file__).parent / "crafts"
+Vec3 = tuple[float, float, float]
+Four = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Craft:
+    """Parameters of one craft. A rotor's speed s is the fraction of its maximum, 0 ... 1."""
+
+    name: str
+    source: str
+    mass_kg: float
+    inertia_kg_m2: Vec3
+    rotors_m: tuple[tuple[float, float], ...]  # (x, y) of each rotor in the body frame
+    yaw_sign: Four  # sign of the torque that each rotor's drag puts on the body
+    max_rpm: float
+    thrust_n: Vec3  # (c0, c1, c2): thrust of one rotor is c0 + c1 s + c2 s^2
+    torque_per_thrust_m: float
+    rise_s: float  # time constant of a rotor that speeds up; 0: at once
+    fall_s: float  # ... that slows down
+    linear_drag_n_s_m: tuple[float, float] = (0.0, 0.0)  # body xy, body z
+    rotor_drag_n_s2_m: tuple[float, float] = (0.0, 0.0)  # the same, per rad/s of summed rotor speed
+    quadratic_drag_n_s2_m2: float = 0.0
+    rotor_inertia_kg_m2: float = 0.0
+    prop_radius_m: float = 0.0
+    ground_effect: float = 0.0  # coefficient of (radius / 4 height)^2
+    downwash: Vec3 = (0.0, 0.0, 0.0)  # gym-pybullet-drones' coefficients
+
+    @property
+    def max_thrust_n(self) -> float:
+        """Of all four rotors."""
+        return 4.0 * sum(self.thrust_n)
+
+    @property
+    def thrust_to_weight(self) -> float:
+        return self.max_thrust_n / (self.mass_kg * GRAVITY_M_S2)
+
+    @property
+    def hover_speed(self) -> float:
+        """Rotor speed, 0 ... 1, at which thrust equals weight."""
+        return self.speed_for(self.mass_kg * GRAVITY_M_S2 / 4.0)
+
+    def speed_for(self, thrust_n: float) -> float:
+        """Rotor speed that gives this thrust: the inverse of the thrust curve, clipped to 0 ... 1."""
+        c0, c1, c2 = self.thrust_n
+        if c2 == 0.0:
+            return min(1.0, max(0.0, (thrust_n - c0) / c1))
+        root = c1 * c1 - 4.0 * c2 * (c0 - thrust_n)
+        return min(1.0, max(0.0, (-c1 + math.sqrt(max(root, 0.0))) / (2.0 * c2)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def list_crafts() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_craft(name: str, **changes: Any) -> Craft:
+    """A craft by name, or a YAML file of one's own by path. Raises UnknownNameError, or ConfigError for bad values."""
+    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    if not path.exists():
+        raise UnknownNameError("craft", name, list_crafts())
+    data = yaml.safe_load(path.read_text())
+    try:
+        craft = Craft(name=path.stem, **{key: _plain(key, value) for key, value in data.items()})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path.name} does not describe a craft: {error}. Compare with crafts/cf21.yaml.") from error
+    return check_craft(replace(craft, **changes))
+
+
+def check_craft(craft: Craft) -> Craft:
+    """The craft, if it can exist and fly. Raises ConfigError with the value and its bound."""
+    positive = {"mass_kg": craft.mass_kg, "torque_per_thrust_m": craft.torque_per_thrust_m, "max_rpm": craft.max_rpm}
+    positive |= {f"inertia_kg_m2[{i}]": value for i, value in enumerate(craft.inertia_kg_m2)}
+    for name, value in positive.items():
+        if not (math.isfinite(value) and value > 0.0):
+            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be above 0.")
+    for name, value in {"rise_s": craft.rise_s, "fall_s": craft.fall_s}.items():
+        if not 0.0 <= value <= 2.0:
+            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s.")
+    x, y, z = craft.inertia_kg_m2
+    if max(x, y, z) > 1.001 * (x + y + z - max(x, y, z)):
+        raise ConfigError(
+            f"inertia_kg_m2 = {craft.inertia_kg_m2} of craft '{craft.name}' is impossible: no body has one moment of "
+            "inertia above the sum of the other two."
+        )
+    if len(craft.rotors_m) != 4 or len(craft.yaw_sign) != 4:
+        raise ConfigError(f"Craft '{craft.name}' has {len(craft.rotors_m)} rotors; the engine flies four.")
+    if craft.thrust_to_weight <= 1.0:
+        raise ConfigError(
+            f"Craft '{craft.name}' cannot take off: full thrust is {craft.thrust_to_weight:.2f} times its weight, and "
+            "must be above 1. Check mass_kg and thrust_n."
+        )
+    return craft
+
+
+def _plain(key: str, value: Any) -> Any:
+    """YAML lists to tuples, numbers to float ('1e-5' without a point is text to YAML)."""
+    if key == "source":
+        return value
+    return tuple(_plain("", part) for part in value) if isinstance(value, list) else float(value)

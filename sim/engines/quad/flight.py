@@ -1,0 +1,95 @@
+"""One control step of flight as one pure function: action -> motors -> physics -> observation, cost, end.
+
+Everything that a policy meets between two decisions is in here, so it compiles to one kernel and has one gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+from sim.tasks.hover import HoverTask
+
+SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
+OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotation matrix, velocity and rates
+
+
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """What the policy sees besides position, rotation matrix, velocity and rates."""
+
+    history: int = 8  # last actions
+    integral: bool = True  # integral of the position error: what removes the error under a constant force
+    integral_limit: float = 0.1  # m s
+
+    @property
+    def memory_rows(self) -> int:
+        return 4 * self.history + 3 * self.integral
+
+    @property
+    def obs_rows(self) -> int:
+        return SEEN_ROWS + self.memory_rows
+
+
+FlightFn = Callable[..., tuple[Tensor, ...]]
+
+
+def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses) -> FlightFn:
+    """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left).
+
+    action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: what the policy remembers,
+    last actions first. noise: (18, n) standard normal, of the observation. left: (n,) 1.0 where the episode ended.
+    """
+    step = make_step(craft, physics)
+    hover = 2.0 * craft.hover_speed - 1.0
+
+    def flight(
+        state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor
+    ) -> tuple[Tensor, ...]:
+        after = step(state, 0.5 * action + 0.5, params, external)
+        cost = sum(task.terms(after, action, hover).values())
+        seen = observe(after, noise)
+        kept = remember(memory, action, seen[POS], senses, task.dt_s)
+        assert isinstance(cost, Tensor)
+        return after, kept, torch.cat([seen, kept]), cost, task.left(after).to(after.dtype)
+
+    return flight
+
+
+def observe(state: Tensor, noise: Tensor) -> Tensor:
+    """(18, n): position [m], rotation matrix (rows), velocity [m/s, world], rates [rad/s, body], with sensor noise."""
+    std = noise.new_tensor([s for s, rows in zip(OBS_NOISE, (3, 9, 3, 3), strict=True) for _ in range(rows)])
+    return torch.cat([state[POS], rotation_matrix(state[QUAT]), state[VEL], state[RATE]]) + std[:, None] * noise
+
+
+def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: Senses, dt_s: float) -> Tensor:
+    """The newest action in front, the oldest forgotten; the integral of the position error, kept within its limit."""
+    actions = torch.cat([action, memory[: 4 * senses.history - 4]]) if senses.history else memory[:0]
+    if not senses.integral:
+        return actions
+    limit = senses.integral_limit
+    return torch.cat([actions, (memory[-3:] + dt_s * position_m).clamp(-limit, limit)])
+
+
+def rotation_matrix(quat: Tensor) -> Tensor:
+    """(9, n) row by row, from wxyz (4, n)."""
+    w, x, y, z = quat.unbind(0)
+    return torch.stack([
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ])  # fmt: skip
+
+
+def blank_memory(num: int, craft: Craft, senses: Senses) -> Tensor:
+    """Memory at the start of an episode: the action that hovers, no accumulated error."""
+    memory = torch.full((senses.memory_rows, num), 2.0 * craft.hover_speed - 1.0)
+    if senses.integral:
+        memory[-3:] = 0.0
+    return memory

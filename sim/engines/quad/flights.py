@@ -1,0 +1,146 @@
+"""Many flights at once, with gradients: what a learner trains in when it differentiates through the dynamics.
+
+Columns are drones: observations (o, n), actions (4, n). A flight that ends is replaced by a fresh one in the same step,
+and no gradient crosses from the one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.flight import SEEN_ROWS, Senses, blank_memory, make_flight, observe
+from sim.engines.quad.rows import POS, Spread, parameters
+from sim.kernels import compile_kernel, differentiable
+from sim.tasks.hover import START_NUMBERS, HoverTask
+
+_POOL = 4096  # starts drawn at a time: drawing one by one would cost as much as flying
+_NOISE_STEPS = 32  # steps of sensor noise drawn at a time
+
+
+class Flights:
+    """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics.
+
+    `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
+    `state_dict`.
+    """
+
+    def __init__(
+        self,
+        craft: Craft,
+        task: HoverTask,
+        senses: Senses,
+        num: int,
+        seed: int,
+        *,
+        physics: Physics | None = None,
+        spread: Spread | None = None,
+        gradient: bool = True,
+        eager: bool = False,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
+        self.physics = Physics(dt_s=task.dt_s) if physics is None else physics
+        self.generator = torch.Generator().manual_seed(seed)
+        self._starts, self._taken = self._draw_pool(), 0
+        self._noise, self._used = torch.zeros(0), _NOISE_STEPS
+        self.state, self.memory, self.params, self.external, self.obs = self._take(num)
+        self.age = torch.zeros(num, dtype=torch.long)
+        fn = make_flight(craft, self.physics, task, senses)
+        action, noise = torch.zeros(4, num), torch.zeros(SEEN_ROWS, num)
+        examples = (self.state, self.memory, action, self.params, self.external, noise)
+        if gradient:
+            self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
+        else:
+            kernel = compile_kernel(fn, examples, eager=eager, say=say)
+            self._run, self.compile_s = kernel, kernel.compile_s  # type: ignore[assignment]
+
+    def restart(self) -> None:
+        """Fresh flights everywhere, of ages as if they had been going on for long: no lane ends with the others."""
+        self.state, self.memory, self.params, self.external, self.obs = self._take(self.num)
+        self.age = torch.randint(0, self.task.train_steps, (self.num,), generator=self.generator)
+
+    def detach(self) -> None:
+        """Forget the way back: the next step starts a new graph."""
+        self.state, self.memory, self.obs = self.state.detach(), self.memory.detach(), self.obs.detach()
+
+    def step(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Fly one control step; `self.obs` is what is seen after it. Returns (cost, ended).
+
+        Training flights end outside task.train_box_m, wider than the task's own box so that returning can be learned,
+        and after task.train_steps.
+        """
+        cost, _ = self.advance(action)
+        far = (self.state.detach()[POS].abs() > self.task.train_box_m).any(0)
+        ended = far | (self.age >= self.task.train_steps)
+        if ended.any():
+            self._replace(ended)
+        return cost, ended
+
+    def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
+        """One control step in which nobody is replaced. Returns (cost, left the task's box)."""
+        results = self._run(self.state, self.memory, action, self.params, self.external, self._sensor_noise())
+        self.state, self.memory, self.obs, cost, left = results
+        self.age += 1
+        return cost, left > 0.0
+
+    def _replace(self, ended: Bool[Tensor, " n"]) -> None:
+        rows = ended.nonzero()[:, 0]
+        fresh = self._take(len(rows))
+        self.state, self.memory, self.obs = (
+            torch.where(ended, torch.zeros_like(old.detach()).index_copy(1, rows, new), old)
+            for old, new in zip((self.state, self.memory, self.obs), (fresh[0], fresh[1], fresh[4]), strict=True)
+        )
+        self.external = self.external.index_copy(1, rows, fresh[3])
+        if self.spread is not None:
+            self.params = self.params.index_copy(1, rows, fresh[2])
+        self.age[rows] = 0
+
+    def _take(self, num: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """(state, memory, params, external, observation) of `num` fresh flights."""
+        if num > _POOL:
+            parts = [self._take(min(_POOL, num - i)) for i in range(0, num, _POOL)]
+            merged = [torch.cat(column, dim=1) for column in zip(*parts, strict=True)]
+            return (merged[0], merged[1], merged[2] if self.spread else parts[0][2], merged[3], merged[4])
+        if self._taken + num > _POOL:
+            self._starts, self._taken = self._draw_pool(), 0
+        chosen = slice(self._taken, self._taken + num)
+        self._taken += num
+        state, external, params = (rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts)
+        memory = blank_memory(num, self.craft, self.senses)
+        noise = torch.randn(SEEN_ROWS, num, generator=self.generator)
+        return state.clone(), memory, params.clone(), external.clone(), torch.cat([observe(state, noise), memory])
+
+    def _draw_pool(self) -> tuple[Tensor, Tensor, Tensor]:
+        unit = torch.rand(START_NUMBERS, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
+        state, external = self.task.start(self.craft, unit)
+        if self.spread is None:
+            return state, external, parameters(self.craft, self.physics.dt_s / self.physics.substeps)
+        small_s = self.physics.dt_s / self.physics.substeps
+        spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
+        return state, external, parameters(self.craft, small_s, _POOL, self.spread, spread)
+
+    def _sensor_noise(self) -> Float[Tensor, "18 n"]:
+        if self._used == _NOISE_STEPS:
+            self._noise = torch.randn(_NOISE_STEPS, SEEN_ROWS, self.num, generator=self.generator)
+            self._used = 0
+        self._used += 1
+        return self._noise[self._used - 1]
+
+    def state_dict(self) -> dict[str, Any]:
+        kept = ("state", "memory", "params", "external", "obs", "age", "_noise", "_used", "_starts", "_taken")
+        state = {name: getattr(self, name) for name in kept} | {"_starts": list(self._starts)}
+        return state | {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            if name == "generator":
+                self.generator.set_state(value)
+            else:
+                setattr(self, name, tuple(value) if name == "_starts" else value)

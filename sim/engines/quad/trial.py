@@ -1,0 +1,73 @@
+"""A trial: whole episodes from given starts, recorded, for a policy or a classical controller alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sim.engines.quad.control.controllers import make_controller
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.flights import Flights
+from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+
+Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # motor commands in [-1, 1] from what can be seen
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Recorded episodes; t = steps, n = drones. After a drone left the box its rows are NaN."""
+
+    position_m: Float[Tensor, "t 3 n"]
+    quat_wxyz: Float[Tensor, "t 4 n"]
+    velocity_m_s: Float[Tensor, "t 3 n"]
+    rotor: Float[Tensor, "t 4 n"]  # commanded speeds, 0 ... 1
+    error_m: Float[Tensor, " k"]  # over the last seconds, of those that stayed
+    left: Bool[Tensor, " n"]
+    held: Bool[Tensor, " n"]  # stayed, and close
+
+
+@torch.no_grad()
+def fly(flights: Flights, pilot: Pilot) -> Trial:
+    """Fly every lane of fresh `flights` for one whole episode."""
+    columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
+    for _ in range(flights.task.max_steps):
+        action = pilot(flights)
+        _, left = flights.advance(action)
+        state = flights.state
+        for column, value in zip(columns, (state[POS], state[QUAT], state[VEL], action, left), strict=True):
+            column.append(value)
+    position, quat, velocity, action, left_at = (torch.stack(column) for column in columns)
+    error, left = flights.task.hold_error(position, left_at)
+    held = ~left
+    held[held.clone()] = error < flights.task.hold_radius_m
+    gone = left_at.cummax(0).values.unsqueeze(1)
+    position, quat, velocity, rotor = (
+        value.masked_fill(gone, float("nan"))
+        for value in (position, quat, velocity, (0.5 * action + 0.5).clamp(0.0, 1.0))
+    )
+    return Trial(position, quat, velocity, rotor, error, left, held)
+
+
+def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
+    """A policy that maps observations (o, n) to actions (4, n)."""
+    return lambda flights: columns(flights.obs)
+
+
+def controller_pilot(name: str, craft: Craft, dt_s: float, num: int) -> Pilot:
+    """A classical controller that holds the origin, on the same noisy position, velocity and rates; true attitude."""
+    controller = make_controller(name, craft, dt_s)
+    reference = torch.zeros(10, num)
+    memory = torch.zeros(controller.memory_rows, num)
+
+    def act(flights: Flights) -> Tensor:
+        nonlocal memory
+        state, seen = flights.state.clone(), flights.obs
+        state[POS], state[VEL], state[RATE] = seen[0:3], seen[12:15], seen[15:18]
+        command, memory = controller(state, reference, memory)
+        return 2.0 * command - 1.0
+
+    return act

@@ -1,0 +1,170 @@
+"""The engine behind the contract of `VecEnv`: what SAC, TD3, PPO, evaluation and bundles see of a flight task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.engines.quad.craft import Craft, load_craft
+from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.flight import SEEN_ROWS, Senses, blank_memory, make_flight, observe
+from sim.engines.quad.picture import picture
+from sim.engines.quad.rows import POS, parameters
+from sim.history import place_of, seeds_of
+from sim.kernels import compile_kernel
+from sim.keyed import keyed_normal, keyed_uniform
+from sim.tasks.hover import START_NUMBERS, HoverTask
+from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
+
+_START, _SENSOR = 0, 1  # streams of an episode's random numbers
+_KEPT = ("_state", "_memory", "_external", "_obs", "_seed", "_age", "_far_m")
+
+
+def flight_spec(task: HoverTask, senses: Senses) -> EnvSpec:
+    """The contract of a hover policy: what it is given, in which units, and what it commands."""
+    unit = f"position m, rotation 1, velocity m/s, rates rad/s, last {senses.history} actions 1"
+    unit += ", integral of position m s" if senses.integral else ""
+    action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
+    return EnvSpec(
+        "quad/hover", {"state": ArraySpec((senses.obs_rows,), unit=unit)}, action, task.max_steps, 1 / task.dt_s
+    )
+
+
+class QuadVecEnv:
+    """n drones that hover, each episode a pure function of its seed and its actions.
+
+    Small numbers of lanes run eagerly, where compiling would cost more than it saves; `compiled` overrides that.
+    Success: the box was never left, and the mean error of the last seconds is below the task's hold radius.
+    """
+
+    _state: Tensor  # (17, n)
+    _memory: Tensor
+    _external: Tensor
+    _obs: Tensor  # (o, n)
+    _seed: Tensor  # (n,) of the running episodes
+    _age: Tensor  # (n,) steps made
+    _far_m: Tensor  # (n,) sum of distances in the last seconds
+
+    def __init__(
+        self,
+        task: str,
+        num_envs: int,
+        *,
+        craft: str = "cf2x_l2f",
+        history: int = 8,
+        integral: bool = True,
+        max_episode_steps: int | None = None,
+        compiled: bool | None = None,
+    ) -> None:
+        check_lane_count(num_envs, 0)
+        self.num_envs, self.metadata = num_envs, METADATA
+        self.craft: Craft = load_craft(craft)
+        self.task = HoverTask() if max_episode_steps is None else HoverTask(max_steps=max_episode_steps)
+        self.senses = Senses(history, integral)
+        self.spec = flight_spec(self.task, self.senses)
+        self._params = parameters(self.craft, self.task.dt_s)
+        self._seeds: Iterator[int] | None = None
+        self._pending: Tensor | None = None
+        fn = make_flight(self.craft, Physics(dt_s=self.task.dt_s), self.task, self.senses)
+        self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
+        examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
+                    torch.zeros(SEEN_ROWS, num_envs))  # fmt: skip
+        self._flight = compile_kernel(fn, examples, eager=not (num_envs >= 64 if compiled is None else compiled))
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        self._seeds, self._pending = seeds, None
+        taken = torch.tensor(take_seeds(seeds, self.num_envs))
+        self._begin(torch.arange(self.num_envs), taken)
+        return {"state": self._obs.T.contiguous()}
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        if self._seeds is None:
+            raise EnvError("step before reset: call reset(seeds) first.")
+        self._pending = torch.from_numpy(clipped_action(action, self.spec, self.num_envs)).T.contiguous()
+
+    @torch.no_grad()
+    def step_wait(self) -> StepResult:
+        if self._pending is None or self._seeds is None:
+            raise EnvError("step_wait without step_async: there is no step to wait for.")
+        noise = keyed_normal(self._seed, self._age + 1, SEEN_ROWS, _SENSOR)
+        self._state, self._memory, self._obs, cost, left = self._flight(
+            self._state, self._memory, self._pending, self._params, self._external, noise
+        )
+        self._pending = None
+        self._age = self._age + 1
+        hold_steps = min(self.task.max_steps, round(self.task.hold_s / self.task.dt_s))
+        late = self._age > self.task.max_steps - hold_steps
+        self._far_m = self._far_m + torch.where(late, self._state[POS].norm(dim=0), 0.0)
+        terminated = left > 0.0
+        truncated = (self._age >= self.task.max_steps) & ~terminated
+        success = truncated & (self._far_m / hold_steps < self.task.hold_radius_m)
+        ended, seed, final = terminated | truncated, self._seed, self._obs.T.contiguous()
+        obs = final
+        if ended.any():
+            rows = ended.nonzero()[:, 0]
+            self._begin(rows, torch.tensor(take_seeds(self._seeds, len(rows))))
+            obs = self._obs.T.contiguous()
+        info = {
+            "final_obs": {"state": final.clone()},
+            "final_mask": ended,
+            "success": success,
+            "episode_seed": seed.clone(),
+            "next_seed": self._seed.clone(),
+        }
+        return {"state": obs.clone()}, self.task.alive - cost, terminated, truncated, info
+
+    def _begin(self, rows: Tensor, seeds: Tensor) -> None:
+        """Start these lanes anew."""
+        state, external = self.task.start(self.craft, keyed_uniform(seeds, 0, START_NUMBERS, _START))
+        memory = blank_memory(len(rows), self.craft, self.senses)
+        obs = torch.cat([observe(state, keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)), memory])
+        zero = torch.zeros(len(rows))
+        if len(rows) == self.num_envs:
+            self._state, self._memory, self._external, self._obs = state, memory, external, obs
+            self._seed, self._age, self._far_m = seeds, torch.zeros_like(seeds), zero
+            return
+        for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
+            setattr(self, name, getattr(self, name).index_copy(1, rows, new))
+        for name, new in (("_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_far_m", zero)):
+            setattr(self, name, getattr(self, name).index_copy(0, rows, new))
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state: copying it is cheaper than flying there again."""
+        place = place_of(self._seeds)
+        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
+        seeds = {
+            "seeds_root": None if place is None else list(place[0]),
+            "seeds_count": None if place is None else place[1],
+        }
+        return {"env": self.spec.name, **kept, **seeds}
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        found = tuple(snapshot["state"].shape) if "state" in snapshot else None
+        if snapshot.get("env") != self.spec.name or found != tuple(self._state.shape):
+            raise CheckpointError(
+                f"The snapshot is of {snapshot.get('env')} with a state of {found}, this environment is "
+                f"{self.spec.name} with {tuple(self._state.shape)}. Make one that fits."
+            )
+        for name in _KEPT:
+            setattr(self, name, snapshot[name.removeprefix("_")].clone())
+        self._seeds = seeds or seeds_of(snapshot) or self._seeds
+        self._pending = None
+        return {"state": self._obs.T.contiguous()}
+
+    def render(self, lane: int = 0) -> Tensor:
+        return torch.from_numpy(picture(self._state[:, lane].numpy().astype(np.float64), self.task.box_m))
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,5 @@
+"""Names of the flight tasks."""
+
+from __future__ import annotations
+
+TASKS = ("hover",)

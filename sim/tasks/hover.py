@@ -1,0 +1,110 @@
+"""Hold a point: reach the origin from a tumbling start and stay there, whatever pushes.
+
+Start, box, noise and disturbance are those of Learning to Fly in Seconds (Eschmann et al. 2024, its released code), so
+that figures can be laid side by side. Scored by pure functions of rows: state (17, n) as in sim/engines/quad/rows.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, STATE_ROWS, TORQUE, VEL
+
+START_NUMBERS = 19  # uniform numbers that describe the start of an episode
+
+
+@dataclass(frozen=True, slots=True)
+class HoverTask:
+    """Reach and hold the origin. Positions are relative to it: a goal elsewhere is subtracted by the caller."""
+
+    box_m: float = 0.6  # an episode ends where any coordinate leaves +- this
+    start_m: float = 0.2
+    start_tilt_rad: float = 1.5707963
+    start_speed_m_s: float = 1.0
+    start_rate_rad_s: float = 1.0
+    start_rotor: float = 0.5  # fraction of full speed
+    at_goal: float = 0.1  # share of episodes that start at the goal, at rest
+    force_std: float = 0.05  # constant disturbance of an episode, as a fraction of the weight
+    torque_std: float = 1e-4  # ... the same number of weights times one metre
+    max_steps: int = 500
+    train_box_m: float = 1.0  # training goes on this far, so that coming back can be learned
+    train_steps: int = 300
+    hold_radius_m: float = 0.1  # held: the mean error over the last seconds is below this
+    hold_s: float = 2.0  # the error is measured over the last seconds of an episode
+    dt_s: float = 0.01
+    alive: float = 2.0  # reward of a step is this less its cost
+    # weights of the cost
+    w_position: float = 5.0
+    w_velocity: float = 0.1
+    w_rate: float = 0.005
+    w_tilt: float = 0.5
+    w_yaw: float = 0.3
+    w_action: float = 0.02
+    w_edge: float = 20.0
+
+    def start(self, craft: Craft, unit: Float[Tensor, "19 n"]) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "9 n"]]:
+        """Start states and the disturbances of their episodes, from uniform numbers in (0, 1)."""
+        num, both = unit.shape[1], 2.0 * unit - 1.0
+        state = torch.empty(STATE_ROWS, num)
+        state[POS] = both[0:3] * self.start_m
+        state[QUAT] = tilted(unit[3:6], self.start_tilt_rad)
+        state[VEL], state[RATE] = both[6:9] * self.start_speed_m_s, both[9:12] * self.start_rate_rad_s
+        state[ROTOR] = self.start_rotor
+        rest = torch.zeros(STATE_ROWS, 1)
+        rest[3], rest[ROTOR] = 1.0, craft.hover_speed
+        weight_n = craft.mass_kg * GRAVITY_M_S2
+        normal = math.sqrt(2.0) * torch.erfinv(both[12:18])
+        external = torch.zeros(EXTERNAL_ROWS, num)
+        external[FORCE] = normal[0:3] * (self.force_std * weight_n)
+        external[TORQUE] = normal[3:6] * (self.torque_std * weight_n)
+        return torch.where(unit[18] < self.at_goal, rest, state), external
+
+    def terms(self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], hover: float) -> dict[str, Tensor]:
+        """Cost terms by name, each (n,), smooth enough for gradients; `hover` is the action that hovers."""
+        px, py, pz, _, qx, qy, qz, vx, vy, vz, wx, wy, wz, *_ = state.unbind(0)
+        distance = torch.sqrt(px * px + py * py + pz * pz + 1e-6)
+        edge = sum((torch.relu(p.abs() / self.box_m - 0.7).square() for p in (px, py, pz)), torch.zeros_like(px))
+        effort = sum(((a - hover).square() for a in action.unbind(0)), torch.zeros_like(px))
+        return {
+            "position": self.w_position * distance,
+            "velocity": self.w_velocity * (vx * vx + vy * vy + vz * vz),
+            "rate": self.w_rate * (wx * wx + wy * wy + wz * wz),
+            "tilt": self.w_tilt * 2.0 * (qx * qx + qy * qy),
+            "yaw": self.w_yaw * 4.0 * qz * qz,
+            "action": self.w_action * effort,
+            "edge": self.w_edge * edge,
+        }
+
+    def hold_error(
+        self, position_m: Float[Tensor, "t 3 n"], left: Bool[Tensor, "t n"]
+    ) -> tuple[Float[Tensor, " k"], Bool[Tensor, " n"]]:
+        """(mean distance over the last `hold_s` of those that stayed, which ended early)."""
+        ended = left.any(0)
+        last = position_m[-round(self.hold_s / self.dt_s) :]
+        return last.norm(dim=1).mean(0)[~ended], ended
+
+    def left(self, state: Float[Tensor, "17 n"]) -> Bool[Tensor, " n"]:
+        """Has it left the box?"""
+        return (state[POS].abs() > self.box_m).any(0)
+
+
+def tilted(unit: Float[Tensor, "3 n"], most_rad: float) -> Float[Tensor, "4 n"]:
+    """Rotations spread evenly over all whose angle is at most `most_rad` (below pi), wxyz, from uniform numbers.
+
+    Even over rotations means that angles have the density 1 - cos(angle), so the angle solves
+    a - sin a = u (m - sin m); Newton's method, started at the cube root, is at rest after six steps.
+    """
+    goal = unit[0] * (most_rad - math.sin(most_rad))
+    angle = (6.0 * goal).pow(1.0 / 3.0)  # a - sin a is a^3 / 6 near 0
+    for _ in range(6):
+        angle = angle - (angle - angle.sin() - goal) / (1.0 - angle.cos()).clamp(min=1e-6)
+    up, around = 2.0 * unit[1] - 1.0, 2.0 * math.pi * unit[2]
+    flat, half = (1.0 - up * up).clamp(min=0.0).sqrt(), 0.5 * angle
+    axis = torch.stack([flat * around.cos(), flat * around.sin(), up])
+    return torch.cat([half.cos().unsqueeze(0), axis * half.sin()])

@@ -1,0 +1,101 @@
+"""`robo-rl fly` from nothing to a bundle and a C header, small; killed and resumed to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch import Tensor
+
+from robo_rl.apps.cli import main
+from robo_rl.apps.metrics import read_metrics
+
+SMALL = [
+    "task=hover",
+    "flights=8",
+    "horizon=4",
+    "hidden=[8]",
+    "history=1",
+    "eval_flights=6",
+    "video=false",
+    "eval_s=0.2",
+    "eager=true",
+]
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    return load_file(run / "policy" / "weights.safetensors")
+
+
+def same(first: Path, second: Path) -> bool:
+    one, two = weights(first), weights(second)
+    return one.keys() == two.keys() and all(one[key].equal(two[key]) for key in one)
+
+
+def test_it_leaves_results_pictures_a_bundle_and_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names that others call: results.json with error, terminations, CPU seconds and seeds; a table with baselines."""
+    out = tmp_path / "fly"
+    assert main(["fly", *SMALL, "updates=3", "seeds=2", "seed=4", f"out={out}"]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert {"position_error_m", "terminated_fraction", "train_cpu_s", "compile_cpu_s", "seeds"} <= results.keys()
+    assert results["seeds"] == [4, 5]
+    assert [row["name"] for row in results["rows"]] == ["policy", "policy", "pid", "geometric"]
+    printed = capsys.readouterr().out
+    assert "PID" in printed
+    assert "differs from torch" in printed
+    for name in ("flight.png", "policy.h", "bundle/manifest.json", "bundle/policy.onnx"):
+        assert (out / name).stat().st_size > 0
+    manifest = json.loads((out / "bundle" / "manifest.json").read_text())
+    assert manifest["measured"]["n"] == 6
+    assert "position m" in manifest["env"]["obs"]["state"]["unit"]
+
+
+def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
+    """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
+    given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=5"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["fly", *given, f"out={whole}"]) == 0
+    command = [sys.executable, "-m", "robo_rl.apps.cli", "fly", *given, f"out={cut}"]
+    child = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    try:
+        for _ in range(600):
+            if (cut / "checkpoints" / "00000017").exists():
+                break
+            time.sleep(0.1)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert not (cut / "results.json").exists()
+    assert main(["fly", *given, f"out={cut}", "resume=true"]) == 0
+    assert same(whole, cut)
+    assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("craft=cf12", "cf21"),
+        ("task=hoover", "hover"),
+        ("flights=0", "flights"),
+        ("updats=3", "updates"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, a non-zero exit code, and nothing written."""
+    key = wrong.split("=")[0]
+    given = [item for item in SMALL if not item.startswith(f"{key}=")]
+    assert main(["fly", *given, wrong, f"out={tmp_path / 'fly'}"]) != 0
+    captured = capsys.readouterr()
+    assert words in captured.err + captured.out
+    assert "Traceback" not in captured.err + captured.out

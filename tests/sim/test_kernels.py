@@ -1,0 +1,62 @@
+"""Compiled kernels equal the functions they were made of, are built once, and say when they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sim import kernels
+from sim.kernels import compile_kernel, differentiable
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROBO_RL_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def wave(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    a, b = x.unbind(0)
+    return torch.stack([a * y.sin(), b + y]), a * b
+
+
+EXAMPLES = (torch.linspace(-1.0, 1.0, 16).view(2, 8), torch.linspace(0.0, 3.0, 8))
+
+
+def test_a_kernel_is_built_once_and_equals_its_function(cache: Path) -> None:
+    """The second process to ask finds the file; another formula is another file."""
+    said: list[str] = []
+    first = compile_kernel(wave, EXAMPLES, say=said.append)
+    again = compile_kernel(wave, EXAMPLES, say=said.append)
+    assert first.compile_s > 0.0
+    assert again.compile_s == 0.0
+    assert len(said) == 1
+    for ours, theirs in zip(again(*EXAMPLES), wave(*EXAMPLES), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    compile_kernel(lambda x, y: (x[0] * y,), EXAMPLES, say=said.append)
+    assert len(list((cache / "kernels").glob("*.pt2"))) == 2
+
+
+def test_gradients_of_a_kernel_are_those_of_autograd(cache: Path) -> None:
+    """Compiled backward against autograd through the eager function; inputs not wanted get none."""
+    run, _ = differentiable(wave, EXAMPLES, (0,))
+    x, y = EXAMPLES[0].clone().requires_grad_(), EXAMPLES[1]
+    first, second = run(x, y)
+    (first.square().sum() + second.sum()).backward()
+    ours = x.grad
+    x.grad = None
+    first, second = wave(x, y)
+    (first.square().sum() + second.sum()).backward()
+    torch.testing.assert_close(ours, x.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A robot without g++ still flies, slowly, and knows what to install."""
+    monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
+    with pytest.warns(UserWarning, match=r"apt install g\+\+"):
+        kernel = compile_kernel(wave, EXAMPLES)
+    assert not kernel.compiled
+    torch.testing.assert_close(kernel(*EXAMPLES)[1], wave(*EXAMPLES)[1])
