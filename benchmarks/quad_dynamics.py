@@ -3,7 +3,8 @@
     python benchmarks/quad_dynamics.py
 
 Names: quad/rk4/<n>/drone_steps_per_cpu_s (10 ms; mass, inertia, thrust, lag and drag differ per drone),
-quad/euler/<n>/..., quad/env/<n>/env_steps_per_cpu_s (with observation, cost, ends, fresh starts and sensor noise),
+quad/euler/<n>/..., quad/env/<n>/env_steps_per_cpu_s (with observation, cost, ends and fresh starts;
+quad/env_noise/... with 18 normal numbers of sensor noise per step as well),
 quad/grad/<n>/drone_steps_per_cpu_s (forward and backward through 32 steps); lines with `peer` are other
 implementations on the same core.
 """
@@ -47,7 +48,8 @@ def main() -> None:
         steps(num, "rk4", args)
         if num >= 1024:
             steps(num, "euler", args)
-            environment(num)
+            environment(num, noise=False)
+            environment(num, noise=True)
     gradients(256 if args.quick else 1024)
 
 
@@ -72,15 +74,14 @@ def steps(num: int, integrator: str, args: argparse.Namespace) -> None:
             emit(name, rate(lambda: step(*given), num), "drone-steps/cpu-s", peer="the same formulas, eager torch")
 
 
-def environment(num: int) -> None:
-    task = HoverTask()
-    flights = Flights(CRAFT, task, Senses(history=0), num, 0, spread=Spread(0.1, 0.1, 0.1, 0.1, 0.1), gradient=False)
+def environment(num: int, noise: bool) -> None:
+    spread, senses = Spread(0.1, 0.1, 0.1, 0.1, 0.1), Senses(history=0, noise=noise)
+    flights = Flights(CRAFT, HoverTask(), senses, num, 0, spread=spread, gradient=False)
     flights.restart()
     action = torch.full((4, num), 2.0 * CRAFT.hover_speed - 1.0)
-    emit(
-        f"quad/env/{num}/env_steps_per_cpu_s", rate(lambda: flights.step(action), num), "env-steps/cpu-s",
-        compile_cpu_s=round(flights.compile_s, 1),
-    )  # fmt: skip
+    name = f"quad/{'env_noise' if noise else 'env'}/{num}/env_steps_per_cpu_s"
+    steps_per_s = rate(lambda: flights.step(action), num)
+    emit(name, steps_per_s, "env-steps/cpu-s", compile_cpu_s=round(flights.compile_s, 1))
 
 
 def gradients(num: int) -> None:

@@ -89,9 +89,9 @@ class HoverTask:
         last = position_m[-round(self.hold_s / self.dt_s) :]
         return last.norm(dim=1).mean(0)[~ended], ended
 
-    def left(self, state: Float[Tensor, "17 n"]) -> Bool[Tensor, " n"]:
-        """Has it left the box?"""
-        return (state[POS].abs() > self.box_m).any(0)
+    def outside(self, state: Float[Tensor, "17 n"], box_m: float) -> Bool[Tensor, " n"]:
+        """Is it beyond `box_m` on any axis?"""
+        return (state[POS].abs() > box_m).any(0)
 
 
 def tilted(unit: Float[Tensor, "3 n"], most_rad: float) -> Float[Tensor, "4 n"]:

@@ -27,6 +27,7 @@ class Senses:
     history: int = 8  # last actions
     integral: bool = True  # integral of the position error: what removes the error under a constant force
     integral_limit: float = 0.1  # m s
+    noise: bool = True  # sensors are noisy
 
     @property
     def memory_rows(self) -> int:
@@ -41,10 +42,11 @@ FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
 def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses) -> FlightFn:
-    """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left).
+    """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
     action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: what the policy remembers,
-    last actions first. noise: (18, n) standard normal, of the observation. left: (n,) 1.0 where the episode ended.
+    last actions first. noise: (18, n) standard normal, of the observation. left, far: (n,) 1.0 outside the task's box,
+    outside the wider one of training.
     """
     step = make_step(craft, physics)
     hover = 2.0 * craft.hover_speed - 1.0
@@ -54,18 +56,22 @@ def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses)
     ) -> tuple[Tensor, ...]:
         after = step(state, 0.5 * action + 0.5, params, external)
         cost = sum(task.terms(after, action, hover).values())
-        seen = observe(after, noise)
+        seen = observe(after, noise if senses.noise else None)
         kept = remember(memory, action, seen[POS], senses, task.dt_s)
         assert isinstance(cost, Tensor)
-        return after, kept, torch.cat([seen, kept]), cost, task.left(after).to(after.dtype)
+        left, far = (task.outside(after, box_m).to(after.dtype) for box_m in (task.box_m, task.train_box_m))
+        return after, kept, torch.cat([seen, kept]), cost, left, far
 
     return flight
 
 
-def observe(state: Tensor, noise: Tensor) -> Tensor:
+def observe(state: Tensor, noise: Tensor | None) -> Tensor:
     """(18, n): position [m], rotation matrix (rows), velocity [m/s, world], rates [rad/s, body], with sensor noise."""
+    seen = torch.cat([state[POS], rotation_matrix(state[QUAT]), state[VEL], state[RATE]])
+    if noise is None:
+        return seen
     std = noise.new_tensor([s for s, rows in zip(OBS_NOISE, (3, 9, 3, 3), strict=True) for _ in range(rows)])
-    return torch.cat([state[POS], rotation_matrix(state[QUAT]), state[VEL], state[RATE]]) + std[:, None] * noise
+    return seen + std[:, None] * noise
 
 
 def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: Senses, dt_s: float) -> Tensor:

@@ -7,7 +7,7 @@ and no gradient crosses from the one to the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,12 +16,22 @@ from torch import Tensor
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
 from sim.engines.quad.flight import SEEN_ROWS, Senses, blank_memory, make_flight, observe
-from sim.engines.quad.rows import POS, Spread, parameters
+from sim.engines.quad.rows import Spread, parameters
 from sim.kernels import compile_kernel, differentiable
 from sim.tasks.hover import START_NUMBERS, HoverTask
 
 _POOL = 4096  # starts drawn at a time: drawing one by one would cost as much as flying
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
+
+
+class Fresh(NamedTuple):
+    """Flights that are about to begin; columns are drones."""
+
+    state: Tensor
+    memory: Tensor
+    params: Tensor
+    external: Tensor
+    obs: Tensor
 
 
 class Flights:
@@ -46,6 +56,7 @@ class Flights:
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
+        self.gradient = gradient
         self.physics = Physics(dt_s=task.dt_s) if physics is None else physics
         self.generator = torch.Generator().manual_seed(seed)
         self._starts, self._taken = self._draw_pool(), 0
@@ -53,8 +64,8 @@ class Flights:
         self.state, self.memory, self.params, self.external, self.obs = self._take(num)
         self.age = torch.zeros(num, dtype=torch.long)
         fn = make_flight(craft, self.physics, task, senses)
-        action, noise = torch.zeros(4, num), torch.zeros(SEEN_ROWS, num)
-        examples = (self.state, self.memory, action, self.params, self.external, noise)
+        self._silence, self._far = torch.zeros(SEEN_ROWS, num), torch.zeros(num)
+        examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient:
             self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
         else:
@@ -77,8 +88,7 @@ class Flights:
         and after task.train_steps.
         """
         cost, _ = self.advance(action)
-        far = (self.state.detach()[POS].abs() > self.task.train_box_m).any(0)
-        ended = far | (self.age >= self.task.train_steps)
+        ended = (self._far > 0.0) | (self.age >= self.task.train_steps)
         if ended.any():
             self._replace(ended)
         return cost, ended
@@ -86,36 +96,41 @@ class Flights:
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """One control step in which nobody is replaced. Returns (cost, left the task's box)."""
         results = self._run(self.state, self.memory, action, self.params, self.external, self._sensor_noise())
-        self.state, self.memory, self.obs, cost, left = results
+        self.state, self.memory, self.obs, cost, left, self._far = results
         self.age += 1
         return cost, left > 0.0
 
     def _replace(self, ended: Bool[Tensor, " n"]) -> None:
         rows = ended.nonzero()[:, 0]
         fresh = self._take(len(rows))
-        self.state, self.memory, self.obs = (
-            torch.where(ended, torch.zeros_like(old.detach()).index_copy(1, rows, new), old)
-            for old, new in zip((self.state, self.memory, self.obs), (fresh[0], fresh[1], fresh[4]), strict=True)
-        )
-        self.external = self.external.index_copy(1, rows, fresh[3])
+        if not self.gradient:  # nobody else holds these tensors: writing a few columns is cheaper than copying all
+            for name in ("state", "memory", "obs", "external"):
+                getattr(self, name).index_copy_(1, rows, getattr(fresh, name))
+        else:
+            for name in ("state", "memory", "obs"):
+                old = getattr(self, name)
+                new = torch.zeros_like(old.detach()).index_copy(1, rows, getattr(fresh, name))
+                setattr(self, name, torch.where(ended, new, old))
+            self.external = self.external.index_copy(1, rows, fresh.external)
         if self.spread is not None:
-            self.params = self.params.index_copy(1, rows, fresh[2])
+            self.params = self.params.index_copy(1, rows, fresh.params)
         self.age[rows] = 0
 
-    def _take(self, num: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """(state, memory, params, external, observation) of `num` fresh flights."""
+    def _take(self, num: int) -> Fresh:
+        """The next `num` starts of the pool."""
         if num > _POOL:
             parts = [self._take(min(_POOL, num - i)) for i in range(0, num, _POOL)]
-            merged = [torch.cat(column, dim=1) for column in zip(*parts, strict=True)]
-            return (merged[0], merged[1], merged[2] if self.spread else parts[0][2], merged[3], merged[4])
+            together = Fresh(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+            return together if self.spread else together._replace(params=parts[0].params)
         if self._taken + num > _POOL:
             self._starts, self._taken = self._draw_pool(), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
         state, external, params = (rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts)
         memory = blank_memory(num, self.craft, self.senses)
-        noise = torch.randn(SEEN_ROWS, num, generator=self.generator)
-        return state.clone(), memory, params.clone(), external.clone(), torch.cat([observe(state, noise), memory])
+        noise = torch.randn(SEEN_ROWS, num, generator=self.generator) if self.senses.noise else None
+        obs = torch.cat([observe(state, noise), memory])
+        return Fresh(state.clone(), memory, params.clone(), external.clone(), obs)
 
     def _draw_pool(self) -> tuple[Tensor, Tensor, Tensor]:
         unit = torch.rand(START_NUMBERS, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
@@ -127,6 +142,8 @@ class Flights:
         return state, external, parameters(self.craft, small_s, _POOL, self.spread, spread)
 
     def _sensor_noise(self) -> Float[Tensor, "18 n"]:
+        if not self.senses.noise:
+            return self._silence
         if self._used == _NOISE_STEPS:
             self._noise = torch.randn(_NOISE_STEPS, SEEN_ROWS, self.num, generator=self.generator)
             self._used = 0

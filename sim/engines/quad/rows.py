@@ -60,7 +60,9 @@ def parameters(
     jx, jy, jz = (value * (1.0 + spread.inertia * unit[1 + i]) for i, value in enumerate(craft.inertia_kg_m2))
     thrust = 1.0 + spread.thrust * unit[4]
     rise, fall = (
-        1.0 - torch.exp(-dt_s / (2.0 * tau_s * (1.0 + spread.lag * unit[5 + i]))) if tau_s > 0.0 else torch.ones(num)
+        1.0 - torch.exp(-dt_s / (2.0 * tau_s * (1.0 + spread.lag * unit[5 + i])))
+        if tau_s > 0.0
+        else torch.ones_like(unit[0])
         for i, tau_s in enumerate((craft.rise_s, craft.fall_s))
     )
     drag = [value * (1.0 + spread.drag * unit[7 + i]) for i, value in enumerate(craft.linear_drag_n_s_m)]

@@ -99,7 +99,7 @@ class QuadVecEnv:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
         noise = keyed_normal(self._seed, self._age + 1, SEEN_ROWS, _SENSOR)
-        self._state, self._memory, self._obs, cost, left = self._flight(
+        self._state, self._memory, self._obs, cost, left, _ = self._flight(
             self._state, self._memory, self._pending, self._params, self._external, noise
         )
         self._pending = None

@@ -218,6 +218,15 @@ def test_randomisation_stays_within_its_spread_and_the_craft_flies_as_it_says() 
     assert state[9, 1] == pytest.approx((1 / 1.1 - 1) * GRAVITY_M_S2 * 0.01, rel=1e-3)
 
 
+def test_every_craft_can_be_randomised() -> None:
+    """Also the one whose rotors have no lag."""
+    for name in list_crafts():
+        assert parameters(load_craft(name), 0.01, 5, Spread(0.1, 0.1, 0.1, 0.1, 0.1), torch.zeros(9, 5)).shape == (
+            12,
+            5,
+        )
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sim.engines.quad.control.attitude import frame, heading_of, rotation_error, thrust_vector
+from sim.engines.quad.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.engines.quad.control.controllers import REF_YAW, Controller
 from sim.engines.quad.control.gains import Gains, gains_for
 from sim.engines.quad.control.mixer import make_motors
@@ -56,12 +56,13 @@ def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None) -> Con
         accel = pd_acceleration(state, reference, limits)
         thrust_n, up = thrust_vector(accel, axes, craft)
         heading = heading_of(reference[REF_YAW])
-        wanted = frame(up, heading)
+        wanted = wanted_frame(axes, up, heading)
         passed = rows3(memory)
         passed = add(passed, scale(share, sub(accel, passed)))
-        turning = turning_rate(accel, scale(1.0 / lag_s, sub(accel, passed)), wanted, heading)
-        ahead = to_body(axes, clip_norm(turning, 0.5 * limits.attitude_rad_s))  # R^T Rd Wd
-        torque_nm = attitude_torque(craft, limits, rotation_error(axes, wanted), rate, ahead)
+        jerk = to_body(axes, scale(1.0 / lag_s, sub(accel, passed)))
+        turning = turning_rate(accel, jerk, wanted, to_body(axes, heading))
+        ahead = clip_norm(turning, 0.5 * limits.attitude_rad_s)
+        torque_nm = attitude_torque(craft, limits, rotation_error(wanted), rate, ahead)
         return motors(thrust_n, torque_nm, state[ROTOR].unbind(0)), torch.stack(passed)
 
     return Controller(3, law)
@@ -81,8 +82,9 @@ def attitude_torque(craft: Craft, gains: Gains, error: Vec, rate: Vec, ahead: Ve
 
 
 def turning_rate(accel: Vec, jerk: Vec, wanted: Axes, heading: Vec) -> Vec:
-    """Angular velocity [rad/s, world] of the wanted attitude while the acceleration changes with `jerk`, yaw held.
+    """R^T Rd Wd [rad/s, body]: how the wanted attitude turns while the acceleration changes with `jerk`, yaw held.
 
+    jerk, wanted and heading as the body sees them; of the acceleration [m/s^2, world] only the magnitude counts.
     b3' = (A' - (A' . b3) b3) / |A|, so x and y are -b3' . b2 and b3' . b1; z is -b1 . (b3' x heading) / |b3 x heading|.
     """
     b1, b2, b3 = wanted

@@ -24,16 +24,16 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.control.attitude import (
     attitude_gains,
-    frame,
+    attitude_rates,
     heading_of,
     thrust_vector,
     tilt_error,
-    yaw_error,
+    wanted_frame,
 )
 from sim.engines.quad.control.gains import Gains, gains_for
 from sim.engines.quad.control.position import approach, limit_acceleration, position_gains
 from sim.engines.quad.control.rates import make_rate_loop
-from sim.engines.quad.control.vectors import Vec, axes_of, rows3, scale, sub
+from sim.engines.quad.control.vectors import Vec, axes_of, rows3, scale, sub, to_body
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import QUAT, VEL
 
@@ -94,7 +94,7 @@ def attitude_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
         c, s = nx * flat, ny * flat
         forward, left = torch.sin(pitch) * torch.cos(roll), -torch.sin(roll)
         up = (c * forward - s * left, s * forward + c * left, torch.cos(pitch) * torch.cos(roll))
-        ex, ey = tilt_error(axes, up)
+        ex, ey = tilt_error(to_body(axes, up))
         return loop(state, action[0], (tilt * ex, tilt * ey, action[3]))
 
     return Level(ActionSpec((0.0, *(-x for x in high[1:])), high, "N, rad, rad, rad/s"), act)
@@ -108,7 +108,7 @@ def velocity_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
     def act(state: Tensor, action: Tensor) -> Tensor:
         axes = axes_of(state[QUAT])
         thrust_n, up = thrust_vector(reach_velocity(state, rows3(action[0:3]), gains), axes, craft)
-        ex, ey = tilt_error(axes, up)
+        ex, ey = tilt_error(to_body(axes, up))
         return loop(state, thrust_n, (tilt * ex, tilt * ey, action[3]))
 
     return Level(ActionSpec(tuple(-x for x in high), high, "m/s, m/s, m/s, rad/s"), act)
@@ -117,15 +117,12 @@ def velocity_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
 def position_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
     high = (ranges.step_m,) * 3 + (math.pi,)
     loop = make_rate_loop(craft, dt_s, gains)
-    tilt, turn = attitude_gains(gains)
 
     def act(state: Tensor, action: Tensor) -> Tensor:
         axes = axes_of(state[QUAT])
         wanted_m_s = approach(rows3(action[0:3]), gains)
         thrust_n, up = thrust_vector(reach_velocity(state, wanted_m_s, gains), axes, craft)
-        ex, ey = tilt_error(axes, up)
-        turned = yaw_error(axes, frame(up, heading_of(action[3])))
-        return loop(state, thrust_n, (tilt * ex, tilt * ey, turn * turned))
+        return loop(state, thrust_n, attitude_rates(wanted_frame(axes, up, heading_of(action[3])), gains))
 
     return Level(ActionSpec(tuple(-x for x in high), high, "m, m, m, rad"), act)
 

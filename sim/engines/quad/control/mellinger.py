@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sim.engines.quad.control.attitude import frame, heading_of, rotation_error, thrust_vector
+from sim.engines.quad.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.engines.quad.control.controllers import REF_POS, REF_YAW, Controller
 from sim.engines.quad.control.gains import Gains, gains_for, integral_gain
 from sim.engines.quad.control.geometric import attitude_torque
@@ -45,7 +45,7 @@ def make_mellinger(craft: Craft, dt_s: float, gains: Gains | None = None) -> Con
         axes, rate = axes_of(state[QUAT]), rows3(state[RATE])
         accel = pd_acceleration(state, reference, limits, extra=scale(ki, rows3(memory[0:3])))
         thrust_n, up = thrust_vector(accel, axes, craft)
-        x, y, z = rotation_error(axes, frame(up, heading_of(reference[REF_YAW])))
+        x, y, z = rotation_error(wanted_frame(axes, up, heading_of(reference[REF_YAW])))
         still = torch.zeros_like(z)
         # A torque of -J kyaw (eR + kim int) is that of an error which is larger by the integral.
         torque_nm = attitude_torque(craft, limits, (x, y, z + kim * memory[3]), rate, (still, still, still))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sim.engines.quad.control.attitude import attitude_rates, frame, heading_of, thrust_vector
+from sim.engines.quad.control.attitude import attitude_rates, heading_of, thrust_vector, wanted_frame
 from sim.engines.quad.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.engines.quad.control.gains import Gains, gains_for, integral_gain
 from sim.engines.quad.control.position import approach, limit_acceleration, position_gains
@@ -38,7 +38,7 @@ def make_pid(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controlle
         asked = add(add(rows3(reference[REF_ACC]), integral), scale(kv, missing_m_s))
         accel = limit_acceleration(asked, limits)
         thrust_n, up = thrust_vector(accel, axes, craft)
-        rates = attitude_rates(axes, frame(up, heading_of(reference[REF_YAW])), limits)
+        rates = attitude_rates(wanted_frame(axes, up, heading_of(reference[REF_YAW])), limits)
         cut = sub(accel, asked)
         counts = (1.0 - torch.sqrt(dot(cut, cut) + TINY) / limits.integral_error_m_s2).clamp(min=0.0)
         growth = clip_norm(scale(ki, missing_m_s), fastest)
