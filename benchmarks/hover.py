@@ -24,10 +24,7 @@ from common import emit, parser
 from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, evaluated, row, train_all
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
-from sim.engines.quad.craft import load_craft
-from sim.engines.quad.flight import Senses
 from sim.engines.quad.trial import controller_pilot
-from sim.tasks.hover import HoverTask
 
 
 def main() -> None:
@@ -38,7 +35,7 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     budgets = [150] if args.quick else [int(part) for part in args.updates.split(",")]
-    setting = Setting(load_craft(args.craft), HoverTask(), Senses())
+    setting = Setting.of(FlyConfig(craft=args.craft))
     for updates in budgets:
         config = FlyConfig(craft=args.craft, updates=updates, seeds=1 if args.quick else args.seeds)
         with tempfile.TemporaryDirectory() as folder:

@@ -29,6 +29,7 @@ from sim.engines.quad.rows import Spread
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 from sim.engines.quad.vec_env import flight_spec
 from sim.tasks.hover import HoverTask
+from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
 
 CONTROLLERS = ("pid", "geometric")
 
@@ -57,14 +58,28 @@ class Setting:
     """What is flown: the craft, the task and what the policy sees."""
 
     craft: Craft
-    task: HoverTask
+    training: HoverTask
+    task: HoverTask  # that is measured
     senses: Senses
 
+    @classmethod
+    def of(cls, config: FlyConfig) -> Setting:
+        """What the settings ask for. Raises ConfigError for a curve that the craft cannot follow."""
+        craft = load_craft(config.craft)
+        training: HoverTask = HoverTask() if config.task == "hover" else TrackingTask()
+        task = training
+        if isinstance(training, TrackingTask):
+            check_speed(craft, config.speed_m_s)
+            training = replace(training, most_speed_m_s=1.1 * config.speed_m_s)
+            task = replace(training, curve=figure_eight(config.speed_m_s))
+        if config.eval_s is not None:
+            task = replace(task, max_steps=round(config.eval_s / task.dt_s))
+        return cls(craft, training, task, Senses(config.history, config.integral))
+
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
+        task = self.training if gradient else self.task
         spread = Spread(*([config.randomize] * 5)) if gradient and config.randomize > 0.0 else None
-        return Flights(
-            self.craft, self.task, self.senses, num, seed, spread=spread, gradient=gradient, eager=config.eager
-        )
+        return Flights(self.craft, task, self.senses, num, seed, spread=spread, gradient=gradient, eager=config.eager)
 
     def spec(self) -> EnvSpec:
         """The contract of the policy."""
@@ -73,16 +88,15 @@ class Setting:
     def scale(self) -> Tensor:
         """Brings observations to about one: 0.2 m, 1 m/s, 2 rad/s, 0.03 m s."""
         senses = self.senses
+        ahead = [0.2] * 3 + [3.0] * (self.task.ahead_rows - 3) if self.task.moves else []
         parts = [5.0] * 3 + [1.0] * 12 + [0.5] * 3 + [1.0] * (4 * senses.history) + [30.0] * (3 * senses.integral)
-        return torch.tensor(parts)
+        return torch.tensor(parts + ahead)
 
 
 def main(config: FlyConfig) -> int:
     """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C header."""
     torch.set_num_threads(1)
-    task = HoverTask()
-    task = replace(task, max_steps=round(config.eval_s / task.dt_s))
-    setting = Setting(load_craft(config.craft), task, Senses(config.history, config.integral))
+    setting = Setting.of(config)
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
     rows, trials = train_all(config, setting, run)
     for name in CONTROLLERS:

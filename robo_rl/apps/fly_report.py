@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from robo_rl.conf.fly import FlyConfig
     from sim.engines.quad.trial import Trial
 
-LABELS = {"policy": "Learned policy", "pid": "PID", "geometric": "Geometric (Lee 2010)"}
+LABELS = {
+    "policy": "Learned policy",
+    "pid": "PID",
+    "geometric": "Geometric (Lee 2010)",
+    "mellinger": "Mellinger (2011)",
+    "lqr": "LQR",
+}
 FILMED = 6  # drones in the video
 
 
@@ -46,32 +52,35 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     note = read_policy_json(run.policy)["train"]
     write_bundle(
         out / "bundle", policy, setting.spec(), name=f"{config.task}-{setting.craft.name}", noise="zero",
-        training=note, measured=note["measured"] | {"env": "quad/hover", "noise": 0.0},
-        example={STATE: torch.randn(8, 1, setting.senses.obs_rows) * 0.1},
+        training=note, measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0},
+        example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
     )  # fmt: skip
-    c_line = write_header(out / "policy.h", policy, setting, note)
+    c_line = write_header(out / "policy.h", config.task, policy, setting, note)
     _print(config, rows)
     print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
-    print(f"next:     robo-rl run bundle={out}/bundle")
+    if not setting.task.moves:
+        print(f"next:     robo-rl run bundle={out}/bundle")
     return 0
 
 
-def write_header(path: Path, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
+def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
     """policy.h, compiled and compared with torch where a C compiler is there; says which."""
     craft, senses = setting.craft, setting.senses
     memory = FlightMemory(
         senses.history, senses.integral, senses.integral_limit, setting.task.dt_s, 2.0 * craft.hover_speed - 1.0
     )
-    examples = torch.randn(4, senses.obs_rows, generator=torch.Generator().manual_seed(0)) * 0.2
+    examples = torch.randn(4, len(policy.scale), generator=torch.Generator().manual_seed(0)) * 0.2
     facts = {
         "craft": f"{craft.name} ({craft.source})",
         "observation": setting.spec().obs[STATE].unit,
         "rate": f"{1.0 / setting.task.dt_s:g} Hz",
         "commit": str(note["commit"]),
     }
-    write_c_header(path, "hover", policy.weights(), policy.scale, examples, facts, memory=memory)
+    # A reference ahead comes from the vehicle's planner: only holding a point can keep its own observation.
+    own = None if setting.task.moves else memory
+    write_c_header(path, name, policy.weights(), policy.scale, examples, facts, memory=own)
     try:
-        difference = verify_c_header(path, "hover", policy.weights(), policy.scale)
+        difference = verify_c_header(path, name, policy.weights(), policy.scale)
     except MissingDependencyError as error:
         return f"C: {path} (not compared with torch: {error})"
     return f"C: {path}, differs from torch by {difference:.1g}"
@@ -90,7 +99,7 @@ def flight_log(setting: Setting, name: str, trial: Trial) -> FlightLog:
         quat_wxyz=rows(trial.quat_wxyz),
         velocity_m_s=rows(trial.velocity_m_s),
         command=rows(trial.rotor),
-        goal_m=np.zeros(3),
+        goal_m=rows(trial.goal_m) if setting.task.moves else np.zeros(3),
         label=LABELS.get(name, name),
     )
 
@@ -121,7 +130,7 @@ def _print(config: FlyConfig, rows: list[FlyRow]) -> None:
     title = f"{config.task}, {config.eval_flights} starts with disturbance and sensor noise"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     table.add_column("pilot", no_wrap=True)
-    for column in ("error, last 2 s", "left the box", "held", "95 %", "env steps", "CPU"):
+    for column in ("error", "left the box", "held", "95 %", "env steps", "CPU"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         label = LABELS.get(row.name, row.name) + (f", seed {row.seed}" if row.seed is not None else "")
@@ -139,7 +148,7 @@ def _print(config: FlyConfig, rows: list[FlyRow]) -> None:
         console.width = max(console.width, 120)
     console.print(table)
     console.print(
-        "error: mean distance of those that stayed. left the box: beyond 0.6 m on any axis. held: stayed, and within "
-        "10 cm. CPU: training, compilation apart.",
+        "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
+        "left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm. CPU: training, compilation apart.",
         style="dim",
     )

@@ -13,7 +13,8 @@ from robo_rl.rl.first_order import FirstOrderConfig
 class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
-    task: str = one_of("hover")  # what to fly
+    task: str = one_of("hover", "figure8")  # hold a point, or follow a figure-eight (trained on random curves)
+    speed_m_s: float = at_least(0.01, 2.0)  # figure8: largest speed on the figure that is measured
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     out: str = "runs/fly"  # everything goes here
     flights: int = at_least(1, 128)  # flown side by side in training
@@ -22,7 +23,7 @@ class FlyConfig(FirstOrderConfig):
     integral: bool = True  # it sees the integral of its position error: no rest error under a constant push
     randomize: float = at_least(0.0, 0.0)  # half-width of mass, inertia, thrust, motor lag and drag, as a fraction
     eval_flights: int = at_least(1, 1000)  # starts of every row of the table, the same for all
-    eval_s: float = at_least(0.1, 5.0)  # length of each; the error is that of the last 2 s
+    eval_s: float | None = at_least(0.1, None)  # length of each; none: 5 s for hover, 10 s for figure8
     eval_seed: int = at_least(0, 1)  # which starts
     seed: int = at_least(0, 0)  # of the first training
     seeds: int = at_least(1, 1)  # trainings, from `seed` on; the first one's policy is kept

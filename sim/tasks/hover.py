@@ -48,6 +48,33 @@ class HoverTask:
     w_action: float = 0.02
     w_edge: float = 20.0
 
+    @property
+    def moves(self) -> bool:
+        """Does the goal move with time?"""
+        return False
+
+    @property
+    def start_numbers(self) -> int:
+        """How many uniform numbers describe the start of an episode."""
+        return START_NUMBERS
+
+    @property
+    def ahead_rows(self) -> int:
+        """Rows of the observation that tell of the goal's future."""
+        return 0
+
+    def relative(self, state: Tensor, external: Tensor, time_s: Tensor) -> Tensor:
+        """The state as seen from the goal."""
+        return state
+
+    def ahead(self, external: Tensor, time_s: Tensor) -> tuple[Tensor, ...]:
+        """What is known of the goal's future."""
+        return ()
+
+    def reference(self, external: Tensor, time_s: Tensor) -> Float[Tensor, "10 n"]:
+        """Position, velocity, acceleration and yaw of the goal, as classical controllers take it."""
+        return torch.zeros(10, len(time_s))
+
     def start(self, craft: Craft, unit: Float[Tensor, "19 n"]) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "9 n"]]:
         """Start states and the disturbances of their episodes, from uniform numbers in (0, 1)."""
         num, both = unit.shape[1], 2.0 * unit - 1.0

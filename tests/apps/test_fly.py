@@ -57,6 +57,19 @@ def test_it_leaves_results_pictures_a_bundle_and_c(tmp_path: Path, capsys: pytes
     assert "position m" in manifest["env"]["obs"]["state"]["unit"]
 
 
+def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
+    """The goal moves: its contract names the reference ahead, and its C header keeps no observation of its own."""
+    out = tmp_path / "fly"
+    given = ["task=figure8" if item == "task=hover" else item for item in SMALL]
+    assert main(["fly", *given, "updates=2", f"out={out}"]) == 0
+    manifest = json.loads((out / "bundle" / "manifest.json").read_text())
+    assert manifest["env"]["name"] == "quad/figure8"
+    assert manifest["env"]["obs"]["state"]["shape"] == [18 + 4 + 3 + 12]
+    header = (out / "policy.h").read_text()
+    assert "figure8_act" in header
+    assert "figure8_observe" not in header
+
+
 def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
     given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=5"]
@@ -87,6 +100,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("task=hoover", "hover"),
         ("flights=0", "flights"),
         ("updats=3", "updates"),
+        ("speed_m_s=9", "at most"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(
@@ -95,6 +109,8 @@ def test_mistakes_are_answered_in_one_sentence(
     """No traceback, a non-zero exit code, and nothing written."""
     key = wrong.split("=")[0]
     given = [item for item in SMALL if not item.startswith(f"{key}=")]
+    if key == "speed_m_s":
+        given[0] = "task=figure8"
     assert main(["fly", *given, wrong, f"out={tmp_path / 'fly'}"]) != 0
     captured = capsys.readouterr()
     assert words in captured.err + captured.out

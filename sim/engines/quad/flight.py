@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics, make_step
-from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, VEL
 from sim.tasks.hover import HoverTask
 
 SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
@@ -54,15 +54,30 @@ def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses)
     def flight(
         state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor
     ) -> tuple[Tensor, ...]:
-        after = step(state, 0.5 * action + 0.5, params, external)
-        cost = sum(task.terms(after, action, hover).values())
-        seen = observe(after, noise if senses.noise else None)
-        kept = remember(memory, action, seen[POS], senses, task.dt_s)
+        after = step(state, 0.5 * action + 0.5, params, external[:EXTERNAL_ROWS])
+        # A task whose goal moves keeps the clock in memory's last row; the others never look at it.
+        time_s = memory[-1] + task.dt_s if task.moves else torch.zeros_like(state[0])
+        seen_from_goal = task.relative(after, external, time_s)
+        cost = sum(task.terms(seen_from_goal, action, hover).values())
+        seen = observe(seen_from_goal, noise if senses.noise else None)
+        kept = remember(memory[: senses.memory_rows], action, seen[POS], senses, task.dt_s)
+        obs = torch.cat([seen, kept, *task.ahead(external, time_s)])
         assert isinstance(cost, Tensor)
-        left, far = (task.outside(after, box_m).to(after.dtype) for box_m in (task.box_m, task.train_box_m))
-        return after, kept, torch.cat([seen, kept]), cost, left, far
+        left, far = (task.outside(seen_from_goal, box).to(after.dtype) for box in (task.box_m, task.train_box_m))
+        return after, torch.cat([kept, time_s.unsqueeze(0)]) if task.moves else kept, obs, cost, left, far
 
     return flight
+
+
+def first_sight(
+    state: Tensor, external: Tensor, noise: Tensor | None, craft: Craft, task: HoverTask, senses: Senses
+) -> tuple[Tensor, Tensor]:
+    """(memory, observation) at the start of an episode."""
+    num = state.shape[1]
+    kept, time_s = blank_memory(num, craft, senses), torch.zeros(num)
+    seen = observe(task.relative(state, external, time_s), noise)
+    obs = torch.cat([seen, kept, *task.ahead(external, time_s)])
+    return torch.cat([kept, time_s.unsqueeze(0)]) if task.moves else kept, obs
 
 
 def observe(state: Tensor, noise: Tensor | None) -> Tensor:

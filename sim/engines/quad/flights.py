@@ -15,10 +15,10 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import SEEN_ROWS, Senses, blank_memory, make_flight, observe
+from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight
 from sim.engines.quad.rows import Spread, parameters
 from sim.kernels import compile_kernel, differentiable
-from sim.tasks.hover import START_NUMBERS, HoverTask
+from sim.tasks.hover import HoverTask
 
 _POOL = 4096  # starts drawn at a time: drawing one by one would cost as much as flying
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
@@ -100,6 +100,10 @@ class Flights:
         self.age += 1
         return cost, left > 0.0
 
+    def reference(self) -> Float[Tensor, "10 n"]:
+        """Position, velocity, acceleration and yaw of every goal now."""
+        return self.task.reference(self.external, self.memory[-1] if self.task.moves else torch.zeros(self.num))
+
     def _replace(self, ended: Bool[Tensor, " n"]) -> None:
         rows = ended.nonzero()[:, 0]
         fresh = self._take(len(rows))
@@ -127,13 +131,12 @@ class Flights:
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
         state, external, params = (rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts)
-        memory = blank_memory(num, self.craft, self.senses)
         noise = torch.randn(SEEN_ROWS, num, generator=self.generator) if self.senses.noise else None
-        obs = torch.cat([observe(state, noise), memory])
+        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses)
         return Fresh(state.clone(), memory, params.clone(), external.clone(), obs)
 
     def _draw_pool(self) -> tuple[Tensor, Tensor, Tensor]:
-        unit = torch.rand(START_NUMBERS, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
+        unit = torch.rand(self.task.start_numbers, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
         state, external = self.task.start(self.craft, unit)
         if self.spread is None:
             return state, external, parameters(self.craft, self.physics.dt_s / self.physics.substeps)

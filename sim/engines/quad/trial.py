@@ -25,6 +25,7 @@ class Trial:
     quat_wxyz: Float[Tensor, "t 4 n"]
     velocity_m_s: Float[Tensor, "t 3 n"]
     rotor: Float[Tensor, "t 4 n"]  # commanded speeds, 0 ... 1
+    goal_m: Float[Tensor, "t 3 n"]
     error_m: Float[Tensor, " k"]  # over the last seconds, of those that stayed
     left: Bool[Tensor, " n"]
     held: Bool[Tensor, " n"]  # stayed, and close
@@ -33,15 +34,15 @@ class Trial:
 @torch.no_grad()
 def fly(flights: Flights, pilot: Pilot) -> Trial:
     """Fly every lane of fresh `flights` for one whole episode."""
-    columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
+    columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [])
     for _ in range(flights.task.max_steps):
         action = pilot(flights)
         _, left = flights.advance(action)
-        state = flights.state
-        for column, value in zip(columns, (state[POS], state[QUAT], state[VEL], action, left), strict=True):
+        state, goal = flights.state, flights.reference()[0:3]
+        for column, value in zip(columns, (state[POS], state[QUAT], state[VEL], action, left, goal), strict=True):
             column.append(value)
-    position, quat, velocity, action, left_at = (torch.stack(column) for column in columns)
-    error, left = flights.task.hold_error(position, left_at)
+    position, quat, velocity, action, left_at, goal = (torch.stack(column) for column in columns)
+    error, left = flights.task.hold_error(position - goal, left_at)
     held = ~left
     held[held.clone()] = error < flights.task.hold_radius_m
     gone = left_at.cummax(0).values.unsqueeze(1)
@@ -49,7 +50,7 @@ def fly(flights: Flights, pilot: Pilot) -> Trial:
         value.masked_fill(gone, float("nan"))
         for value in (position, quat, velocity, (0.5 * action + 0.5).clamp(0.0, 1.0))
     )
-    return Trial(position, quat, velocity, rotor, error, left, held)
+    return Trial(position, quat, velocity, rotor, goal, error, left, held)
 
 
 def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
@@ -58,15 +59,15 @@ def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
 
 
 def controller_pilot(name: str, craft: Craft, dt_s: float, num: int) -> Pilot:
-    """A classical controller that holds the origin, on the same noisy position, velocity and rates; true attitude."""
+    """A classical controller that follows the goal, on the same noisy position, velocity and rates; true attitude."""
     controller = make_controller(name, craft, dt_s)
-    reference = torch.zeros(10, num)
     memory = torch.zeros(controller.memory_rows, num)
 
     def act(flights: Flights) -> Tensor:
         nonlocal memory
-        state, seen = flights.state.clone(), flights.obs
-        state[POS], state[VEL], state[RATE] = seen[0:3], seen[12:15], seen[15:18]
+        state, seen, reference = flights.state.clone(), flights.obs, flights.reference()
+        state[POS], state[VEL] = seen[0:3] + reference[0:3], seen[12:15] + reference[3:6]
+        state[RATE] = seen[15:18]
         command, memory = controller(state, reference, memory)
         return 2.0 * command - 1.0
 

@@ -15,7 +15,7 @@ from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import SEEN_ROWS, Senses, blank_memory, make_flight, observe
+from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight
 from sim.engines.quad.picture import picture
 from sim.engines.quad.rows import POS, parameters
 from sim.history import place_of, seeds_of
@@ -33,9 +33,10 @@ def flight_spec(task: HoverTask, senses: Senses) -> EnvSpec:
     unit = f"position m, rotation 1, velocity m/s, rates rad/s, last {senses.history} actions 1"
     unit += ", integral of position m s" if senses.integral else ""
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
-    return EnvSpec(
-        "quad/hover", {"state": ArraySpec((senses.obs_rows,), unit=unit)}, action, task.max_steps, 1 / task.dt_s
-    )
+    unit += ", acceleration m/s2 and next positions m of the reference" if task.moves else ""
+    state = ArraySpec((senses.obs_rows + task.ahead_rows,), unit=unit)
+    name = "quad/figure8" if task.moves else "quad/hover"
+    return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
 
 class QuadVecEnv:
@@ -128,8 +129,8 @@ class QuadVecEnv:
     def _begin(self, rows: Tensor, seeds: Tensor) -> None:
         """Start these lanes anew."""
         state, external = self.task.start(self.craft, keyed_uniform(seeds, 0, START_NUMBERS, _START))
-        memory = blank_memory(len(rows), self.craft, self.senses)
-        obs = torch.cat([observe(state, keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)), memory])
+        noise = keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)
+        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses)
         zero = torch.zeros(len(rows))
         if len(rows) == self.num_envs:
             self._state, self._memory, self._external, self._obs = state, memory, external, obs
