@@ -37,7 +37,7 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 	@$(ROBOT_VENV)/bin/pip install -qq --disable-pip-version-check '.[robot]' pytest pytest-timeout hypothesis packaging
 	@$(ONE_THREAD) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
 
-lint: $(STAMP) ## ruff, mypy --strict, import-linter, README's table
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results
 	@failed=0; \
 	$(BIN)/ruff check . || failed=1; \
 	$(BIN)/ruff format --check . || failed=1; \
@@ -50,7 +50,7 @@ format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-results: $(STAMP) ## the README's table of results, from benchmarks/results/
+results: $(STAMP) ## the tables of results in README.md and docs/results.md, from benchmarks/results/
 	@$(BIN)/python benchmarks/readme_table.py
 
 clean: ## remove .venv, caches and builds; runs and data stay

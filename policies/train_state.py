@@ -24,7 +24,7 @@ from robo_rl.core.files import read_json, write_atomic, write_json
 FORMAT = 1
 _TENSORS, _JSON = "state.safetensors", "state.json"
 # Settings that may change between two runs of the same training without changing its result.
-_FREE = {"log_every", "checkpoint_every", "keep_checkpoints"}
+FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 
 
 @dataclass
@@ -116,7 +116,7 @@ def _read(checkpoint: Path) -> dict[str, Any]:
 
 
 def _same_settings(checkpoint: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
-    changed = [key for key in now if key not in _FREE and saved.get(key) != now[key]]
+    changed = [key for key in now if key not in FREE_SETTINGS and saved.get(key) != now[key]]
     if changed:
         listed = ", ".join(f"{key}={saved.get(key)} (now {now[key]})" for key in changed)
         raise CheckpointError(

@@ -23,6 +23,7 @@ from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
 from robo_rl.apps.compose import ignores_noise
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.success_note import success_note, write_success_note
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import write_json
@@ -149,12 +150,14 @@ def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
 def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: VecEnv, run: RunDir) -> None:
     """Head and teacher on the same episodes."""
     seeds = eval_seeds(config.eval_seed, config.eval_episodes)
-    shape = (teacher.chunk, teacher.action_spec.dim)
-    after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, result.noise_scale), seeds)
-    before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, result.noise_scale), seeds)
+    shape, noise = (teacher.chunk, teacher.action_spec.dim), result.noise_scale
+    after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
+    before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     test = compare(before, after)
     print(f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} CPU-s: {after.rate}")
     print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+    if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
+        write_success_note(run.policy, success_note(after.rate, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", {"head": after.to_json(), "teacher": before.to_json()})
     print(f"Policy: {run.policy}\nNext:   robo-rl export policy={run.path} out={run.path}/bundle")
 

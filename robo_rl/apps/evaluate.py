@@ -10,24 +10,22 @@ from typing import Any
 
 import torch
 
-from policies.checkpoint import POLICY_FILE, read_policy_json
+from policies.checkpoint import POLICY_FILE
 from policies.executor import ChunkExecutor
 from policies.noise import EpisodeNoise
 from robo_rl.apps.acting import Actor, load_actor, worker_count
 from robo_rl.apps.device import pick_device
 from robo_rl.apps.progress import progress
+from robo_rl.apps.success_note import success_note, write_success_note
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
-from robo_rl.core.provenance import commit, machine
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, decision_latency
 from sim.registry import make_env
-
-EVALUATION_FILE = "evaluation.json"  # beside policy.json: what `export` writes into the manifest
 
 
 def main(config: EvaluateConfig) -> int:
@@ -50,7 +48,7 @@ def main(config: EvaluateConfig) -> int:
         print(f"{second.folder}: {text(results['against'])}\n{verdict(results['policy'], results['against'])}")
     report = summary(config, name, first, results, latency)
     if (first.folder / POLICY_FILE).is_file() and plain(config):
-        write_json(first.folder / EVALUATION_FILE, report | {"weights_crc32": weights_of(first.folder)})
+        write_success_note(first.folder, report)
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
     if config.video:
@@ -107,18 +105,9 @@ def summary(
     config: EvaluateConfig, env: str, actor: Actor, results: dict[str, EvalResult], latency: Latency
 ) -> dict[str, Any]:
     """Success of the first policy, and all that is needed to measure it again."""
-    rate = results["policy"].rate
-    return {
-        "k": rate.k,
-        "n": rate.n,
-        "wilson95": list(rate.wilson()),
-        "env": env,
-        "eval_seed": config.seed,
-        "noise": noise_scale(config, actor),
+    return success_note(results["policy"].rate, env, config.seed, noise_scale(config, actor)) | {
         "decision_ms_p50": latency.p50_ms,
         "decision_ms_p99": latency.p99_ms,
-        "machine": machine(),
-        "commit": commit(),
         "torch": torch.__version__,
     }
 
@@ -128,11 +117,6 @@ def plain(config: EvaluateConfig) -> bool:
     return (
         config.env is None and config.execute is None and config.ensemble is None and config.max_episode_steps is None
     )
-
-
-def weights_of(folder: Path) -> int:
-    """Checksum of the weights that were evaluated: the note of other weights must not be believed."""
-    return int(read_policy_json(folder)["weights_crc32"])
 
 
 def film(config: EvaluateConfig, actor: Actor, name: str) -> None:

@@ -12,11 +12,12 @@ from torch.utils.data import Dataset
 from policies.batches import LoaderWindows, TensorWindows, WindowSource
 from policies.checkpoint import save_policy
 from policies.generative import GenerativeConfig, GenerativePolicy
+from policies.train_state import FREE_SETTINGS
 from policies.training import BaseTrainConfig, train_base
 from robo_rl.apps.device import pick_device
 from robo_rl.apps.interrupt import Interruptible
 from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
@@ -32,7 +33,8 @@ def main(config: TrainConfig) -> int:
     store = EpisodeStore(config.data)
     source = window_source(config, store.spec)
     policy = fresh_policy(config, store).to(device)
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
+    free = FREE_KEYS | FREE_SETTINGS
+    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
     done = newest_step(run.path)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     with (

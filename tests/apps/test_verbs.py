@@ -20,6 +20,7 @@ from robo_rl.apps import data_import, data_info, data_validate, evaluate, export
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.acting import load_actor
 from robo_rl.apps.metrics import read_metrics
+from robo_rl.apps.success_note import read_success_note
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -114,6 +115,16 @@ def test_export_and_run_carry_the_measured_success(
     assert evaluate.main(evaluate_config(tmp_path / "bundle", episodes=1)) == 0
 
 
+def test_success_with_other_noise_is_not_promised(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measured at zero noise, exported to run with N(0, I): the bundle says nothing, and how to find out."""
+    evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.0))
+    assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"), noise="gaussian")) == 0
+    assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["measured"] is None
+    assert "its success with gaussian noise is unknown" in capsys.readouterr().out
+
+
 def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
     """A note beside a policy that was trained again since is old: the bundle's success stays unknown."""
     import shutil
@@ -121,7 +132,7 @@ def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> 
     shutil.copytree(run / "policy", tmp_path / "policy")
     note = {"k": 1, "n": 1, "wilson95": [0, 1], "noise": 1.0, "weights_crc32": 1}
     (tmp_path / "policy" / "evaluation.json").write_text(json.dumps(note))
-    assert export.measured_success(tmp_path / "policy") is None
+    assert read_success_note(tmp_path / "policy") is None
 
 
 def test_wrong_policies_are_refused(run: Path, tmp_path: Path) -> None:

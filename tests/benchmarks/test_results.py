@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import common
-from benchmarks.readme_table import BEGIN, END, load, main, rewrite
+from benchmarks.readme_table import BEGIN, END, for_docs, for_readme, headline_table, load, main, rewrite
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +56,44 @@ def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         line(value=1.0) + "\n" + line(name="s", value=0.97, k=97, n=100, wilson95=[0.915, 0.99], unit="")
     )
-    new = rewrite(f"head\n{BEGIN}\nold\n{END}\ntail\n", load(tmp_path))
+    tables = for_docs(load(tmp_path))
+    new = rewrite(f"head\n{BEGIN}\nold\n{END}\ntail\n", tables)
     assert "| `a/b` | 2 x | abc |" in new
     assert "| `s` | 0.97 (97/100, 0.92–0.99) | abc |" in new
     assert "old" not in new
     assert new.startswith("head\n")
     assert new.endswith("tail\n")
-    assert rewrite(new, load(tmp_path)) == new
+    assert rewrite(new, tables) == new
+
+
+def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
+    """Lines of a peer have our name and a later date."""
+    (tmp_path / "a.jsonl").write_text(line(value=5.0) + "\n" + line(value=1.0, date="2026-02-01", peer="theirs"))
+    new = for_docs(load(tmp_path))
+    assert "| `a/b` | 5 x |" in new
+    assert "| `a/b [theirs]` | 1 x |" in new
+
+
+def test_headlines_stand_beside_their_references() -> None:
+    """A name in braces is replaced by that line's value; a row whose reference is missing is left out."""
+    lines = {
+        "hover/first_order/900_updates/position_error_m": {"value": 0.0075, "unit": "m"},
+        "hover/pid/position_error_m": {"value": 0.032, "unit": "m"},
+    }
+    assert headline_table(lines) == ""
+    lines["hover/geometric/position_error_m"] = {"value": 0.134, "unit": "m"}
+    assert "| hover, position error | 0.0075 m | PID 0.032, geometric 0.134 |" in headline_table(lines)
+
+
+def test_demo_table_has_a_row_per_policy(tmp_path: Path) -> None:
+    """Success, interval, test, decision time and cost in one row."""
+    rate = {"k": 98, "n": 100, "wilson95": [0.93, 0.994], "p_vs_base": 1.5e-8, "env_steps": 12000, "train_cpu_s": 69.3}
+    (tmp_path / "a.jsonl").write_text(
+        line(name="demo/steered/success", value=0.98, unit="", **rate)
+        + "\n"
+        + line(name="demo/steered/decision_ms_p50", value=2.85, unit="ms", p99=4.7)
+    )
+    assert "| noise steering | 98/100 | 0.93–0.99 | 1e-08 | 2.9 / 4.7 | 12,000 | 69 |" in for_readme(load(tmp_path))
 
 
 def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
