@@ -12,7 +12,7 @@ from torch import Tensor
 
 from policies.chain import Explore, sample_chain, walk
 from policies.diffusion import Diffusion, DiffusionConfig
-from policies.flow import Flow, FlowConfig
+from policies.flow import Flow, FlowConfig, velocity_of
 from policies.process import ProcessConfig, Transitions, load_process, make_process
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 
@@ -94,6 +94,8 @@ def test_both_flow_predictions_walk_the_same_line() -> None:
         (FlowConfig(prediction="velocity"), 0.0, 100),
         (FlowConfig(prediction="velocity"), 0.5, 100),
         (FlowConfig(prediction="sample"), 0.5, 100),
+        (FlowConfig(prediction="preconditioned"), 0.0, 100),
+        (FlowConfig(prediction="preconditioned"), 0.5, 100),
         (DiffusionConfig(prediction="epsilon", clip=math.inf), 0.0, 100),
         (DiffusionConfig(prediction="epsilon", clip=math.inf), 1.0, 100),
     ],
@@ -127,10 +129,28 @@ def _gaussian_net(process: Any, config: ProcessConfig, mean: float, std: float) 
         surprise = (x - signal * mean) / ((signal * std) ** 2 + spread**2)
         action, noise = mean + signal * std**2 * surprise, spread * surprise
         if isinstance(config, FlowConfig):
-            return action if config.prediction == "sample" else noise - action
+            skip, out = velocity_of(config.prediction, t.view(-1, 1, 1))
+            return action if config.prediction == "sample" else (noise - action - skip * x) / out
         return noise
 
     return net
+
+
+def test_preconditioned_targets_have_unit_variance_and_no_linear_part() -> None:
+    """Actions N(0, 0.5^2): at every t the target has variance 1 and is uncorrelated with x_t; skip is 1 at t = 1, where
+    x_t is the noise, and -1 at t = 0, where it is the action.
+    """
+    rng = torch.Generator().manual_seed(0)
+    action, noise = 0.5 * torch.randn(200_000, generator=rng), torch.randn(200_000, generator=rng)
+    for time in (1e-6, 0.2, 0.5, 0.8, 1.0):
+        t = torch.tensor(time)
+        skip, out = velocity_of("preconditioned", t)
+        x = t * noise + (1.0 - t) * action
+        target = (noise - action - skip * x) / out
+        assert target.var().item() == pytest.approx(1.0, rel=0.02)
+        assert (target * x).mean().item() == pytest.approx(0.0, abs=0.01)
+    assert velocity_of("preconditioned", torch.tensor(1.0))[0].item() == pytest.approx(1.0)
+    assert velocity_of("preconditioned", torch.tensor(0.0))[0].item() == pytest.approx(-1.0)
 
 
 def test_losses_by_hand() -> None:

@@ -20,6 +20,7 @@ from robo_rl.nets.unet1d import Unet1dConfig
 PROCESSES: dict[str, ProcessConfig] = {
     "flow": FlowConfig(steps=4, prediction="sample"),
     "flow-velocity": FlowConfig(steps=4, prediction="velocity"),
+    "flow-preconditioned": FlowConfig(steps=4, prediction="preconditioned"),
     "diffusion": DiffusionConfig(steps=5, prediction="epsilon"),
     "diffusion-sample": DiffusionConfig(steps=5, prediction="sample"),
     "diffusion-v": DiffusionConfig(steps=5, prediction="v_prediction"),
