@@ -44,14 +44,14 @@ NAME = "pusht/keypoints"
 SOLVED_COVERAGE = 0.95
 PUBLISHED = "0.91-0.95"
 
-# An MLP, not the U-Net: on a CPU it makes 15 updates in the time of one. It predicts the action, not the velocity,
-# because nothing is fine-tuned here and it learns sooner.
+# An MLP, not the U-Net: on a CPU it makes 15 updates in the time of one. Predicting the action instead of the
+# preconditioned velocity, the same 40,000 updates reach 0.77.
 POLICY = GenerativeConfig(
     obs_steps=2,
     chunk=16,
     execute=8,
     net=MlpDenoiserConfig(width=256, depth=3, residual=True),
-    process=FlowConfig(steps=10, prediction="sample"),
+    process=FlowConfig(steps=10, prediction="preconditioned"),
 )
 FULL = BaseTrainConfig(steps=40_000, batch_size=256, lr=1e-3, warmup_steps=500, checkpoint_every=5_000)
 QUICK = BaseTrainConfig(steps=600, batch_size=256, lr=1e-3, warmup_steps=50, checkpoint_every=0)

@@ -79,10 +79,12 @@ def load_craft(name: str, **changes: Any) -> Craft:
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     if not path.exists():
         raise UnknownNameError("craft", name, list_crafts())
-    data = yaml.safe_load(path.read_text())
     try:
+        data = yaml.safe_load(path.read_text())
+        if not isinstance(data, dict):
+            raise TypeError(f"it holds {type(data).__name__}, expected 'name: value' lines")
         craft = Craft(name=path.stem, **{key: _plain(key, value) for key, value in data.items()})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{path.name} does not describe a craft: {error}. Compare with crafts/cf21.yaml.") from error
     return check_craft(replace(craft, **changes))
 
@@ -97,20 +99,35 @@ def check_craft(craft: Craft) -> Craft:
     for name, value in {"rise_s": craft.rise_s, "fall_s": craft.fall_s}.items():
         if not 0.0 <= value <= 2.0:
             raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s.")
+    _check_lengths(craft)
     x, y, z = craft.inertia_kg_m2
     if max(x, y, z) > 1.001 * (x + y + z - max(x, y, z)):
         raise ConfigError(
             f"inertia_kg_m2 = {craft.inertia_kg_m2} of craft '{craft.name}' is impossible: no body has one moment of "
             "inertia above the sum of the other two."
         )
-    if len(craft.rotors_m) != 4 or len(craft.yaw_sign) != 4:
-        raise ConfigError(f"Craft '{craft.name}' has {len(craft.rotors_m)} rotors; the engine flies four.")
+    if craft.thrust_n[1] + 2.0 * craft.thrust_n[2] <= 0.0:
+        raise ConfigError(
+            f"thrust_n = {craft.thrust_n} of craft '{craft.name}' is impossible: thrust c0 + c1 s + c2 s^2 must rise "
+            "towards full speed, s = 1."
+        )
     if craft.thrust_to_weight <= 1.0:
         raise ConfigError(
             f"Craft '{craft.name}' cannot take off: full thrust is {craft.thrust_to_weight:.2f} times its weight, and "
             "must be above 1. Check mass_kg and thrust_n."
         )
     return craft
+
+
+def _check_lengths(craft: Craft) -> None:
+    if len(craft.rotors_m) != 4 or len(craft.yaw_sign) != 4:
+        raise ConfigError(f"Craft '{craft.name}' has {len(craft.rotors_m)} rotors; the engine flies four.")
+    lengths = {f"rotors_m[{i}]": (place, 2) for i, place in enumerate(craft.rotors_m)}
+    lengths |= {name: (getattr(craft, name), 3) for name in ("inertia_kg_m2", "thrust_n", "downwash")}
+    lengths |= {name: (getattr(craft, name), 2) for name in ("linear_drag_n_s_m", "rotor_drag_n_s2_m")}
+    for name, (found, expected) in lengths.items():
+        if len(found) != expected:
+            raise ConfigError(f"{name} of craft '{craft.name}' has {len(found)} values, expected {expected}: {found}.")
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -235,12 +236,23 @@ def test_every_craft_can_be_randomised() -> None:
         ({"inertia_kg_m2": (1e-5, 1e-5, 9e-5)}, "no body"),
         ({"rise_s": 5.0}, "rise_s = 5"),
         ({"torque_per_thrust_m": float("nan")}, "torque_per_thrust_m"),
+        ({"thrust_n": (0.3, 0.0, -0.1)}, "must rise"),
+        ({"downwash": (1.0,)}, "downwash of craft 'cf2x_l2f' has 1 values, expected 3"),
+        ({"rotors_m": ((0.1, 0.1),) * 3}, "has 3 rotors"),
     ],
 )
 def test_impossible_crafts_are_refused(changes: dict[str, object], words: str) -> None:
     """The message names the value and its bound."""
     with pytest.raises(ConfigError, match=words):
         load_craft("cf2x_l2f", **changes)
+
+
+@pytest.mark.parametrize("text", ["just words", "mass_kg: [1, 2", "mass_kg: heavy", ""])
+def test_files_that_are_no_craft_are_refused(text: str, tmp_path: Path) -> None:
+    """Not YAML, not a mapping, not numbers, nothing: the file is named, and one to compare with."""
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.yaml does not describe a craft"):
+        load_craft(str(tmp_path / "mine.yaml"))
 
 
 def test_unknown_crafts_and_unstable_steps_are_refused() -> None:
