@@ -1,0 +1,193 @@
+"""Signal Temporal Logic: what should be true when, and by how much it is.
+
+A formula is a tree over named margins. A margin is positive where its statement holds, in metres, so that a formula's
+margin (its robustness) is a distance too: how far the flight could be moved before the formula's truth would change
+(Donze and Maler 2010, "Robust Satisfaction of Temporal Logic over Real-Valued Signals").
+
+Two evaluations of one definition: exact, by minima and maxima; and smooth, for gradients, where a minimum is
+-logsumexp(-k x) / k and a maximum the softmax(k x)-weighted mean. Both lie below what they stand for, so a flight whose
+smooth margin is positive satisfies the formula (Gilpin et al. 2020, "A Smooth Robustness Measure of STL").
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+
+Margins = Mapping[str, Float[Tensor, "t n"]]  # one row per time, one column per flight
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How a formula is read: time between rows, and the sharpness of smooth minima and maxima (None: exact)."""
+
+    dt_s: float
+    sharpness: float | None = None
+
+    def rows(self, time_s: float) -> int:
+        return round(time_s / self.dt_s)
+
+    def lowest(self, x: Float[Tensor, "... w"]) -> Float[Tensor, "..."]:
+        """Over the last axis."""
+        k = self.sharpness
+        return x.amin(-1) if k is None else -torch.logsumexp(-k * x, -1) / k
+
+    def lowest_so_far(self, x: Float[Tensor, "t n"], width: int) -> Float[Tensor, "u n w"]:
+        """Running minimum over windows of `width` rows from every row on."""
+        k = self.sharpness
+        if k is None:
+            return x.unfold(0, width, 1).cummin(-1).values
+        rows = len(x) - width + 1
+        steps = [-k * x[:rows]]
+        for later in range(1, width):  # logcumsumexp does the same; its gradient costs five times as much
+            steps.append(torch.logaddexp(steps[-1], -k * x[later : later + rows]))
+        return torch.stack(steps, -1) / -k
+
+    def highest(self, x: Float[Tensor, "... w"]) -> Float[Tensor, "..."]:
+        """Over the last axis."""
+        k = self.sharpness
+        return x.amax(-1) if k is None else (torch.softmax(k * x, -1) * x).sum(-1)
+
+
+class Formula(ABC):
+    """One statement about the time from now on."""
+
+    @property
+    @abstractmethod
+    def reach_s(self) -> float:
+        """How far into the future it looks."""
+
+    @abstractmethod
+    def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
+        """At every time from which the recording is long enough; row 0 is the beginning."""
+
+    @abstractmethod
+    def negated(self) -> Formula:
+        """The opposite, with the negation moved down to the names."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Atom(Formula):
+    """A named margin, or its opposite."""
+
+    name: str
+    holds: bool = True
+
+    @property
+    def reach_s(self) -> float:
+        return 0.0
+
+    def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "t n"]:
+        return margins[self.name] if self.holds else -margins[self.name]
+
+    def negated(self) -> Atom:
+        return Atom(self.name, not self.holds)
+
+    def __str__(self) -> str:
+        return self.name if self.holds else f"!{self.name}"
+
+
+@dataclass(frozen=True)
+class Junction(Formula):
+    """All of its parts ("&"), or at least one ("|")."""
+
+    parts: tuple[Formula, ...]
+    all_of: bool
+
+    @property
+    def reach_s(self) -> float:
+        return max(part.reach_s for part in self.parts)
+
+    def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
+        columns = [part.margin(margins, grid) for part in self.parts]
+        rows = min(len(column) for column in columns)
+        together = torch.stack([column[:rows] for column in columns], -1)
+        return grid.lowest(together) if self.all_of else grid.highest(together)
+
+    def negated(self) -> Junction:
+        return Junction(tuple(part.negated() for part in self.parts), not self.all_of)
+
+    def __str__(self) -> str:
+        return "(" + (" & " if self.all_of else " | ").join(str(part) for part in self.parts) + ")"
+
+
+@dataclass(frozen=True)
+class Timed(Formula):
+    """Its part at all times in [start, end] from now (G, always), or at one of them (F, eventually)."""
+
+    start_s: float
+    end_s: float
+    part: Formula
+    always: bool
+
+    @property
+    def reach_s(self) -> float:
+        return self.end_s + self.part.reach_s
+
+    def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
+        inner = self.part.margin(margins, grid)
+        first, width = grid.rows(self.start_s), grid.rows(self.end_s) - grid.rows(self.start_s) + 1
+        if grid.sharpness is None:  # the same by pooling, without a copy per window
+            sign = -1.0 if self.always else 1.0
+            return sign * F.max_pool1d(sign * inner[first:].T, width, 1).T
+        windows = inner[first:].unfold(0, width, 1)
+        return grid.lowest(windows) if self.always else grid.highest(windows)
+
+    def negated(self) -> Timed:
+        return Timed(self.start_s, self.end_s, self.part.negated(), not self.always)
+
+    def __str__(self) -> str:
+        return f"{'G' if self.always else 'F'}[{self.start_s:g},{self.end_s:g}] {self.part}"
+
+
+@dataclass(frozen=True)
+class Until(Formula):
+    """`goal` at some time in [start, end] from now, and `before` at all times up to that one."""
+
+    start_s: float
+    end_s: float
+    before: Formula
+    goal: Formula
+
+    @property
+    def reach_s(self) -> float:
+        return self.end_s + max(self.before.reach_s, self.goal.reach_s)
+
+    def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
+        before, goal = self.before.margin(margins, grid), self.goal.margin(margins, grid)
+        first, last = grid.rows(self.start_s), grid.rows(self.end_s)
+        rows = min(len(before), len(goal)) - last
+        kept = grid.lowest_so_far(before[: rows + last], last + 1)[..., first:]
+        met = goal[first : rows + last].unfold(0, last - first + 1, 1)
+        return grid.highest(grid.lowest(torch.stack([kept, met], -1)))
+
+    def negated(self) -> Formula:
+        raise ConfigError(f"The opposite of {self} is not supported. Say what must hold instead.")
+
+    def __str__(self) -> str:
+        return f"({self.before} U[{self.start_s:g},{self.end_s:g}] {self.goal})"
+
+
+def atoms(formula: Formula) -> set[str]:
+    """Every name in the formula."""
+    if isinstance(formula, Atom):
+        return {formula.name}
+    if isinstance(formula, Timed):
+        return atoms(formula.part)
+    parts = formula.parts if isinstance(formula, Junction) else _sides(formula)
+    return set().union(*(atoms(part) for part in parts))
+
+
+def _sides(formula: Formula) -> tuple[Formula, ...]:
+    return (formula.before, formula.goal) if isinstance(formula, Until) else ()

@@ -1,0 +1,125 @@
+"""Where a mission takes place: places to be at, rocks to stay away from, an arena to stay in.
+
+Positions are relative to where the flight begins. Every mission is a random scene, many side by side: columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.tasks.stl.formula import Formula, Margins, atoms
+from sim.tasks.stl.parse import parse
+
+FOLDER = Path(__file__).parents[1] / "missions"
+ARENA, ROCKS = "arena", "rocks"
+_TRIES = 2000  # scenes drawn for each that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Mission:
+    """A formula over the names of its places, `arena` (a box around the start) and `rocks` (upright cylinders)."""
+
+    name: str
+    text: str  # what it means, for people
+    formula: Formula
+    places: tuple[str, ...]
+    rocks: int = 0
+    place_radius_m: float = 0.4
+    rock_radius_m: float = 0.25
+    arena_m: tuple[float, float, float] = (2.0, 2.0, 0.8)  # half sizes
+    gap_m: float = 0.3  # free room between the edges of places, rocks and the start
+
+    @property
+    def duration_s(self) -> float:
+        return self.formula.reach_s
+
+
+@dataclass(frozen=True, slots=True)
+class Scenes:
+    """n random scenes of one mission."""
+
+    mission: Mission
+    places_m: Float[Tensor, "p 3 n"]
+    rocks_m: Float[Tensor, "r 2 n"]
+
+    def margins(self, position_m: Float[Tensor, "t 3 n"]) -> Margins:
+        """How far inside each place, inside a rock, and inside the arena the flight is [m]."""
+        mission, at = self.mission, position_m.unsqueeze(1)
+        inside = mission.place_radius_m - (at - self.places_m).norm(dim=2)
+        half = position_m.new_tensor(mission.arena_m)[:, None]
+        named = dict(zip(mission.places, inside.unbind(1), strict=True))
+        named[ARENA] = (half - position_m.abs()).amin(1)
+        if mission.rocks:
+            named[ROCKS] = (mission.rock_radius_m - (at[:, :, :2] - self.rocks_m).norm(dim=2)).amax(1)
+        return named
+
+    def repeat(self, times: int) -> Scenes:
+        """Every scene `times` times in a row, for as many attempts."""
+        places, rocks = (x.repeat_interleave(times, 2) for x in (self.places_m, self.rocks_m))
+        return Scenes(self.mission, places, rocks)
+
+
+def list_missions() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_mission(name: str) -> Mission:
+    """A mission by name, or a YAML file of one's own. Raises UnknownNameError, or ConfigError for a bad file."""
+    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    if not path.exists():
+        raise UnknownNameError("mission", name, list_missions())
+    try:
+        data = yaml.safe_load(path.read_text())
+        mission = Mission(name=path.stem, formula=parse(data.pop("formula")), **{k: _plain(v) for k, v in data.items()})
+    except (TypeError, ValueError, AttributeError, KeyError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{path.name} does not describe a mission: {error}. Compare with sim/tasks/missions/reach.yaml."
+        ) from error
+    return check_mission(mission)
+
+
+def check_mission(mission: Mission) -> Mission:
+    """The mission, if its formula speaks of what is there. Raises ConfigError."""
+    known = {*mission.places, ARENA} | ({ROCKS} if mission.rocks else set())
+    if unknown := atoms(mission.formula) - known:
+        raise ConfigError(
+            f"Mission '{mission.name}' speaks of {', '.join(sorted(unknown))}, which is not there. Known: "
+            f"{', '.join(sorted(known))}. Add it to places, or give rocks a number."
+        )
+    if not mission.duration_s > 0.0:
+        raise ConfigError(f"Mission '{mission.name}' takes no time. Use F[s,e], G[s,e] or U[s,e] in its formula.")
+    return mission
+
+
+def draw_scenes(mission: Mission, num: int, generator: torch.Generator) -> Scenes:
+    """Random scenes in which places, rocks and the start stand apart. Raises ConfigError when there is no room."""
+    count = len(mission.places) + mission.rocks
+    radius = torch.tensor([mission.place_radius_m] * len(mission.places) + [mission.rock_radius_m] * mission.rocks)
+    half = torch.tensor(mission.arena_m)
+    apart = radius[:, None] + radius[None, :] + mission.gap_m
+    apart.fill_diagonal_(0.0)
+    found: list[Tensor] = []
+    for _ in range(_TRIES):
+        at = (2.0 * torch.rand(num, count, 3, generator=generator) - 1.0) * (half - radius.max()).clamp(min=0.0)
+        flat = at[:, :, :2]
+        free = (torch.cdist(flat, flat) >= apart).all(2).all(1) & (flat.norm(dim=2) >= radius + mission.gap_m).all(1)
+        found.extend(at[free])
+        if len(found) >= num:
+            chosen = torch.stack(found[:num], dim=2)
+            return Scenes(mission, chosen[: len(mission.places)], chosen[len(mission.places) :, :2])
+    raise ConfigError(
+        f"Mission '{mission.name}' has no room for {len(mission.places)} places and {mission.rocks} rocks in an arena "
+        f"of {mission.arena_m} m. Make the arena larger or the gap smaller."
+    )
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,43 @@
+"""Smooth paths: uniform cubic B-splines, whose value, velocity and acceleration are linear in their control points."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Basis(NamedTuple):
+    """Matrices (t, c): position, velocity [per s] and acceleration [per s^2] at each time, from c control points."""
+
+    position: Tensor
+    velocity: Tensor
+    acceleration: Tensor
+
+
+def spline_basis(duration_s: float, knots: int, times_s: Float[Tensor, " t"]) -> Basis:
+    """`knots` pieces of equal length over the duration, knots + 3 control points; the last value is held after the end.
+
+    de Boor 1978: on a piece with local time u in [0, 1], the four points that matter weigh (1 - u)^3 / 6,
+    (3 u^3 - 6 u^2 + 4) / 6, (-3 u^3 + 3 u^2 + 3 u + 1) / 6 and u^3 / 6.
+    """
+    length_s = duration_s / knots
+    after = times_s > duration_s
+    place = times_s.clamp(0.0, duration_s) / length_s
+    piece = place.floor().clamp(max=knots - 1).long()
+    u = place - piece
+    value = torch.stack([(1 - u) ** 3, 3 * u**3 - 6 * u**2 + 4, -3 * u**3 + 3 * u**2 + 3 * u + 1, u**3], 1) / 6
+    slope = torch.stack([-((1 - u) ** 2), 3 * u**2 - 4 * u, -3 * u**2 + 2 * u + 1, u**2], 1) / (2 * length_s)
+    bend = torch.stack([1 - u, 3 * u - 2, 1 - 3 * u, u], 1) / length_s**2
+    columns = piece[:, None] + torch.arange(4)
+    empty = torch.zeros(len(times_s), knots + 3)
+    still = (~after).to(u.dtype)[:, None]
+    fill = (value, slope * still, bend * still)
+    return Basis(*(empty.scatter(1, columns, values) for values in fill))
+
+
+def apply(matrix: Float[Tensor, "t c"], points: Float[Tensor, "c 3 n"]) -> Float[Tensor, "t 3 n"]:
+    """Values of the paths at the times of `matrix`."""
+    return torch.einsum("tc,cdn->tdn", matrix, points)

@@ -1,0 +1,106 @@
+"""Signal temporal logic: margins worked out by hand, sound smoothing, formulas as text."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from sim.tasks.stl.formula import Formula, Grid, atoms
+from sim.tasks.stl.parse import parse
+
+A = torch.tensor([-1.0, 0.5, 2.0, -3.0, 1.0])
+B = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0])
+
+
+def exact(text: str, a: Tensor = A, b: Tensor = B) -> list[float]:
+    """Margins at all times, one second apart, of one flight."""
+    return parse(text).margin({"a": a[:, None], "b": b[:, None]}, Grid(1.0))[:, 0].tolist()
+
+
+def test_margins_by_hand() -> None:
+    """a = -1, 0.5, 2, -3, 1 and b = 4, 3, 2, 1, 0, a second apart."""
+    assert exact("a") == [-1.0, 0.5, 2.0, -3.0, 1.0]
+    assert exact("!a & b") == [1.0, -0.5, -2.0, 1.0, -1.0]
+    assert exact("a | b") == [4.0, 3.0, 2.0, 1.0, 1.0]
+    assert exact("F[0,2] a") == [2.0, 2.0, 2.0]
+    assert exact("G[1,2] a") == [0.5, -3.0, -3.0]
+    assert exact("!F[0,2] a") == exact("G[0,2] !a") == [-2.0, -2.0, -2.0]
+    assert exact("G[0,1] F[0,2] a") == [2.0, 2.0]
+
+
+def test_until_by_hand() -> None:
+    """b until a, within 0 ... 2 s: the best of min(-1, 4), min(0.5, 3) and min(2, 2) is 2 at time 0; at 2 s a
+    is 2 at once. Between 1 and 3 s a's best is 2 as well, and b lasts 2 until then.
+    """
+    assert exact("b U[0,2] a") == [2.0, 2.0, 2.0]
+    assert exact("b U[1,3] a") == [2.0, 2.0]
+    assert exact("b U[3,4] a") == [0.0]  # at 4 s a = 1, but b has fallen to 0
+
+
+@st.composite
+def formulas(draw: st.DrawFn, depth: int = 3) -> str:
+    """Random formulas over a and b; untils stand under no negation."""
+    kind = draw(st.sampled_from(["name", "and", "or", "F", "G", "U"] if depth else ["name"]))
+    if kind == "name":
+        return draw(st.sampled_from(["a", "b", "!a", "!b"]))
+    start = draw(st.integers(0, 2))
+    window = f"[{start},{start + draw(st.integers(1, 2))}]"
+    first, second = draw(formulas(depth - 1)), draw(formulas(depth - 1))
+    if kind in "FG":
+        return f"{kind}{window} ({first})"
+    sign = {"and": "&", "or": "|", "U": f"U{window}"}[kind]
+    return f"(({first}) {sign} ({second}))"
+
+
+@settings(max_examples=150, deadline=None)
+@given(formulas(), st.integers(0, 10_000), st.sampled_from([2.0, 20.0]))
+def test_smooth_margins_never_promise_too_much(text: str, seed: int, sharpness: float) -> None:
+    """Smooth below exact, and near it when sharp: a positive smooth margin proves the formula."""
+    formula = parse(text)
+    signals = torch.randn(2, round(formula.reach_s) + 3, 4, generator=torch.Generator().manual_seed(seed))
+    margins = dict(zip("ab", signals, strict=True))
+    true = formula.margin(margins, Grid(1.0))
+    smooth = formula.margin(margins, Grid(1.0, sharpness))
+    assert smooth.shape == true.shape
+    assert (smooth <= true + 1e-4).all()
+    sharp = formula.margin(margins, Grid(1.0, 1000.0))
+    torch.testing.assert_close(sharp, true, atol=0.02, rtol=0.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(formulas())
+def test_text_of_a_formula_is_the_formula(text: str) -> None:
+    """Printing and reading again changes nothing."""
+    formula: Formula = parse(text)
+    assert parse(str(formula)) == formula
+
+
+def test_precedence_and_names() -> None:
+    """'|' binds weakest, then '&', then until; a negation and F, G bind what follows at once."""
+    assert parse("a | b & c") == parse("a | (b & c)")
+    assert parse("F[0,1] a & b") == parse("(F[0,1] a) & b")
+    assert parse("a U[0,1] b & c") == parse("(a U[0,1] b) & c")
+    assert parse("!F[0,1] (a & b)") == parse("G[0,1] (!a | !b)")
+    assert atoms(parse("F[0,1] G & (x_1 U[0,2] !y)")) == {"G", "x_1", "y"}
+    assert parse("F[0,5] (a & F[0,2] b)").reach_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("F[0,6] ", "ends where a statement was expected"),
+        ("(a & b", r"'\(' is not closed"),
+        ("a b", "'b' was not expected"),
+        ("F[3,1] a", "a start before its end"),
+        ("a & ?", "is no part of a formula"),
+        ("& a", "'&' stands where"),
+        ("!(a U[0,1] b)", "opposite of .* is not supported"),
+    ],
+)
+def test_bad_formulas_are_answered_in_a_sentence(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse(text)
