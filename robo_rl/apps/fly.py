@@ -86,11 +86,10 @@ class Setting:
         return flight_spec(self.task, self.senses)
 
     def scale(self) -> Tensor:
-        """Brings observations to about one: 0.2 m, 1 m/s, 2 rad/s, 0.03 m s."""
-        senses = self.senses
-        ahead = [0.2] * 3 + [3.0] * (self.task.ahead_rows - 3) if self.task.moves else []
-        parts = [5.0] * 3 + [1.0] * 12 + [0.5] * 3 + [1.0] * (4 * senses.history) + [30.0] * (3 * senses.integral)
-        return torch.tensor(parts + ahead)
+        """Brings observations to about one; actions are, and the integral is 0.03 m s."""
+        front, behind = self.task.scales
+        memory = (1.0,) * (4 * self.senses.history) + (30.0,) * (3 * self.senses.integral)
+        return torch.tensor(front + memory + behind)
 
 
 def main(config: FlyConfig) -> int:
