@@ -95,8 +95,11 @@ class CostToGo:
         return torch.stack(found[::-1])
 
     def state_dict(self) -> dict[str, Any]:
-        parts = {"net": self.net, "slow": self.slow, "optimizer": self.optimizer}
-        return {name: part.state_dict() for name, part in parts.items()}
+        return {
+            "net": self.net.state_dict(),
+            "slow": self.slow.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.net.load_state_dict(state["net"])

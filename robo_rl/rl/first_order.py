@@ -56,8 +56,8 @@ class FirstOrderConfig:
     lr: float = at_least(0.0, 1.5e-2)
     final_lr: float = at_least(0.0, 1e-5)
     grad_clip: float = at_least(0.0, 1.0)
-    value: bool = False  # learn the cost-to-go behind the horizon too
-    gamma: float = at_least(0.0, 0.99)  # discount of a step, with value=true
+    value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
+    gamma: float = at_least(0.0, 0.99)  # discount of a step, where the cost-to-go is learned
 
 
 class FirstOrder:

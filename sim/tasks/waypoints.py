@@ -40,7 +40,7 @@ class WaypointTask:
     """`count` points, each `step_m` from the one before, folded back at the walls of `inner`."""
 
     count: int = 10
-    radius_m: float = 0.1
+    radius_m: float = 0.15
     step_m: tuple[float, float] = (0.6, 1.6)
     room: Room = ROOM
     inner: Room = INNER

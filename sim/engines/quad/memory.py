@@ -59,8 +59,9 @@ def layout(task: FlightTask, senses: Senses, realism: Realism) -> Layout:
     for width in widths:
         slices.append(slice(at, at + width))
         at += width
-    seen, kept, last, *rest = slices
-    return Layout(seen, kept, slice(0, 4) if senses.history else last, *rest, rows=at, own_last=own_last > 0)
+    seen, kept, last, queue, positions, gust, used = slices
+    shown = slice(0, 4) if senses.history else last
+    return Layout(seen, kept, shown, queue, positions, gust, used, at, own_last > 0)
 
 
 def blank_memory(num: int, craft: Craft, senses: Senses) -> Tensor:
