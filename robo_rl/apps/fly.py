@@ -156,5 +156,6 @@ def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
 
 def row(name: str, trial: Trial, **cost: Any) -> FlyRow:
     error = float(trial.error_m.mean()) if len(trial.error_m) else None
+    facts = trial.facts | {"mean_action_change": trial.action_change}
     held = SuccessRate(int(trial.held.sum()), len(trial.held))
-    return FlyRow(name, error, float(trial.left.float().mean()), held, facts=trial.facts, **cost)
+    return FlyRow(name, error, float(trial.left.float().mean()), held, facts=facts, **cost)

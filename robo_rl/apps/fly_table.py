@@ -42,7 +42,13 @@ def _share(name: str) -> Callable[[FlyRow], str]:
 
 _INTERVAL: Column = ("95 %", lambda row: text.interval(row.held))
 _LEFT: Column = ("left the box", lambda row: f"{row.terminated_fraction:.1%}")
-_HOLD: list[Column] = [("error", _error), _LEFT, ("held", lambda row: text.percent(row.held)), _INTERVAL]
+_HOLD: list[Column] = [
+    ("error", _error),
+    _LEFT,
+    ("held", lambda row: text.percent(row.held)),
+    _INTERVAL,
+    ("chatter", _fact("mean_action_change", 3, "")),
+]
 COLUMNS: dict[str, list[Column]] = {
     "hover": _HOLD,
     "figure8": _HOLD,
@@ -65,7 +71,8 @@ COLUMNS: dict[str, list[Column]] = {
 }
 _HOLD_NOTE = (
     "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
-    "left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm."
+    "left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm. "
+    "chatter: mean change of a motor command, -1 ... 1, from one step to the next."
 )
 NOTES = {
     "hover": _HOLD_NOTE,

@@ -32,6 +32,11 @@ class Trial:
     held: Bool[Tensor, " n"]  # success: stayed, and close; or all waypoints reached, or the laps flown
     facts: dict[str, float | None] = field(default_factory=dict)  # the task's own figures
 
+    @property
+    def action_change(self) -> float:
+        """Mean |change| of a motor command, -1 ... 1, from one step to the next, of those that fly: how it chatters."""
+        return 2.0 * float(self.rotor.diff(dim=0).abs().nanmean())
+
 
 @torch.no_grad()
 def fly(flights: Flights, pilot: Pilot) -> Trial:
