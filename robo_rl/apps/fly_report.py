@@ -88,6 +88,8 @@ def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, 
     }
     # A reference ahead comes from the vehicle's planner: only holding a point can keep its own observation.
     own = None if setting.task.moves else memory
+    if own is None:
+        facts["what is left out"] = "the observation's own code: the vehicle gives the network what the line above says"
     write_c_header(path, name, policy.weights(), policy.scale, examples, facts, memory=own)
     try:
         difference = verify_c_header(path, name, policy.weights(), policy.scale)
@@ -125,6 +127,7 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
+            **({"track": config.track} if config.task == "race" else {}),
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),
             **{name: _mean([row.facts[name] for row in ours]) for name in ours[0].facts},

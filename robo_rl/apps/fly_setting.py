@@ -28,7 +28,7 @@ RECIPES = {  # task -> what suits it
     "hover": FirstOrderConfig(),
     "figure8": FirstOrderConfig(),
     "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
-    "race": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
+    "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
 }
 
 PERFECT = Realism()

@@ -47,7 +47,7 @@ class RaceTask:
     track: Track
     craft_radius_m: float = 0.07
     laps: int = 2
-    baseline_speed_m_s: float = 1.0  # of the path that classical controllers follow
+    baseline_speed_m_s: float = 1.5  # of the path that classical controllers follow
     start_anywhere: bool = False  # training: a flight may begin before any gate, at speed
     start_before_m: float = 0.7  # in front of gate 0
     start_m: float = 0.1
@@ -59,14 +59,14 @@ class RaceTask:
     max_steps: int = 2000
     train_steps: int = 400
     dt_s: float = 0.01
-    most_speed_m_s: float = 4.0
+    most_speed_m_s: float = 3.5
     funnel: float = 0.5  # how far in front of the plane to come in from, per distance from the gate's axis
     w_alive: float = 5.0  # what a step is worth, so that ending a flight early is never cheap
     w_progress: float = 1.0
     w_centre: float = 3.0
     w_rate: float = 0.003
     w_action: float = 0.01
-    w_action_rate: float = 0.0
+    w_action_rate: float = 0.1
     w_speed: float = 1.0
     w_edge: float = 5.0
 

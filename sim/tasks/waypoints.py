@@ -56,11 +56,11 @@ class WaypointTask:
     most_speed_m_s: float = 3.0
     w_alive: float = 5.0  # what a step is worth, so that ending a flight early is never cheap
     w_progress: float = 1.0
-    w_distance: float = 1.0
-    w_stop: float = 0.2
+    w_distance: float = 3.0
+    w_stop: float = 0.1
     w_rate: float = 0.005
     w_action: float = 0.02
-    w_action_rate: float = 0.0
+    w_action_rate: float = 0.1
     w_speed: float = 1.0
     w_edge: float = 5.0
 
