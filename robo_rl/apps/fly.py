@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
 from robo_rl.apps.fly_report import finish
+from robo_rl.apps.fly_setting import Setting, recipe
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.stop import stop_between_steps
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.spec import EnvSpec
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
-from robo_rl.rl.first_order import FirstOrder, FirstOrderConfig
-from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.flight import Senses
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.rows import Spread
+from robo_rl.rl.first_order import FirstOrder
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
-from sim.engines.quad.vec_env import flight_spec
-from sim.tasks.hover import HoverTask
-from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
+
+__all__ = ["FlyRow", "Setting", "evaluated", "main", "row", "train_all"]
 
 CONTROLLERS = ("pid", "geometric")
 
@@ -41,56 +35,17 @@ class FlyRow:
     name: str
     position_error_m: float | None  # None: nobody stayed to the end
     terminated_fraction: float
-    held: SuccessRate
+    held: SuccessRate  # or all waypoints reached, or the laps flown
     train_cpu_s: float = 0.0
     compile_cpu_s: float = 0.0
     env_steps: int = 0
     seed: int | None = None
+    facts: dict[str, float | None] = field(default_factory=dict)  # figures of this task alone
 
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         data["held"] = self.held.to_json()
         return data
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is flown: the craft, the task and what the policy sees."""
-
-    craft: Craft
-    training: HoverTask
-    task: HoverTask  # that is measured
-    senses: Senses
-
-    @classmethod
-    def of(cls, config: FlyConfig) -> Setting:
-        """What the settings ask for. Raises ConfigError for a curve that the craft cannot follow."""
-        craft = load_craft(config.craft)
-        training: HoverTask = HoverTask() if config.task == "hover" else TrackingTask()
-        task = training
-        if isinstance(training, TrackingTask):
-            check_speed(craft, config.speed_m_s)
-            training = replace(training, most_speed_m_s=1.1 * config.speed_m_s)
-            task = replace(training, curve=figure_eight(config.speed_m_s))
-        if config.eval_s is not None:
-            task = replace(task, max_steps=round(config.eval_s / task.dt_s))
-        return cls(craft, training, task, Senses(config.history, config.integral))
-
-    def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
-        task = self.training if gradient else self.task
-        spread = Spread(*([config.randomize] * 5)) if gradient and config.randomize > 0.0 else None
-        return Flights(self.craft, task, self.senses, num, seed, spread=spread, gradient=gradient, eager=config.eager)
-
-    def spec(self) -> EnvSpec:
-        """The contract of the policy."""
-        return flight_spec(self.task, self.senses)
-
-    def scale(self) -> Tensor:
-        """Brings observations to about one: 0.2 m, 1 m/s, 2 rad/s, 0.03 m s."""
-        senses = self.senses
-        ahead = [0.2] * 3 + [3.0] * (self.task.ahead_rows - 3) if self.task.moves else []
-        parts = [5.0] * 3 + [1.0] * 12 + [0.5] * 3 + [1.0] * (4 * senses.history) + [30.0] * (3 * senses.integral)
-        return torch.tensor(parts + ahead)
 
 
 def main(config: FlyConfig) -> int:
@@ -115,7 +70,7 @@ def train_all(config: FlyConfig, setting: Setting, run: RunDir) -> tuple[list[Fl
     done: list[dict[str, Any]] = [] if saved is None else list(saved["done"])
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
-    total = config.updates * config.seeds
+    total = recipe(config).updates * config.seeds
     with (
         progress(total, "fly", "update", initial=at[0] if at else 0) as bar,
         run.metrics(at[0] if at else None, bar=bar) as metrics,
@@ -155,12 +110,11 @@ def _train(
     hover = 2.0 * setting.craft.hover_speed - 1.0
     policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover)
     flights = setting.flights(config.flights, derive_seed("flights", seed), config, gradient=True)
-    recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
-    learner, used_s = FirstOrder(policy, flights, recipe), 0.0
+    learner, used_s = FirstOrder(policy, flights, recipe(config)), 0.0
     if saved is not None:
         learner.load_state_dict(saved["learner"])
         used_s = float(saved["train_cpu_s"])
-    start_s, offset = cpu_seconds(), index * config.updates
+    start_s, offset = cpu_seconds(), index * learner.config.updates
 
     def save() -> None:
         state = {"learner": learner.state_dict(), "done": done, "train_cpu_s": used_s + cpu_seconds() - start_s}
@@ -202,5 +156,6 @@ def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
 
 def row(name: str, trial: Trial, **cost: Any) -> FlyRow:
     error = float(trial.error_m.mean()) if len(trial.error_m) else None
+    facts = trial.facts | {"mean_action_change": trial.action_change}
     held = SuccessRate(int(trial.held.sum()), len(trial.held))
-    return FlyRow(name, error, float(trial.left.float().mean()), held, **cost)
+    return FlyRow(name, error, float(trial.left.float().mean()), held, facts=facts, **cost)

@@ -8,35 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from policies.bundle import write_bundle
 from policies.c_export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
 from policies.flight import STATE, FlightPolicy
+from robo_rl.apps.fly_table import LABELS, print_table
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
-from robo_rl.eval import text
 from robo_rl.eval.flight_log import FlightLog
 from robo_rl.eval.flight_plots import write_flight_plots
 from robo_rl.eval.flight_video import write_flight_video
+from robo_rl.eval.gates import GateFrame
+from robo_rl.eval.race_plots import write_race_plots
+from sim.tasks.race import RaceTask
+from sim.tasks.waypoints import WaypointTask
 
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow, Setting
     from robo_rl.conf.fly import FlyConfig
     from sim.engines.quad.trial import Trial
 
-LABELS = {
-    "policy": "Learned policy",
-    "pid": "PID",
-    "geometric": "Geometric (Lee 2010)",
-    "mellinger": "Mellinger (2011)",
-    "lqr": "LQR",
-}
 FILMED = 6  # drones in the video
+FILMED_S = 12.0
 
 
 def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]) -> int:
@@ -44,9 +40,7 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     out = run.path
     _results(out / "results.json", config, rows)
     logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
-    write_flight_plots(out / "flight.png", logs, f"{config.task}: {setting.craft.name}, {config.eval_flights} starts")
-    if config.video:
-        write_flight_video(out / "flight.mp4", logs[0], drones=FILMED)
+    _pictures(config, setting, out, logs)
     policy = load_policy(run.policy)
     assert isinstance(policy, FlightPolicy)
     note = read_policy_json(run.policy)["train"]
@@ -56,11 +50,27 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
         example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
     )  # fmt: skip
     c_line = write_header(out / "policy.h", config.task, policy, setting, note)
-    _print(config, rows)
+    print_table(config, rows)
     print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
     if not setting.task.moves:
         print(f"next:     robo-rl run bundle={out}/bundle")
     return 0
+
+
+def _pictures(config: FlyConfig, setting: Setting, out: Path, logs: list[FlightLog]) -> None:
+    """flight.png and flight.mp4; of a race the track with its gates."""
+    title = f"{setting.craft.name}, {config.eval_flights} starts"
+    if isinstance(setting.task, RaceTask):
+        track = setting.task.track
+        gates = [GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates]
+        write_race_plots(out / "flight.png", logs, gates, f"race, track {track.name}: {title}")
+    else:
+        gates = []
+        write_flight_plots(out / "flight.png", logs, f"{config.task}: {title}")
+    if config.video:
+        # Who flies one course must be seen apart from the others; who holds a point is drawn apart.
+        drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
+        write_flight_video(out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S)
 
 
 def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
@@ -78,6 +88,8 @@ def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, 
     }
     # A reference ahead comes from the vehicle's planner: only holding a point can keep its own observation.
     own = None if setting.task.moves else memory
+    if own is None:
+        facts["what is left out"] = "the observation's own code: the vehicle gives the network what the line above says"
     write_c_header(path, name, policy.weights(), policy.scale, examples, facts, memory=own)
     try:
         difference = verify_c_header(path, name, policy.weights(), policy.scale)
@@ -115,8 +127,11 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
+            **({"track": config.track} if config.task == "race" else {}),
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),
+            **{name: _mean([row.facts[name] for row in ours]) for name in ours[0].facts},
+            "success": fmean(row.held.rate for row in ours),
             "train_cpu_s": fmean(row.train_cpu_s for row in ours),
             "compile_cpu_s": sum(row.compile_cpu_s for row in ours),
             "seeds": [row.seed for row in ours],
@@ -126,29 +141,7 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
     )
 
 
-def _print(config: FlyConfig, rows: list[FlyRow]) -> None:
-    title = f"{config.task}, {config.eval_flights} starts with disturbance and sensor noise"
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
-    table.add_column("pilot", no_wrap=True)
-    for column in ("error", "left the box", "held", "95 %", "env steps", "CPU"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        label = LABELS.get(row.name, row.name) + (f", seed {row.seed}" if row.seed is not None else "")
-        table.add_row(
-            label,
-            "–" if row.position_error_m is None else f"{row.position_error_m * 1000:.1f} mm",
-            f"{row.terminated_fraction:.1%}",
-            text.percent(row.held),
-            text.interval(row.held),
-            text.count(row.env_steps) if row.env_steps else "–",
-            text.seconds(row.train_cpu_s) if row.train_cpu_s else "–",
-        )
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 120)
-    console.print(table)
-    console.print(
-        "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
-        "left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm. CPU: training, compilation apart.",
-        style="dim",
-    )
+def _mean(values: list[float | None]) -> float | None:
+    """None where a seed has no figure."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

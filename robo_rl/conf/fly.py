@@ -13,17 +13,29 @@ from robo_rl.rl.first_order import FirstOrderConfig
 class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
-    task: str = one_of("hover", "figure8")  # hold a point, or follow a figure-eight (trained on random curves)
-    speed_m_s: float = at_least(0.01, 2.0)  # figure8: largest speed on the figure that is measured
+    task: str = one_of("hover", "figure8", "waypoints", "race")  # hold a point, follow a curve, points in turn, gates
+    speed_m_s: float | None = at_least(0.01, None)  # figure8: on the curve (2); waypoints, race: at most (3, 3.5)
+    track: str = "ring"  # race: a track by name, or a YAML file of one's own
+    track_scale: float = at_least(0.01, 1.0)  # race: all lengths of the track times this, for larger crafts
+    gate_shift_m: float = at_least(0.0, 0.0)  # race: in training every gate stands up to this far off along each axis
+    baseline_speed_m_s: float | None = at_least(0.01, None)  # race: of the path of classical controllers; none: 1.5
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     out: str = "runs/fly"  # everything goes here
+    updates: int = at_least(0, 0)  # of the policy; 0: what suits the task
+    horizon: int = at_least(0, 0)  # steps that a gradient reaches back; 0: what suits the task
+    lr: float = at_least(0.0, 0.0)  # learning rate at the start; 0: what suits the task
     flights: int = at_least(1, 128)  # flown side by side in training
     hidden: list[int] = field(default_factory=lambda: [64, 64])  # the policy's layers
     history: int = at_least(0, 8)  # last actions that the policy sees
-    integral: bool = True  # it sees the integral of its position error: no rest error under a constant push
+    integral: bool = True  # hover, figure8: it sees the integral of its position error: no rest error under a push
+    w_action_rate: float | None = at_least(0.0, None)  # cost of changing commands, per square; none: the task's own
     randomize: float = at_least(0.0, 0.0)  # half-width of mass, inertia, thrust, motor lag and drag, as a fraction
+    latency_s: float = at_least(0.0, 0.0)  # commands act this much later, in training and measurement
+    sensor_delay_s: float = at_least(0.0, 0.0)  # positions arrive this much later, as from motion capture
+    gust_m_s: float = at_least(0.0, 0.0)  # standard deviation of horizontal gusts, for crafts with drag
+    battery_s: float = at_least(0.0, 0.0)  # a charge hovers this long, thrust falls with it; 0: no battery
     eval_flights: int = at_least(1, 1000)  # starts of every row of the table, the same for all
-    eval_s: float | None = at_least(0.1, None)  # length of each; none: 5 s for hover, 10 s for figure8
+    eval_s: float | None = at_least(0.1, None)  # length of each; none: 5 s hover, 10 s figure8, 20 s waypoints and race
     eval_seed: int = at_least(0, 1)  # which starts
     seed: int = at_least(0, 0)  # of the first training
     seeds: int = at_least(1, 1)  # trainings, from `seed` on; the first one's policy is kept

@@ -6,6 +6,7 @@ centimetres would be a few pixels wide: they are drawn larger, and the caption s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.drawing import WHITE, Canvas, fit_camera, put_text, rgb, rotation
 from robo_rl.eval.flight_log import FlightLog
+from robo_rl.eval.gates import GateFrame
 from robo_rl.eval.plots import GRID, INK, MUTED, PALETTE
 from robo_rl.eval.video import Frame, VideoWriter
 
@@ -35,13 +37,13 @@ class FlightScene:
 
     def __init__(
         self, log: FlightLog, drones: int = 6, size: tuple[int, int] = (640, 480), arm_m: float = ARM_M,
-        floor_m: float | None = None, spacing_m: float | None = None,
+        floor_m: float | None = None, spacing_m: float | None = None, gates: Sequence[GateFrame] = (),
     ) -> None:  # fmt: skip
         if spacing_m is None:
             shared = log.goal_m.ndim == 1
             spacing_m = _round_length(2.0 * _reach(_points(_side_by_side(log, drones, 0.0)))) if shared else 0.0
         self.log, self.total = _side_by_side(log, drones, spacing_m), log.num_drones
-        points = _points(self.log)
+        points = np.concatenate([_points(self.log), *(gate.corners(gate.outer_m) for gate in gates)])
         low, high = points.min(0), points.max(0)
         self.middle, self.reach_m = (low + high) / 2.0, max(_reach(points), 4.0 * arm_m)
         self.arm_m = max(arm_m, _DRAWN_ARM * self.reach_m)
@@ -58,6 +60,9 @@ class FlightScene:
         ]
         self._flying, self._ground = self.log.flying(), Canvas(size)
         self._draw_ground(self._ground)
+        self._gates = gates
+        for gate in gates:
+            self._draw_gate(self._ground, gate)
 
     def _facts(self, enlarged: float, spacing_m: float) -> list[str]:
         """What a viewer must know to read distances and speeds off the picture."""
@@ -77,9 +82,10 @@ class FlightScene:
             self._draw_shadow(canvas, position[i])
         for i in drones:
             self._draw_trail(canvas, i, time_s, position[i] if i in flying else None)
-        for way in self._ways:
+        for way in [] if self._gates else self._ways:
             self._line(canvas, way, MUTED, 0.5, 1.0)
-        for point in np.unique(goal[np.isfinite(goal).all(-1)].round(6), axis=0):
+        goals = goal if not self._gates else goal[:0]  # a gate is its own mark
+        for point in np.unique(goals[np.isfinite(goals).all(-1)].round(6), axis=0):
             self._draw_goal(canvas, point)
         for i in flying:
             self._draw_craft(canvas, position[i], rotation(quat[i]), PALETTE[i % len(PALETTE)])
@@ -123,6 +129,17 @@ class FlightScene:
         pixel = self.camera.project(goal)[0]
         for radius, colour, alpha in ((7.0, rgb(INK), 0.9), (5.0, rgb("white"), 1.0), (2.5, rgb(INK), 0.9)):
             canvas.area(pixel + radius * _CIRCLE[:, :2], colour, alpha)
+
+    def _draw_gate(self, canvas: Canvas, gate: GateFrame) -> None:
+        """Its frame, a stand, a shadow; drawn before all crafts, so none is ever hidden."""
+        below = np.array([gate.position_m[0], gate.position_m[1], self.floor_m])
+        feet = gate.corners(gate.outer_m)[:2] * (1.0, 1.0, 0.0) + (0.0, 0.0, self.floor_m)
+        self._line(canvas, feet, MUTED, 0.5, 3.0)
+        self._line(canvas, np.stack([below, gate.corners(gate.outer_m)[:2].mean(0)]), MUTED, 0.6, 1.5)
+        for bar in gate.bars():
+            outline = self.camera.project(bar)[0]
+            canvas.area(outline, rgb(MUTED, 0.7), 0.85)
+            canvas.line(outline, rgb(INK, 0.5), 0.7, closed=True)
 
     def _draw_trail(self, canvas: Canvas, drone: int, time_s: float, now: Float[ndarray, " 3"] | None) -> None:
         """The last TRAIL_S seconds; of a drone that has ended nothing but the cross is left in the end."""
@@ -178,7 +195,7 @@ class FlightScene:
         write(self.log.label, 28.0, large=True)
         write(f"{num} of {self.total} drones" if self.total > 1 else "1 drone", 47.0)
         write(f"{time_s - self.log.time_s[0]:.2f} s", 28.0, large=True, right=True)
-        if len(error_m):
+        if len(error_m) and not self._gates:
             middle_cm = 100.0 * float(np.median(np.linalg.norm(error_m, axis=-1)))
             write(f"{'median ' if num > 1 else ''}error {middle_cm:.1f} cm", 47.0, right=True)
         write(self.caption, 466.0)
@@ -193,22 +210,26 @@ def write_flight_video(
     arm_m: float = ARM_M,
     floor_m: float | None = None,
     spacing_m: float | None = None,
+    gates: Sequence[GateFrame] = (),
+    most_s: float | None = None,
 ) -> Path:
     """Film the first `drones` drones of a log in real time as MP4; one frame every 1 / fps seconds, the last included.
 
     size: width and height, even. arm_m: from the middle of the real craft to a rotor; what it is enlarged by is
     written below. floor_m: height of the ground; z = 0 where the flight comes near it, else just below the flight.
     spacing_m: how far the drones are moved apart for the picture; None moves those that share one resting goal, for
-    they cannot have flown together, and nobody else.
+    they cannot have flown together, and nobody else. gates: stand there, and show where to fly instead of goals.
+    most_s: film no longer than this.
     """
     if drones < 1 or fps <= 0 or size[0] % 2 or size[1] % 2 or min(size) < 64:
         raise ConfigError(
             f"A video with drones = {drones}, fps = {fps:g}, size = {size} cannot be made: at least one drone, one "
             "frame per second, and even sides of 64 pixels or more."
         )
-    scene = FlightScene(log, drones, size, arm_m, floor_m, spacing_m)
+    scene = FlightScene(log, drones, size, arm_m, floor_m, spacing_m, gates)
+    length_s = log.duration_s if most_s is None else min(most_s, log.duration_s)
     with VideoWriter(path, fps, crf=18) as writer:  # thin lines
-        for i in range(int(log.duration_s * fps + 1e-6) + 1):
+        for i in range(int(length_s * fps + 1e-6) + 1):
             writer.add(scene.frame(float(log.time_s[0]) + i / fps))
     return path
 

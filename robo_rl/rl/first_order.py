@@ -1,7 +1,8 @@
 """First-order policy optimisation: gradients of the cost through a differentiable simulator.
 
 Each update flies all lanes for `horizon` steps, adds up the cost and follows its exact gradient (analytic policy
-gradient; Xu et al. 2022, "Accelerated Policy Learning with Parallel Differentiable Simulation", without its critic).
+gradient). With `value` a learned cost-to-go stands at the end of every window, so that what comes after it counts too:
+short-horizon actor-critic, Xu et al. 2022, "Accelerated Policy Learning with Parallel Differentiable Simulation".
 Lanes go on from where the last update left them, cut off from its graph.
 """
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.settings import at_least, check_settings
+from robo_rl.rl.cost_to_go import CostToGo, Window
 
 
 class DifferentiableEnv(Protocol):
@@ -23,6 +25,8 @@ class DifferentiableEnv(Protocol):
 
     num: int
     obs: Tensor  # (o, n) now
+    final_obs: Tensor  # (o, n) after the last step, before ended lanes began anew
+    terminated: Tensor  # (n,) bool: of the lanes that ended in it, those that the task ended, not the clock
 
     def restart(self) -> None: ...
 
@@ -52,6 +56,8 @@ class FirstOrderConfig:
     lr: float = at_least(0.0, 1.5e-2)
     final_lr: float = at_least(0.0, 1e-5)
     grad_clip: float = at_least(0.0, 1.0)
+    value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
+    gamma: float = at_least(0.0, 0.99)  # discount of a step, where the cost-to-go is learned
 
 
 class FirstOrder:
@@ -62,6 +68,7 @@ class FirstOrder:
         self.policy, self.env, self.config, self.updates = policy, env, config, 0
         self.optimizer = torch.optim.Adam(policy.parameters(), lr=config.lr, fused=True)
         env.restart()
+        self.value = CostToGo(env.obs, getattr(policy, "scale", None), config.gamma) if config.value else None
 
     @property
     def done(self) -> bool:
@@ -73,14 +80,9 @@ class FirstOrder:
 
     def update(self) -> dict[str, Tensor]:
         """One rollout and one step of the optimiser. Logs are tensors: cost per step, gradient norm, flights ended."""
-        cfg, env = self.config, self.env
-        env.detach()
-        act = cast("ColumnPolicy", self.policy).columns
-        total, ended = torch.zeros(env.num), torch.zeros(())
-        for _ in range(cfg.horizon):
-            cost, over = env.step(act(env.obs))
-            total, ended = total + cost, ended + over.sum()
-        loss = total.mean() / cfg.horizon
+        cfg = self.config
+        self.env.detach()
+        loss, logs, window = self._plain() if self.value is None else self._valued(self.value)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), cfg.grad_clip)
@@ -93,11 +95,46 @@ class FirstOrder:
         for group in self.optimizer.param_groups:
             group["lr"] = cfg.lr * (1.0 - done) + cfg.final_lr
         self.optimizer.step()
+        if self.value is not None and window is not None:
+            logs["train/value_loss"] = self.value.learn(window, 1.0 - done)
         self.updates += 1
-        return {"train/cost": loss.detach(), "train/grad_norm": norm, "train/ended": ended}
+        return logs | {"train/grad_norm": norm}
+
+    def _plain(self) -> tuple[Tensor, dict[str, Tensor], None]:
+        """Mean cost per step of the window."""
+        cfg, env = self.config, self.env
+        act = cast("ColumnPolicy", self.policy).columns
+        total, ended = torch.zeros(env.num), torch.zeros(())
+        for _ in range(cfg.horizon):
+            cost, over = env.step(act(env.obs))
+            total, ended = total + cost, ended + over.sum()
+        loss = total.mean() / cfg.horizon
+        return loss, {"train/cost": loss.detach(), "train/ended": ended}, None
+
+    def _valued(self, value: CostToGo) -> tuple[Tensor, dict[str, Tensor], Window]:
+        """Discounted cost of the window and, where a flight goes on behind it, the cost-to-go.
+
+        A flight that the task ended has no more cost, one that the clock ended would have had; the next flight in its
+        lane is not discounted by its predecessor's age.
+        """
+        cfg, env = self.config, self.env
+        act = cast("ColumnPolicy", self.policy).columns
+        total, weight, window = torch.zeros(env.num), torch.ones(env.num), Window()
+        for _ in range(cfg.horizon):
+            obs = env.obs
+            cost, over = env.step(act(obs))
+            total, weight = total + weight * cost, weight * cfg.gamma
+            window.add(obs, env.final_obs, cost, over, env.terminated)
+            if over.any():
+                rest = value.steady(env.final_obs) * (over & ~env.terminated)
+                total, weight = total + weight * rest, torch.where(over, 1.0, weight)
+        total = total + weight * value.steady(env.obs)
+        logs = {"train/cost": window.mean_cost(), "train/ended": window.num_ended()}
+        return total.mean() / cfg.horizon, logs, window
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        value = {} if self.value is None else {"value": self.value.state_dict()}
+        return value | {
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "env": self.env.state_dict(),
@@ -109,3 +146,5 @@ class FirstOrder:
         self.optimizer.load_state_dict(state["optimizer"])
         self.env.load_state_dict(state["env"])
         self.updates = int(state["updates"])
+        if self.value is not None:
+            self.value.load_state_dict(state["value"])

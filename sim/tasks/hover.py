@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, STATE_ROWS, TORQUE, VEL
+from sim.tasks.protocol import Flown, Moment, Score
 
 START_NUMBERS = 19  # uniform numbers that describe the start of an episode
 
@@ -46,7 +47,12 @@ class HoverTask:
     w_tilt: float = 0.5
     w_yaw: float = 0.3
     w_action: float = 0.02
+    w_action_rate: float = 0.0
     w_edge: float = 20.0
+
+    @property
+    def name(self) -> str:
+        return "hover"
 
     @property
     def moves(self) -> bool:
@@ -59,21 +65,41 @@ class HoverTask:
         return START_NUMBERS
 
     @property
-    def ahead_rows(self) -> int:
-        """Rows of the observation that tell of the goal's future."""
+    def kept_rows(self) -> int:
         return 0
 
-    def relative(self, state: Tensor, external: Tensor, time_s: Tensor) -> Tensor:
+    @property
+    def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return (5.0,) * 3 + (1.0,) * 12 + (0.5,) * 3, ()
+
+    @property
+    def units(self) -> tuple[str, str]:
+        return "position m, rotation 1, velocity m/s, rates rad/s", ""
+
+    def first(self, external: Tensor) -> Tensor:
+        return external[:0]
+
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+        return kept
+
+    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
         """The state as seen from the goal."""
         return state
 
-    def ahead(self, external: Tensor, time_s: Tensor) -> tuple[Tensor, ...]:
-        """What is known of the goal's future."""
-        return ()
+    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """What the sensors say, as they say it."""
+        return seen, seen[:0]
 
-    def reference(self, external: Tensor, time_s: Tensor) -> Float[Tensor, "10 n"]:
+    def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+        """The state with what the sensors say of it; the attitude stays the true one."""
+        goal = self.reference(external, kept)
+        seen = state.clone()
+        seen[POS], seen[VEL], seen[RATE] = obs[0:3] + goal[0:3], obs[12:15] + goal[3:6], obs[15:18]
+        return seen
+
+    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw of the goal, as classical controllers take it."""
-        return torch.zeros(10, len(time_s))
+        return torch.zeros(10, external.shape[1])
 
     def start(self, craft: Craft, unit: Float[Tensor, "19 n"]) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "9 n"]]:
         """Start states and the disturbances of their episodes, from uniform numbers in (0, 1)."""
@@ -107,6 +133,25 @@ class HoverTask:
             "action": self.w_action * effort,
             "edge": self.w_edge * edge,
         }
+
+    def cost(self, moment: Moment) -> Float[Tensor, " n"]:
+        seen = self.relative(moment.after, moment.external, moment.kept)
+        total = sum(self.terms(seen, moment.action, moment.hover).values(), torch.zeros_like(seen[0]))
+        if moment.last is None:
+            return total
+        return total + self.w_action_rate * (moment.action - moment.last).square().sum(0)
+
+    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Outside the box; outside the wider one of training."""
+        seen = self.relative(moment.after, moment.external, moment.kept)
+        return self.outside(seen, self.box_m), self.outside(seen, self.train_box_m)
+
+    def score(self, flown: Flown) -> Score:
+        """Held: stayed, and the error is below the hold radius."""
+        error, ended = self.hold_error(flown.offset_m, flown.left)
+        held = ~ended
+        held[held.clone()] = error < self.hold_radius_m
+        return Score(error, ended, held)
 
     def hold_error(
         self, position_m: Float[Tensor, "t 3 n"], left: Bool[Tensor, "t n"]

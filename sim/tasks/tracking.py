@@ -39,6 +39,10 @@ class TrackingTask(HoverTask):
     most_speed_m_s: float = 2.2  # of random curves
 
     @property
+    def name(self) -> str:
+        return "figure8"
+
+    @property
     def moves(self) -> bool:
         return True
 
@@ -47,8 +51,17 @@ class TrackingTask(HoverTask):
         return START_NUMBERS + _CURVE_NUMBERS
 
     @property
-    def ahead_rows(self) -> int:
-        return 3 + 3 * len(PREVIEW_S)
+    def kept_rows(self) -> int:
+        """The clock [s]."""
+        return 1
+
+    @property
+    def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return HoverTask().scales[0], (0.2,) * 3 + (3.0,) * (3 * len(PREVIEW_S))
+
+    @property
+    def units(self) -> tuple[str, str]:
+        return HoverTask().units[0], "acceleration m/s2 and next positions m of the reference"
 
     def start(self, craft: Craft, unit: Float[Tensor, "27 n"]) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "18 n"]]:
         """Near the start of the curve, at about its velocity; the curve stands below the disturbance."""
@@ -62,20 +75,28 @@ class TrackingTask(HoverTask):
         state[POS], state[VEL] = state[POS] + position, state[VEL] + velocity
         return state, torch.cat([external, curve])
 
-    def relative(self, state: Tensor, external: Tensor, time_s: Tensor) -> Tensor:
+    def first(self, external: Tensor) -> Tensor:
+        return torch.zeros_like(external[:1])
+
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+        return kept + self.dt_s
+
+    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
         """The state in the frame that moves with the reference."""
-        position, velocity, _ = curve_at(external[EXTERNAL_ROWS:], time_s)
+        position, velocity, _ = curve_at(external[EXTERNAL_ROWS:], kept)
         return torch.cat([state[POS] - position, state[3:7], state[VEL] - velocity, state[10:]])
 
-    def ahead(self, external: Tensor, time_s: Tensor) -> tuple[Tensor, ...]:
-        """The reference's acceleration, and where it will be, from where it is."""
+    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """Behind the memory: the reference's acceleration, and where it will be, from where it is."""
         curve = external[EXTERNAL_ROWS:]
-        position, _, acceleration = curve_at(curve, time_s)
-        return acceleration, *(curve_at(curve, time_s + later_s)[0] - position for later_s in PREVIEW_S)
+        position, _, acceleration = curve_at(curve, kept)
+        later = (curve_at(curve, kept + later_s)[0] - position for later_s in PREVIEW_S)
+        return seen, torch.cat([acceleration, *later])
 
-    def reference(self, external: Tensor, time_s: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw, as classical controllers take it."""
-        return torch.cat([*curve_at(external[EXTERNAL_ROWS:], time_s), torch.zeros_like(time_s).unsqueeze(0)])
+        curve = external[EXTERNAL_ROWS:]
+        return torch.cat([*curve_at(curve, kept), torch.zeros_like(curve[:1])])
 
     def hold_error(
         self, position_m: Float[Tensor, "t 3 n"], left: Bool[Tensor, "t n"]
@@ -86,7 +107,7 @@ class TrackingTask(HoverTask):
         return last.square().sum(1).mean(0).sqrt()[~ended], ended
 
 
-def curve_at(curve: Float[Tensor, "9 n"], time_s: Float[Tensor, " n"]) -> tuple[Tensor, Tensor, Tensor]:
+def curve_at(curve: Float[Tensor, "9 n"], time_s: Float[Tensor, "*one n"]) -> tuple[Tensor, Tensor, Tensor]:
     """Position, velocity and acceleration (3, n) of the reference."""
     size, rate, phase = curve[0:3], curve[3:6], curve[6:9]
     angle = rate * time_s + phase

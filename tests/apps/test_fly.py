@@ -70,6 +70,23 @@ def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
     assert "figure8_observe" not in header
 
 
+@pytest.mark.parametrize(("task", "ahead", "fact"), [("waypoints", 3, "completed"), ("race", 9, "lap_time_s")])
+def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Path) -> None:
+    """Points and gates, with latency: their own figures in results.json, body axes in the contract, a film, C."""
+    out = tmp_path / "fly"
+    given = [f"task={task}" if item == "task=hover" else item for item in SMALL if item != "video=false"]
+    assert main(["fly", *given, "updates=2", "latency_s=0.02", f"out={out}"]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert fact in results
+    assert results["success"] == 0.0
+    manifest = json.loads((out / "bundle" / "manifest.json").read_text())
+    assert manifest["env"]["name"] == f"quad/{task}"
+    assert manifest["env"]["obs"]["state"]["shape"] == [12 + 4 + ahead]
+    assert (out / "flight.png").stat().st_size > 0
+    assert (out / "flight.mp4").stat().st_size > 0
+    assert f"{task}_act" in (out / "policy.h").read_text()
+
+
 def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
     given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=5"]
@@ -101,6 +118,9 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("flights=0", "flights"),
         ("updats=3", "updates"),
         ("speed_m_s=9", "at most"),
+        ("track=rign", "ring"),
+        ("latency_s=0.005", "whole control steps"),
+        ("gust_m_s=1", "no drag"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(
@@ -109,8 +129,7 @@ def test_mistakes_are_answered_in_one_sentence(
     """No traceback, a non-zero exit code, and nothing written."""
     key = wrong.split("=")[0]
     given = [item for item in SMALL if not item.startswith(f"{key}=")]
-    if key == "speed_m_s":
-        given[0] = "task=figure8"
+    given[0] = {"speed_m_s": "task=figure8", "track": "task=race"}.get(key, given[0])
     assert main(["fly", *given, wrong, f"out={tmp_path / 'fly'}"]) != 0
     captured = capsys.readouterr()
     assert words in captured.err + captured.out

@@ -21,12 +21,14 @@ from sim.tasks.hover import HoverTask
 CRAFT, SENSES = load_craft("cf2x_l2f"), Senses(history=2)
 
 
-def learner(updates: int = 6, lanes: int = 8, task: HoverTask | None = None, horizon: int = 5) -> FirstOrder:
+def learner(
+    updates: int = 6, lanes: int = 8, task: HoverTask | None = None, horizon: int = 5, value: bool = False
+) -> FirstOrder:
     task = task or HoverTask(train_steps=9)
     torch.manual_seed(0)
     policy = FlightPolicy(flight_spec(task, SENSES), (16,), None, 2.0 * CRAFT.hover_speed - 1.0)
     flights = Flights(CRAFT, task, SENSES, lanes, seed=3, eager=True)
-    return FirstOrder(policy, flights, FirstOrderConfig(updates=updates, horizon=horizon))
+    return FirstOrder(policy, flights, FirstOrderConfig(updates=updates, horizon=horizon, value=value))
 
 
 def weights(made: FirstOrder) -> Tensor:
@@ -75,16 +77,17 @@ def test_training_lowers_the_cost() -> None:
     assert cost() < 0.7 * before
 
 
-def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [False, True])
+def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
     """State, noise, starts and moments come back: six updates equal three, a save, a load into another, three more."""
-    whole = learner()
+    whole = learner(value=value)
     for _ in range(6):
         whole.update()
-    first = learner()
+    first = learner(value=value)
     for _ in range(3):
         first.update()
     save_state(tmp_path / "state", first.state_dict())
-    second = learner()
+    second = learner(value=value)
     second.update()  # something to be overwritten
     second.load_state_dict(load_state(tmp_path / "state"))
     for _ in range(3):

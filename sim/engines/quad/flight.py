@@ -6,78 +6,110 @@ Everything that a policy meets between two decisions is in here, so it compiles 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, VEL
-from sim.tasks.hover import HoverTask
+from sim.engines.quad.memory import SEEN_ROWS, Layout, Senses, blank_memory, hidden_start, layout
+from sim.engines.quad.realism import Realism, charge_used, check_realism, next_gust, voltage_share
+from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
+from sim.tasks.protocol import FlightTask, Moment
 
-SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
+__all__ = ["SEEN_ROWS", "Senses", "blank_memory", "first_sight", "make_flight", "noise_rows", "obs_rows"]
+
 OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotation matrix, velocity and rates
-
-
-@dataclass(frozen=True, slots=True)
-class Senses:
-    """What the policy sees besides position, rotation matrix, velocity and rates."""
-
-    history: int = 8  # last actions
-    integral: bool = True  # integral of the position error: what removes the error under a constant force
-    integral_limit: float = 0.1  # m s
-    noise: bool = True  # sensors are noisy
-
-    @property
-    def memory_rows(self) -> int:
-        return 4 * self.history + 3 * self.integral
-
-    @property
-    def obs_rows(self) -> int:
-        return SEEN_ROWS + self.memory_rows
-
-
 FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
-def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses) -> FlightFn:
+def obs_rows(task: FlightTask, senses: Senses) -> int:
+    """Width of the observation."""
+    return senses.memory_rows + sum(map(len, task.scales))
+
+
+def noise_rows(realism: Realism | None = None) -> int:
+    """How many standard normal numbers a step takes."""
+    return SEEN_ROWS + (0 if realism is None else realism.noise_rows)
+
+
+def make_flight(
+    craft: Craft, physics: Physics, task: FlightTask, senses: Senses, realism: Realism | None = None
+) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
-    action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: what the policy remembers,
-    last actions first. noise: (18, n) standard normal, of the observation. left, far: (n,) 1.0 outside the task's box,
-    outside the wider one of training.
+    action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: rows as in memory.Layout.
+    noise: (18 and what `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training
+    flight has ended. Raises ConfigError for physics or realism that the craft cannot have.
     """
-    step = make_step(craft, physics)
-    hover = 2.0 * craft.hover_speed - 1.0
+    real = realism or Realism()
+    check_realism(real, craft)
+    step = make_step(craft, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
+    place, hover = layout(task, senses, real), 2.0 * craft.hover_speed - 1.0
 
     def flight(
         state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor
     ) -> tuple[Tensor, ...]:
-        after = step(state, 0.5 * action + 0.5, params, external[:EXTERNAL_ROWS])
-        # A task whose goal moves keeps the clock in memory's last row; the others never look at it.
-        time_s = memory[-1] + task.dt_s if task.moves else torch.zeros_like(state[0])
-        seen_from_goal = task.relative(after, external, time_s)
-        cost = sum(task.terms(seen_from_goal, action, hover).values())
-        seen = observe(seen_from_goal, noise if senses.noise else None)
-        kept = remember(memory[: senses.memory_rows], action, seen[POS], senses, task.dt_s)
-        obs = torch.cat([seen, kept, *task.ahead(external, time_s)])
-        assert isinstance(cost, Tensor)
-        left, far = (task.outside(seen_from_goal, box).to(after.dtype) for box in (task.box_m, task.train_box_m))
-        return after, torch.cat([kept, time_s.unsqueeze(0)]) if task.moves else kept, obs, cost, left, far
+        command, air, hidden = _through_the_world(state, memory, action, external, noise, craft, place, real, task.dt_s)
+        after = step(state, command, params, air)
+        was = memory[place.kept]
+        kept = task.advance(state, after, external, was)
+        last = memory[place.last] if task.w_action_rate > 0.0 else None
+        moment = Moment(state, after, action, last, external, was, kept, hover)
+        arrived, positions = _late(after, memory[place.positions])
+        seen = observe(task.relative(arrived, external, kept), noise[:SEEN_ROWS] if senses.noise else None)
+        remembered = remember(memory[place.seen], action, seen[POS], senses, task.dt_s)
+        front, behind = task.view(seen, external, kept)
+        left, far = (ended.to(after.dtype) for ended in task.over(moment))
+        own_last = [action] if place.own_last else []
+        rows = torch.cat([remembered, kept, *own_last, hidden[0], positions, *hidden[1:]])
+        return after, rows, torch.cat([front, remembered, behind]), task.cost(moment), left, far
 
     return flight
 
 
+def _through_the_world(
+    state: Tensor, memory: Tensor, action: Tensor, external: Tensor, noise: Tensor,
+    craft: Craft, place: Layout, real: Realism, dt_s: float,
+) -> tuple[Tensor, Tensor, list[Tensor]]:  # fmt: skip
+    """(rotor commands that act now, disturbance with gusts, hidden rows after the step: queue, gust, charge)."""
+    queue = memory[place.queue]
+    acting = queue[-4:] if real.latency_steps else action
+    hidden = [torch.cat([action, queue[:-4]]) if real.latency_steps else queue]
+    command, air = 0.5 * acting + 0.5, external[:EXTERNAL_ROWS]
+    drawn = noise[SEEN_ROWS:]
+    if real.gust_m_s > 0.0:
+        gust = next_gust(memory[place.gust], drawn[0:3], real.gust_m_s, dt_s)
+        air = torch.cat([external[: WIND.start], external[WIND] + gust])
+        hidden.append(gust)
+    if real.battery_s > 0.0:
+        used = memory[place.used]
+        # A motor turns in proportion to its voltage, and its command is the share of the battery's that it is given.
+        command = command.clamp(0.0, 1.0) * voltage_share(used)
+        hidden.append(charge_used(used, state[ROTOR], craft, real.battery_s, dt_s))
+    return command, air, hidden
+
+
+def _late(after: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
+    """(the state with the position that has arrived, the positions that are still under way)."""
+    if not len(under_way):
+        return after, under_way
+    return torch.cat([under_way[-3:], after[3:]]), torch.cat([after[POS], under_way[:-3]])
+
+
 def first_sight(
-    state: Tensor, external: Tensor, noise: Tensor | None, craft: Craft, task: HoverTask, senses: Senses
-) -> tuple[Tensor, Tensor]:
+    state: Tensor, external: Tensor, noise: Tensor | None, craft: Craft, task: FlightTask, senses: Senses,
+    realism: Realism | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(memory, observation) at the start of an episode."""
-    num = state.shape[1]
-    kept, time_s = blank_memory(num, craft, senses), torch.zeros(num)
-    seen = observe(task.relative(state, external, time_s), noise)
-    obs = torch.cat([seen, kept, *task.ahead(external, time_s)])
-    return torch.cat([kept, time_s.unsqueeze(0)]) if task.moves else kept, obs
+    real = realism or Realism()
+    remembered, kept = blank_memory(state.shape[1], craft, senses), task.first(external)
+    heard = noise if noise is None or senses.noise else None
+    seen = observe(task.relative(state, external, kept), None if heard is None else heard[:SEEN_ROWS])
+    front, behind = task.view(seen, external, kept)
+    hidden = hidden_start(state, noise, craft, layout(task, senses, real), real, kept)
+    return torch.cat([remembered, *hidden]), torch.cat([front, remembered, behind])
 
 
 def observe(state: Tensor, noise: Tensor | None) -> Tensor:
@@ -96,21 +128,3 @@ def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: Senses,
         return actions
     limit = senses.integral_limit
     return torch.cat([actions, (memory[-3:] + dt_s * position_m).clamp(-limit, limit)])
-
-
-def rotation_matrix(quat: Tensor) -> Tensor:
-    """(9, n) row by row, from wxyz (4, n)."""
-    w, x, y, z = quat.unbind(0)
-    return torch.stack([
-        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
-    ])  # fmt: skip
-
-
-def blank_memory(num: int, craft: Craft, senses: Senses) -> Tensor:
-    """Memory at the start of an episode: the action that hovers, no accumulated error."""
-    memory = torch.full((senses.memory_rows, num), 2.0 * craft.hover_speed - 1.0)
-    if senses.integral:
-        memory[-3:] = 0.0
-    return memory

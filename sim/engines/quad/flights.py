@@ -15,10 +15,12 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight
+from sim.engines.quad.flight import first_sight, make_flight, noise_rows
+from sim.engines.quad.memory import Senses, layout
+from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import Spread, parameters
 from sim.kernels import compile_kernel, differentiable
-from sim.tasks.hover import HoverTask
+from sim.tasks.protocol import FlightTask
 
 _POOL = 4096  # starts drawn at a time: drawing one by one would cost as much as flying
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
@@ -44,27 +46,31 @@ class Flights:
     def __init__(
         self,
         craft: Craft,
-        task: HoverTask,
+        task: FlightTask,
         senses: Senses,
         num: int,
         seed: int,
         *,
         physics: Physics | None = None,
         spread: Spread | None = None,
+        realism: Realism | None = None,
         gradient: bool = True,
         eager: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
-        self.gradient = gradient
+        self.gradient, self.realism = gradient, realism or Realism()
+        self._kept = layout(task, senses, self.realism).kept
+        self._hears = senses.noise or self.realism.noise_rows > 0
         self.physics = Physics(dt_s=task.dt_s) if physics is None else physics
         self.generator = torch.Generator().manual_seed(seed)
         self._starts, self._taken = self._draw_pool(), 0
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
         self.state, self.memory, self.params, self.external, self.obs = self._take(num)
         self.age = torch.zeros(num, dtype=torch.long)
-        fn = make_flight(craft, self.physics, task, senses)
-        self._silence, self._far = torch.zeros(SEEN_ROWS, num), torch.zeros(num)
+        self.final_obs, self.terminated = self.obs, torch.zeros(num, dtype=torch.bool)
+        fn = make_flight(craft, self.physics, task, senses, self.realism)
+        self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient:
             self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
@@ -84,17 +90,18 @@ class Flights:
     def step(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """Fly one control step; `self.obs` is what is seen after it. Returns (cost, ended).
 
-        Training flights end outside task.train_box_m, wider than the task's own box so that returning can be learned,
-        and after task.train_steps.
+        Training flights end where the task says, for example in a wider box so that returning can be learned, and after
+        task.train_steps.
         """
         cost, _ = self.advance(action)
-        ended = (self._far > 0.0) | (self.age >= self.task.train_steps)
+        self.final_obs, self.terminated = self.obs, self._far > 0.0
+        ended = self.terminated | (self.age >= self.task.train_steps)
         if ended.any():
             self._replace(ended)
         return cost, ended
 
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """One control step in which nobody is replaced. Returns (cost, left the task's box)."""
+        """One control step in which nobody is replaced. Returns (cost, has the episode ended)."""
         results = self._run(self.state, self.memory, action, self.params, self.external, self._sensor_noise())
         self.state, self.memory, self.obs, cost, left, self._far = results
         self.age += 1
@@ -102,7 +109,16 @@ class Flights:
 
     def reference(self) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw of every goal now."""
-        return self.task.reference(self.external, self.memory[-1] if self.task.moves else torch.zeros(self.num))
+        return self.task.reference(self.external, self.kept)
+
+    def measured(self) -> Float[Tensor, "17 n"]:
+        """The state as far as sensors say it, for classical controllers: their position, velocity and rates."""
+        return self.task.measured(self.obs, self.state, self.external, self.kept)
+
+    @property
+    def kept(self) -> Float[Tensor, "k n"]:
+        """The task's own rows: a clock, a count."""
+        return self.memory[self._kept]
 
     def _replace(self, ended: Bool[Tensor, " n"]) -> None:
         rows = ended.nonzero()[:, 0]
@@ -131,8 +147,8 @@ class Flights:
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
         state, external, params = (rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts)
-        noise = torch.randn(SEEN_ROWS, num, generator=self.generator) if self.senses.noise else None
-        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses)
+        noise = torch.randn(noise_rows(self.realism), num, generator=self.generator) if self._hears else None
+        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses, self.realism)
         return Fresh(state.clone(), memory, params.clone(), external.clone(), obs)
 
     def _draw_pool(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,11 +160,11 @@ class Flights:
         spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
         return state, external, parameters(self.craft, small_s, _POOL, self.spread, spread)
 
-    def _sensor_noise(self) -> Float[Tensor, "18 n"]:
-        if not self.senses.noise:
+    def _sensor_noise(self) -> Float[Tensor, "r n"]:
+        if not self._hears:
             return self._silence
         if self._used == _NOISE_STEPS:
-            self._noise = torch.randn(_NOISE_STEPS, SEEN_ROWS, self.num, generator=self.generator)
+            self._noise = torch.randn(_NOISE_STEPS, len(self._silence), self.num, generator=self.generator)
             self._used = 0
         self._used += 1
         return self._noise[self._used - 1]

@@ -68,3 +68,13 @@ def parameters(
     drag = [value * (1.0 + spread.drag * unit[7 + i]) for i, value in enumerate(craft.linear_drag_n_s_m)]
     rows = (1 / mass, 1 / jx, 1 / jy, 1 / jz, (jz - jy) / jx, (jx - jz) / jy, (jy - jx) / jz, thrust, rise, fall, *drag)
     return torch.stack(rows)
+
+
+def rotation_matrix(quat: Tensor) -> Tensor:
+    """(9, n) row by row, body -> world, from wxyz (4, n)."""
+    w, x, y, z = quat.unbind(0)
+    return torch.stack([
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ])  # fmt: skip

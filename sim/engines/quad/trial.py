@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,8 @@ from torch import Tensor
 from sim.engines.quad.control.controllers import make_controller
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.flights import Flights
-from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+from sim.engines.quad.rows import POS, QUAT, VEL
+from sim.tasks.protocol import Flown
 
 Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # motor commands in [-1, 1] from what can be seen
 
@@ -26,31 +27,39 @@ class Trial:
     velocity_m_s: Float[Tensor, "t 3 n"]
     rotor: Float[Tensor, "t 4 n"]  # commanded speeds, 0 ... 1
     goal_m: Float[Tensor, "t 3 n"]
-    error_m: Float[Tensor, " k"]  # over the last seconds, of those that stayed
-    left: Bool[Tensor, " n"]
-    held: Bool[Tensor, " n"]  # stayed, and close
+    error_m: Float[Tensor, " k"]  # over the last seconds, of those that stayed; empty where the task has no such error
+    left: Bool[Tensor, " n"]  # ended early
+    held: Bool[Tensor, " n"]  # success: stayed, and close; or all waypoints reached, or the laps flown
+    facts: dict[str, float | None] = field(default_factory=dict)  # the task's own figures
+
+    @property
+    def action_change(self) -> float:
+        """Mean |change| of a motor command, -1 ... 1, from one step to the next, of those that fly: how it chatters."""
+        return 2.0 * float(self.rotor.diff(dim=0).abs().nanmean())
 
 
 @torch.no_grad()
 def fly(flights: Flights, pilot: Pilot) -> Trial:
     """Fly every lane of fresh `flights` for one whole episode."""
-    columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [])
-    for _ in range(flights.task.max_steps):
+    columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [], [])
+    task = flights.task
+    for _ in range(task.max_steps):
         action = pilot(flights)
         _, left = flights.advance(action)
-        state, goal = flights.state, flights.reference()[0:3]
-        for column, value in zip(columns, (state[POS], state[QUAT], state[VEL], action, left, goal), strict=True):
+        state, external, kept = flights.state, flights.external, flights.kept
+        offset = task.relative(state, external, kept)[POS]
+        values = (state[POS], state[QUAT], state[VEL], action, left, offset, kept)
+        for column, value in zip(columns, values, strict=True):
             column.append(value)
-    position, quat, velocity, action, left_at, goal = (torch.stack(column) for column in columns)
-    error, left = flights.task.hold_error(position - goal, left_at)
-    held = ~left
-    held[held.clone()] = error < flights.task.hold_radius_m
-    gone = left_at.cummax(0).values.unsqueeze(1)
+    position, quat, velocity, action, left_at, offset, kept_at = (torch.stack(column) for column in columns)
+    gone = left_at.cummax(0).values
+    score = task.score(Flown(offset, velocity, kept_at, gone))
+    goal = position - offset
     position, quat, velocity, rotor = (
-        value.masked_fill(gone, float("nan"))
+        value.masked_fill(gone.unsqueeze(1), float("nan"))
         for value in (position, quat, velocity, (0.5 * action + 0.5).clamp(0.0, 1.0))
     )
-    return Trial(position, quat, velocity, rotor, goal, error, left, held)
+    return Trial(position, quat, velocity, rotor, goal, score.error_m, score.ended, score.success, score.facts)
 
 
 def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
@@ -65,10 +74,7 @@ def controller_pilot(name: str, craft: Craft, dt_s: float, num: int) -> Pilot:
 
     def act(flights: Flights) -> Tensor:
         nonlocal memory
-        state, seen, reference = flights.state.clone(), flights.obs, flights.reference()
-        state[POS], state[VEL] = seen[0:3] + reference[0:3], seen[12:15] + reference[3:6]
-        state[RATE] = seen[15:18]
-        command, memory = controller(state, reference, memory)
+        command, memory = controller(flights.measured(), flights.reference(), memory)
         return 2.0 * command - 1.0
 
     return act

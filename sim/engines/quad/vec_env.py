@@ -15,28 +15,27 @@ from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight
+from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight, obs_rows
 from sim.engines.quad.picture import picture
 from sim.engines.quad.rows import POS, parameters
 from sim.history import place_of, seeds_of
 from sim.kernels import compile_kernel
 from sim.keyed import keyed_normal, keyed_uniform
 from sim.tasks.hover import START_NUMBERS, HoverTask
+from sim.tasks.protocol import FlightTask
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers
 _KEPT = ("_state", "_memory", "_external", "_obs", "_seed", "_age", "_far_m")
 
 
-def flight_spec(task: HoverTask, senses: Senses) -> EnvSpec:
-    """The contract of a hover policy: what it is given, in which units, and what it commands."""
-    unit = f"position m, rotation 1, velocity m/s, rates rad/s, last {senses.history} actions 1"
-    unit += ", integral of position m s" if senses.integral else ""
+def flight_spec(task: FlightTask, senses: Senses) -> EnvSpec:
+    """The contract of a flight policy: what it is given, in which units, and what it commands."""
+    front, behind = task.units
+    parts = (front, f"last {senses.history} actions 1", "integral of position m s" if senses.integral else "", behind)
+    state = ArraySpec((obs_rows(task, senses),), unit=", ".join(part for part in parts if part))
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
-    unit += ", acceleration m/s2 and next positions m of the reference" if task.moves else ""
-    state = ArraySpec((senses.obs_rows + task.ahead_rows,), unit=unit)
-    name = "quad/figure8" if task.moves else "quad/hover"
-    return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
+    return EnvSpec(f"quad/{task.name}", {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
 
 class QuadVecEnv:

@@ -1,0 +1,110 @@
+"""Waypoints and gate races: a learned policy beside classical controllers, on the same starts.
+
+    python benchmarks/race.py --seeds 3
+
+Trained as `robo-rl fly task=waypoints` and `task=race track=...` do. Names: race/<track>/<pilot>/laps_completed, the
+share of starts that flew two laps or more, with its Wilson interval; .../lap_time_s, the median flying lap, with the
+best; waypoints/<pilot>/completed and .../time_per_waypoint_s. Pilots: policy (mean over seeds), pid, geometric. In
+a race the controllers follow a smooth path at the fastest of a few speeds at which they still fly 95 % of their laps,
+or at the one that flew most.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from common import emit, parser
+
+from robo_rl.apps.fly import FlyRow, Setting, evaluated, row, train_all
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.eval.stats import SuccessRate
+from sim.engines.quad.trial import controller_pilot
+from sim.tasks.race import RaceTask
+from sim.tasks.track import list_tracks
+
+CONTROLLERS = ("pid", "geometric")
+SPEEDS_M_S = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5)  # of the controllers' path
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--seeds", type=int, default=3, help="trainings, from seed 0")
+    options.add_argument("--tracks", nargs="*", default=list_tracks(), help="which tracks")
+    options.add_argument("--craft", default="cf2x_l2f", help="which craft")
+    options.add_argument("--skip-waypoints", action="store_true", help="races only")
+    args = options.parse_args()
+    torch.set_num_threads(1)
+    small = {"updates": 60, "seeds": 1, "eval_flights": 50, "eval_s": 10.0} if args.quick else {"seeds": args.seeds}
+    if not args.skip_waypoints:
+        waypoints(FlyConfig(task="waypoints", craft=args.craft, **small))
+    for track in args.tracks:
+        race(FlyConfig(task="race", track=track, craft=args.craft, **small), args.quick)
+
+
+def trained(config: FlyConfig) -> list[FlyRow]:
+    with tempfile.TemporaryDirectory() as folder:
+        config.out = str(Path(folder) / "run")
+        return train_all(config, Setting.of(config), RunDir.create(config.out, config))[0]
+
+
+def flown(config: FlyConfig, setting: Setting, pilot: str) -> FlyRow:
+    made = controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_flights)
+    return row(pilot, evaluated(config, setting, made))
+
+
+def waypoints(config: FlyConfig) -> None:
+    setting = Setting.of(config)
+    for pilot, rows in {
+        "policy": trained(config),
+        **{name: [flown(config, setting, name)] for name in CONTROLLERS},
+    }.items():
+        share(f"waypoints/{pilot}/completed", rows)
+        fact(f"waypoints/{pilot}/time_per_waypoint_s", "time_per_waypoint_s", rows)
+
+
+def race(config: FlyConfig, quick: bool) -> None:
+    setting = Setting.of(config)
+    assert isinstance(setting.task, RaceTask)
+    name = f"race/{config.track}"
+    rows = trained(config)
+    share(f"{name}/policy/laps_completed", rows)
+    best = min((row.facts["lap_time_best_s"] or float("inf") for row in rows), default=float("inf"))
+    fact(f"{name}/policy/lap_time_s", "lap_time_s", rows, best_s=best)
+    for pilot in CONTROLLERS:
+        tried: dict[float, FlyRow] = {}
+        for speed in SPEEDS_M_S[1:2] if quick else SPEEDS_M_S:
+            task = replace(setting.task, baseline_speed_m_s=speed)
+            tried[speed] = flown(config, replace(setting, task=task), pilot)
+            if tried[speed].held.rate < 0.5:
+                break
+        good = [speed for speed, item in tried.items() if item.held.rate >= 0.95]
+        speed = max(good) if good else max(tried, key=lambda key: tried[key].held.rate)
+        share(f"{name}/{pilot}/laps_completed", [tried[speed]], path_m_s=speed)
+        fact(f"{name}/{pilot}/lap_time_s", "lap_time_s", [tried[speed]], path_m_s=speed)
+
+
+def share(name: str, rows: list[FlyRow], **extra: float) -> None:
+    """Success over all seeds, with its interval, and per seed."""
+    total = SuccessRate(sum(item.held.k for item in rows), sum(item.held.n for item in rows))
+    per_seed = [item.held.rate for item in rows]
+    emit(name, total.rate, "share", n=total.n, wilson95=list(total.wilson()), per_seed=per_seed,
+         train_cpu_s=round(fmean(item.train_cpu_s for item in rows), 1), **extra)  # fmt: skip
+
+
+def fact(name: str, key: str, rows: list[FlyRow], **extra: float) -> None:
+    """A figure of the task, mean over seeds; nothing where no seed has one."""
+    known = [value for item in rows if (value := item.facts[key]) is not None]
+    if known:
+        emit(name, round(fmean(known), 3), "s", per_seed=[round(value, 3) for value in known], **extra)
+
+
+if __name__ == "__main__":
+    main()
