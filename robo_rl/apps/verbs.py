@@ -91,6 +91,14 @@ VERBS = {
         "robo-rl fly task=hover",
         "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
     ),
+    "mission": _verb(
+        "mission",
+        "mission:MissionConfig",
+        "train",
+        "plan and fly what a formula of signal temporal logic asks for, in random scenes",
+        "robo-rl mission",
+        "robo-rl mission missions=[patrol,mine.yaml] run=runs/eight",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",
