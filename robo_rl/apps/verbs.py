@@ -91,6 +91,14 @@ VERBS = {
         "robo-rl fly task=hover",
         "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
     ),
+    "transfer": _verb(
+        "transfer",
+        "transfer:TransferConfig",
+        "pybullet",
+        "fly a quadcopter policy, unchanged, in PyBullet on the same starts, and say what the change costs",
+        "robo-rl transfer run=runs/fly",
+        "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",

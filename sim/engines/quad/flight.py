@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import Physics, Step, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, VEL
 from sim.tasks.hover import HoverTask
 
@@ -41,14 +41,14 @@ class Senses:
 FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
-def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses) -> FlightFn:
+def make_flight(craft: Craft, physics: Physics, task: HoverTask, senses: Senses, step: Step | None = None) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
     action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: what the policy remembers,
     last actions first. noise: (18, n) standard normal, of the observation. left, far: (n,) 1.0 outside the task's box,
-    outside the wider one of training.
+    outside the wider one of training. step: another engine's, in the place of `make_step`'s.
     """
-    step = make_step(craft, physics)
+    step = make_step(craft, physics) if step is None else step
     hover = 2.0 * craft.hover_speed - 1.0
 
     def flight(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import Physics, Step
 from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight
 from sim.engines.quad.rows import Spread, parameters
 from sim.kernels import compile_kernel, differentiable
@@ -37,6 +37,7 @@ class Fresh(NamedTuple):
 class Flights:
     """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics.
 
+    `step`: another engine's, in the place of the physics; not to be compiled, so with `eager`, and without gradient.
     `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
     `state_dict`.
     """
@@ -54,6 +55,7 @@ class Flights:
         gradient: bool = True,
         eager: bool = False,
         say: Callable[[str], None] | None = None,
+        step: Step | None = None,
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
         self.gradient = gradient
@@ -63,7 +65,7 @@ class Flights:
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
         self.state, self.memory, self.params, self.external, self.obs = self._take(num)
         self.age = torch.zeros(num, dtype=torch.long)
-        fn = make_flight(craft, self.physics, task, senses)
+        fn = make_flight(craft, self.physics, task, senses, step)
         self._silence, self._far = torch.zeros(SEEN_ROWS, num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient:
