@@ -57,7 +57,8 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
             raise ConfigError(f"pyb_freq = {pyb_freq} must be a multiple of ctrl_freq = {ctrl_freq}.")
         if render_mode not in (None, "rgb_array"):
             raise ConfigError(f"render_mode = {render_mode} is not known: None or rgb_array. There is no window.")
-        self.craft, self.num_drones, self.effects = load_craft(craft), num_drones, tuple(effects)
+        self.num_drones, self.effects = num_drones, tuple(effects)
+        self.craft = load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
         self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
         check_scene(Scene(self.effects, rate_hz=float(pyb_freq)))
         self.obs_type = _one_of("obs", obs, OBSERVATIONS)

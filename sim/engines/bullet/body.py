@@ -57,7 +57,7 @@ def set_mass(p: Any, client: int, body: int, mass_kg: float, inertia_kg_m2: list
 
 
 def make_floor(p: Any, client: int, floor_m: float) -> int:
-    """An endless plane at z = `floor_m`."""
+    """An endless plane at z = `floor_m`; PyBullet draws it chequered."""
     plane = p.createCollisionShape(p.GEOM_PLANE, physicsClientId=client)
     body = int(p.createMultiBody(0, plane, basePosition=[0.0, 0.0, floor_m], physicsClientId=client))
     p.changeDynamics(body, -1, restitution=0.1, lateralFriction=0.6, physicsClientId=client)

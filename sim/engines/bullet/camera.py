@@ -13,8 +13,6 @@ from sim.engines.bullet.body import hull
 from sim.engines.quad.craft import Craft
 
 NEAR_M, FAR_M = 0.01, 60.0
-_TILE_M, _TILES = 0.5, 12  # of the chequered floor, per side
-_LIGHT, _DARK = [0.93, 0.93, 0.92, 1.0], [0.72, 0.76, 0.8, 1.0]
 
 
 class Picture(NamedTuple):
@@ -50,20 +48,3 @@ def look_from(
     share = np.asarray(depth, np.float64).reshape(height, width)
     depth_m = FAR_M * NEAR_M / (FAR_M - (FAR_M - NEAR_M) * share)  # OpenGL's depth buffer, undone
     return Picture(np.ascontiguousarray(rgb), depth_m, np.asarray(names, np.int64).reshape(height, width))
-
-
-def add_chequers(p: Any, client: int, origin_m: Float[ndarray, " 3"], floor_m: float) -> None:
-    """A chequered floor to look at around an arena's origin; nothing can touch it."""
-    half_m, thin_m = 0.5 * _TILE_M * _TILES, 1e-3
-    slab = p.createVisualShape(
-        p.GEOM_BOX, halfExtents=[half_m, half_m, thin_m], rgbaColor=_LIGHT, physicsClientId=client
-    )
-    tile = p.createVisualShape(
-        p.GEOM_BOX, halfExtents=[0.5 * _TILE_M, 0.5 * _TILE_M, thin_m], rgbaColor=_DARK, physicsClientId=client
-    )
-    x, y, _ = origin_m.tolist()
-    p.createMultiBody(0, -1, slab, [x, y, floor_m - 2.0 * thin_m], physicsClientId=client)
-    for i in range(_TILES):
-        for j in range(i % 2, _TILES, 2):
-            at = [x - half_m + (i + 0.5) * _TILE_M, y - half_m + (j + 0.5) * _TILE_M, floor_m - thin_m]
-            p.createMultiBody(0, -1, tile, at, physicsClientId=client)

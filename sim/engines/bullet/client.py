@@ -13,8 +13,8 @@ from robo_rl.core.errors import MissingDependencyError
 
 def load_pybullet() -> Any:
     """The module. Raises MissingDependencyError with the command that installs it."""
-    if "pybullet" in sys.modules:
-        return sys.modules["pybullet"]
+    if (loaded := sys.modules.get("pybullet")) is not None:
+        return loaded
     try:
         with _quiet():
             import pybullet

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.body import make_drone, make_floor, make_shapes, set_mass
-from sim.engines.bullet.camera import Picture, add_chequers, look_from, onboard_view
+from sim.engines.bullet.camera import Picture, look_from, onboard_view
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.motion import Motion, rotation, to_body, to_world
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
@@ -40,12 +40,12 @@ class BulletWorld:
         p.setGravity(0.0, 0.0, -GRAVITY_M_S2, physicsClientId=client)
         p.setTimeStep(substep_s, physicsClientId=client)
         p.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
-        self._floor = None if floor_m is None else make_floor(p, client, floor_m)
+        if floor_m is not None:
+            make_floor(p, client, floor_m)
         shapes = make_shapes(p, client, craft)
         self._bodies = [make_drone(p, client, craft, shapes, per_arena > 1) for _ in range(num)]
         arena, side = np.arange(num) // per_arena, math.ceil(math.sqrt(num / per_arena))
         self._origin = SPACING_M * np.stack([arena % side, arena // side, 0.0 * arena])
-        self._chequered: set[int] = set()
 
     def close(self) -> None:
         self._finalizer()
@@ -98,12 +98,9 @@ class BulletWorld:
         self, drone: int, eye_m: ndarray, target_m: ndarray, up: ndarray, width: int, height: int, fov_deg: float = 60.0
     ) -> Picture:
         """A picture from anywhere in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the world."""
-        arena, origin = drone // self.per_arena, self._origin[:, drone]
-        if arena not in self._chequered and self.floor_m is not None:
-            add_chequers(self._p, self._client, origin, self.floor_m)
-            self._chequered.add(arena)
+        origin = self._origin[:, drone]
         seen = look_from(self._p, self._client, eye_m + origin, target_m + origin, up, width, height, fov_deg)
-        names = np.full(max([*self._bodies, int(seen.segmentation.max()), 0]) + 2, 1)  # the rest is floor
-        names[np.array(self._bodies)] = 2 + np.arange(self.num)
+        names = np.ones(max(self._bodies) + 2, dtype=np.int64)
+        names[self._bodies] = 2 + np.arange(self.num)
         names[-1] = 0  # PyBullet says -1 where nothing is
         return seen._replace(segmentation=names[seen.segmentation])
