@@ -111,12 +111,16 @@ def apart_m(craft: Craft, rate_hz: float) -> float:
     return most
 
 
-@pytest.mark.parametrize("name", ["cf2x_l2f", "cf21", "cf2x_gym", "racer5"])
+@pytest.mark.parametrize("name", ["cf2x_l2f", "cf2x_gym", "racer5"])
 def test_the_same_flight_as_in_quad(name: str) -> None:
-    """Every term of the model in both engines: they part by Bullet's Euler steps alone, and these halve with dt."""
-    craft = load_craft(name)
-    coarse, fine = apart_m(craft, 500.0), apart_m(craft, 1000.0)
-    assert fine < 5e-3
+    """Every term of the model in both engines, half a second of rolling: they part by less than a centimetre."""
+    assert apart_m(load_craft(name), 500.0) < 1e-2
+
+
+def test_the_engines_part_by_bullets_euler_steps_alone() -> None:
+    """First order: twice the rate, half the distance, here to below 4 mm."""
+    coarse, fine = (apart_m(load_craft("cf21"), rate_hz) for rate_hz in (500.0, 1000.0))
+    assert fine < 4e-3
     assert 1.7 < coarse / fine < 2.3
 
 
