@@ -89,11 +89,13 @@ def main(config: TransferConfig) -> int:
 
 
 def scene_of(config: TransferConfig) -> Scene:
-    """The other engine's surroundings. Raises ConfigError or UnknownNameError for what it does not have."""
+    """The other engine's surroundings. Raises ConfigError or UnknownNameError for what cannot be."""
     names = [name.strip() for name in config.effects.split(",") if name.strip()]
     effects = () if names == ["none"] else tuple(names)
     scene = Scene(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
     check_scene(scene)
+    if config.randomize >= 1.0:
+        raise ConfigError(f"randomize={config.randomize:g} cannot be used: a mass may not vanish, so give less than 1.")
     return scene
 
 

@@ -30,4 +30,4 @@ class TransferConfig:
     eval_s: float | None = at_least(0.1, None)  # length of an episode; none: as trained
     video: bool = True  # film the flights in the other engine; needs no display
     pretty: bool = False  # film the first one by the engine's own renderer as well, with its onboard camera
-    size: list[int] = field(default_factory=lambda: [640, 480])  # of that film: width and height in pixels, even
+    size: list[int] = field(default_factory=lambda: [640, 480])  # of that film, in pixels: multiples of 4

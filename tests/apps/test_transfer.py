@@ -121,6 +121,8 @@ def test_the_difference_by_hand() -> None:
         (["run=RUN", "engine=gazebo"], "pybullet"),
         (["run=RUN", "controllers=[pd]"], "pid"),
         (["run=RUN", "history=3"], "history"),
+        (["run=RUN", "aero=cf12"], "cf21"),
+        (["run=RUN", "randomize=1"], "vanish"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(

@@ -40,7 +40,8 @@ class Scene:
 
 
 def check_scene(scene: Scene) -> None:
-    """Raises UnknownNameError for an effect that does not exist, ConfigError for numbers out of bounds."""
+    """Raises UnknownNameError for an effect or a donor that does not exist, ConfigError for numbers out of bounds."""
+    load_craft(scene.donor)
     for effect in scene.effects:
         if effect not in EFFECTS:
             raise UnknownNameError("effect", effect, EFFECTS)
