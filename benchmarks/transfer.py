@@ -3,10 +3,11 @@
     python benchmarks/transfer.py --seeds 3
 
 Each seed is trained by `robo-rl fly task=hover randomize=0.2` and flown on 1,000 starts with disturbance and sensor
-noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names, pooled over seeds:
-transfer/hover/<engine>/held, transfer/hover/drop_points (positive: fewer held in PyBullet), .../position_error_m and
-.../terminated_fraction; with "_randomized" after the task, the drones of both engines differ by 20 %, too, and with
-"_wake", 25 cm over the floor and 90 cm under another craft. `--tasks hover,figure8`; `--run` takes a trained run.
+noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names: transfer/hover/<engine>/held,
+pooled over seeds, .../position_error_m and .../terminated_fraction, means over seeds, and transfer/hover/drop_points,
+mean over seeds (positive: fewer held in PyBullet) with the exact McNemar test of each seed. Beside "hover" stand
+"hover_randomized", where the drones of both engines differ by 20 %, and "hover_wake", 25 cm over the floor and 90 cm
+under another craft. `--tasks hover,figure8`; `--run` takes a trained run.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from common import emit, parser
 from robo_rl.apps.flown import load_flown
 from robo_rl.apps.fly import Setting, train_all
 from robo_rl.apps.run_dir import RunDir
-from robo_rl.apps.transfer import TransferRow, measure, scene_of
+from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
-from robo_rl.eval.stats import SuccessRate, paired_test
+from robo_rl.eval.stats import SuccessRate
 
 SCENES: dict[str, dict[str, float]] = {
     "": {},
@@ -83,11 +84,11 @@ def report(name: str, pairs: list[list[TransferRow]]) -> None:
             emit(f"{name}/{engine}/position_error_m", round(fmean(errors), 4), "m")
         left = fmean(row.left_fraction for row in rows)
         emit(f"{name}/{engine}/terminated_fraction", round(left, 4), "fraction")
-    home, away = ([ok for rows in pairs for ok in rows[i].trial.held.tolist()] for i in range(2))
-    test = paired_test(home, away)
-    drops = [100.0 * (rows[0].held.rate - rows[1].held.rate) for rows in pairs]
-    emit(f"{name}/drop_points", round(fmean(drops), 2), "points", per_seed=[round(drop, 2) for drop in drops],
-         only_quad=test.only_first, only_pybullet=test.only_second, mcnemar_p=round(test.p_value, 4))  # fmt: skip
+    drops = [Drop.of(*rows) for rows in pairs]
+    points = [drop.points for drop in drops]
+    emit(f"{name}/drop_points", round(fmean(points), 2), "points", per_seed=[round(drop, 2) for drop in points],
+         only_quad=[drop.test.only_first for drop in drops], only_pybullet=[drop.test.only_second for drop in drops],
+         mcnemar_p=[round(drop.test.p_value, 4) for drop in drops])  # fmt: skip
 
 
 if __name__ == "__main__":
