@@ -144,6 +144,7 @@ def _train(
         "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2),
         "compile_cpu_s": round(flights.compile_s, 2),
         "commit": commit(),
+        "settings": asdict(config),
     }
     return policy, note
 

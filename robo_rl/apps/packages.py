@@ -42,6 +42,7 @@ PACKAGES = (
     Package("mujoco", "mujoco", "sim", "physics"),
     Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
     Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
+    Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
 )
 _BY_MODULE = {package.module: package for package in PACKAGES}
 

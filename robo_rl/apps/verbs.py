@@ -99,6 +99,14 @@ VERBS = {
         "robo-rl mission",
         "robo-rl mission missions=[patrol,mine.yaml] run=runs/eight",
     ),
+    "transfer": _verb(
+        "transfer",
+        "transfer:TransferConfig",
+        "pybullet",
+        "fly a quadcopter policy, unchanged, in PyBullet on the same starts, and say what the change costs",
+        "robo-rl transfer run=runs/fly",
+        "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import Physics, Step, make_step
 from sim.engines.quad.memory import SEEN_ROWS, Layout, Senses, blank_memory, hidden_start, layout
 from sim.engines.quad.realism import Realism, charge_used, check_realism, next_gust, voltage_share
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
@@ -35,17 +35,24 @@ def noise_rows(realism: Realism | None = None) -> int:
 
 
 def make_flight(
-    craft: Craft, physics: Physics, task: FlightTask, senses: Senses, realism: Realism | None = None
+    craft: Craft,
+    physics: Physics,
+    task: FlightTask,
+    senses: Senses,
+    realism: Realism | None = None,
+    step: Step | None = None,
 ) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
     action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: rows as in memory.Layout.
     noise: (18 and what `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training
-    flight has ended. Raises ConfigError for physics or realism that the craft cannot have.
+    flight has ended. step: another engine's, in the place of `make_step`'s. Raises ConfigError for physics or realism
+    that the craft cannot have.
     """
     real = realism or Realism()
     check_realism(real, craft)
-    step = make_step(craft, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
+    if step is None:
+        step = make_step(craft, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
     place, hover = layout(task, senses, real), 2.0 * craft.hover_speed - 1.0
 
     def flight(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import Physics, Step
 from sim.engines.quad.flight import first_sight, make_flight, noise_rows
 from sim.engines.quad.memory import Senses, layout
 from sim.engines.quad.realism import Realism
@@ -39,6 +39,7 @@ class Fresh(NamedTuple):
 class Flights:
     """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics.
 
+    `step`: another engine's, in the place of the physics; not to be compiled, so with `eager`, and without gradient.
     `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
     `state_dict`.
     """
@@ -57,6 +58,7 @@ class Flights:
         gradient: bool = True,
         eager: bool = False,
         say: Callable[[str], None] | None = None,
+        step: Step | None = None,
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
         self.gradient, self.realism = gradient, realism or Realism()
@@ -69,7 +71,7 @@ class Flights:
         self.state, self.memory, self.params, self.external, self.obs = self._take(num)
         self.age = torch.zeros(num, dtype=torch.long)
         self.final_obs, self.terminated = self.obs, torch.zeros(num, dtype=torch.bool)
-        fn = make_flight(craft, self.physics, task, senses, self.realism)
+        fn = make_flight(craft, self.physics, task, senses, self.realism, step)
         self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient:

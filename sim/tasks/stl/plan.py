@@ -38,6 +38,7 @@ class PlanConfig:
 _KNOT_S = 0.5  # a control point every half second: quicker turns than a Crazyflie can follow are not needed
 _LR_M = 0.03
 _SHARPNESS = (25.0, 60.0)  # per metre, from the first iteration to the last
+_EFFORT = 0.02  # metres of margin that a mean squared acceleration of 1 (m/s^2)^2 costs: no needless turns
 _EXCESS = 0.05  # of the speed and acceleration allowed: a plan is still as good
 
 
@@ -92,7 +93,8 @@ def _improve(
         good = (margin >= config.enough_m) & (excess <= _EXCESS)
         if good.view(-1, config.attempts).any(1).all():
             break
-        loss = 2.0 * excess - margin.clamp(max=config.enough_m)
+        effort = apply(basis.acceleration, points).square().sum(1).mean(0)
+        loss = 2.0 * excess + _EFFORT * effort - margin.clamp(max=config.enough_m)
         optimizer.zero_grad(set_to_none=True)
         loss.sum().backward()
         optimizer.step()

@@ -1,0 +1,95 @@
+"""Policies trained in the `quad` dynamics flown, unchanged, in PyBullet: what the change of engine costs.
+
+    python benchmarks/transfer.py --seeds 3
+
+Each seed is trained by `robo-rl fly task=hover randomize=0.2` and flown on 1,000 starts with disturbance and sensor
+noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names: transfer/hover/<engine>/held,
+pooled over seeds, .../position_error_m and .../terminated_fraction, means over seeds, and transfer/hover/drop_points,
+mean over seeds (positive: fewer held in PyBullet) with the exact McNemar test of each seed. Beside "hover" stand
+"hover_randomized", where the drones of both engines differ by 20 %, and "hover_wake", 25 cm over the floor and 90 cm
+under another craft. `--tasks hover,figure8`; `--run` takes a trained run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from statistics import fmean
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from common import emit, parser
+
+from robo_rl.apps.flown import load_flown
+from robo_rl.apps.fly import Setting, train_all
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.eval.stats import SuccessRate
+
+SCENES: dict[str, dict[str, float]] = {
+    "": {},
+    "_randomized": {"randomize": 0.2},
+    "_wake": {"height_m": 0.25, "above_m": 0.9},
+}
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--seeds", type=int, default=3, help="trainings per task, from seed 0")
+    options.add_argument("--tasks", default="hover,figure8", help="which tasks, by commas")
+    options.add_argument("--updates", type=int, default=900, help="updates of each training")
+    options.add_argument("--episodes", type=int, default=1000, help="starts per policy and engine")
+    options.add_argument("--run", type=Path, help="fly the policies of this run instead of training any")
+    args = options.parse_args()
+    torch.set_num_threads(1)
+    seeds, episodes = (1, min(args.episodes, 100)) if args.quick else (args.seeds, args.episodes)
+    for task in args.tasks.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            run = args.run or trained(task, seeds, 300 if args.quick else args.updates, Path(folder) / "run")
+            policies = sorted(run.glob("seed*"))[:seeds]
+            for name, changes in SCENES.items():
+                if task == "hover" or not name.endswith("wake"):  # the figure is wider than the wake
+                    report(f"transfer/{task}{name}", [flown(policy, episodes, changes) for policy in policies])
+
+
+def trained(task: str, seeds: int, updates: int, out: Path) -> Path:
+    """A run of `robo-rl fly` with randomised training."""
+    config = FlyConfig(task=task, randomize=0.2, seeds=seeds, updates=updates, eval_flights=100, out=str(out))
+    train_all(config, Setting.of(config), RunDir.create(config.out, config))
+    return out
+
+
+def flown(policy: Path, episodes: int, changes: dict[str, float]) -> list[TransferRow]:
+    """[in quad, in PyBullet]."""
+    config = TransferConfig(run=str(policy), episodes=episodes)
+    for key, value in changes.items():
+        setattr(config, key, value)
+    return measure(config, load_flown(config), scene_of(config))
+
+
+def report(name: str, pairs: list[list[TransferRow]]) -> None:
+    """Both engines, all seeds together and each beside it."""
+    for rows in zip(*pairs, strict=True):
+        engine = rows[0].engine
+        held = SuccessRate(sum(row.held.k for row in rows), sum(row.held.n for row in rows))
+        per_seed = [row.held.rate for row in rows]
+        emit(f"{name}/{engine}/held", round(held.rate, 4), "fraction", k=held.k, n=held.n,
+             wilson95=[round(end, 4) for end in held.wilson()], seeds=per_seed)  # fmt: skip
+        errors = [row.error_m for row in rows if row.error_m is not None]
+        if errors:
+            emit(f"{name}/{engine}/position_error_m", round(fmean(errors), 4), "m")
+        left = fmean(row.left_fraction for row in rows)
+        emit(f"{name}/{engine}/terminated_fraction", round(left, 4), "fraction")
+    drops = [Drop.of(*rows) for rows in pairs]
+    points = [drop.points for drop in drops]
+    emit(f"{name}/drop_points", round(fmean(points), 2), "points", per_seed=[round(drop, 2) for drop in points],
+         only_quad=[drop.test.only_first for drop in drops], only_pybullet=[drop.test.only_second for drop in drops],
+         mcnemar_p=[round(drop.test.p_value, 4) for drop in drops])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

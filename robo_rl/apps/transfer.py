@@ -1,0 +1,143 @@
+"""`robo-rl transfer`: a policy from one physics engine flown, unchanged, in another, on the same starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from robo_rl.apps.flown import Flown, load_flown
+from robo_rl.apps.progress import progress
+from robo_rl.apps.transfer_report import finish
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import derive_seed
+from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
+from sim.engines.bullet.client import load_pybullet
+from sim.engines.bullet.effects import Scene, check_scene
+from sim.engines.bullet.step import bullet_flights
+from sim.engines.quad.control.controllers import CONTROLLERS
+from sim.engines.quad.flights import Flights
+from sim.engines.quad.rows import Spread
+from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
+
+HOME = "quad"  # the engine of the training
+POLICY = "policy"
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """One pilot in one engine, on the shared starts."""
+
+    pilot: str
+    engine: str
+    trial: Trial
+
+    @property
+    def held(self) -> SuccessRate:
+        return SuccessRate(int(self.trial.held.sum()), len(self.trial.held))
+
+    @property
+    def error_m(self) -> float | None:
+        """Of those that stayed; None when nobody did."""
+        return float(self.trial.error_m.mean()) if len(self.trial.error_m) else None
+
+    @property
+    def left_fraction(self) -> float:
+        return float(self.trial.left.float().mean())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pilot": self.pilot,
+            "engine": self.engine,
+            "held": self.held.to_json(),
+            "terminated_fraction": self.left_fraction,
+            "position_error_m": self.error_m,
+        }
+
+
+@dataclass(frozen=True)
+class Drop:
+    """What the change of engine costs, start by start."""
+
+    points: float  # of success, in per cent; positive: fewer held in the other engine
+    test: PairedTest
+
+    @classmethod
+    def of(cls, home: TransferRow, away: TransferRow) -> Drop:
+        first, second = (row.trial.held.tolist() for row in (home, away))
+        return cls(100.0 * (home.held.rate - away.held.rate), paired_test(first, second))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "drop_points": self.points,
+            "only_home": self.test.only_first,
+            "only_away": self.test.only_second,
+            "mcnemar_p": self.test.p_value,
+        }
+
+
+def main(config: TransferConfig) -> int:
+    """Fly in both engines, print one table, and leave results.json and pictures in `out`."""
+    torch.set_num_threads(1)
+    load_pybullet()  # before the work, not after it
+    scene = scene_of(config)
+    flown = load_flown(config)
+    rows = measure(config, flown, scene)
+    return finish(config, flown, scene, rows, drops_of(rows))
+
+
+def scene_of(config: TransferConfig) -> Scene:
+    """The other engine's surroundings. Raises ConfigError or UnknownNameError for what cannot be."""
+    names = [name.strip() for name in config.effects.split(",") if name.strip()]
+    effects = () if names == ["none"] else tuple(names)
+    scene = Scene(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
+    check_scene(scene)
+    if config.randomize >= 1.0:
+        raise ConfigError(f"randomize={config.randomize:g} cannot be used: a mass may not vanish, so give less than 1.")
+    return scene
+
+
+def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[TransferRow]:
+    """Every pilot in both engines: the same states, disturbances, drones and sensor noise."""
+    rows = []
+    pilots = [POLICY, *config.controllers]
+    for name in config.controllers:
+        if name not in CONTROLLERS:
+            raise ConfigError(f"controllers={name} cannot be used, expected some of: {', '.join(CONTROLLERS)}.")
+    with progress(2 * len(pilots) * flown.task.max_steps, "transfer", "step") as bar:
+        for name in pilots:
+            for engine in (HOME, config.engine):
+                flights = flights_of(config, flown, None if engine == HOME else scene)
+                rows.append(TransferRow(name, engine, fly(flights, _counted(_pilot(name, flown, config), bar))))
+    return rows
+
+
+def flights_of(config: TransferConfig, flown: Flown, scene: Scene | None) -> Flights:
+    """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
+    spread = Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
+    given = (flown.craft, flown.task, flown.senses, config.episodes, derive_seed("eval", config.seed))
+    if scene is not None:
+        return bullet_flights(*given, scene, spread=spread, realism=flown.realism)
+    return Flights(*given, spread=spread, realism=flown.realism, gradient=False, eager=True)
+
+
+def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
+    """Pilot -> what it loses."""
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return {home.pilot: Drop.of(home, away) for home, away in pairs}
+
+
+def _pilot(name: str, flown: Flown, config: TransferConfig) -> Pilot:
+    if name == POLICY:
+        return policy_pilot(flown.policy.columns)
+    return controller_pilot(name, flown.craft, flown.task.dt_s, config.episodes)
+
+
+def _counted(pilot: Pilot, bar: Any) -> Pilot:
+    def act(flights: Flights) -> torch.Tensor:
+        bar.update(1)
+        return pilot(flights)
+
+    return act

@@ -1,0 +1,240 @@
+"""Gymnasium environments with the spaces, rewards and endings of gym-pybullet-drones, over this engine.
+
+Facts are those of its HoverAviary, MultiHoverAviary and VelocityAviary (commit 90b178a, 2026-05): 240 Hz physics, 30 Hz
+decisions, a Crazyflie without motor lag. The code is ours, and so are the controllers behind "pid" and "vel".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+from numpy import ndarray
+
+from robo_rl.core.errors import ConfigError, EnvError
+from sim.engines.bullet.aviary_acts import ACTS, Act
+from sim.engines.bullet.body import hull
+from sim.engines.bullet.effects import Scene, check_scene, downwash_among
+from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
+from sim.engines.bullet.world import BulletWorld
+from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
+from sim.engines.quad.craft import load_craft
+from sim.engines.quad.rows import parameters
+
+OBSERVATIONS = ("kin", "rgb")
+IMAGE_PX = (64, 48)  # width and height of "rgb"
+RENDER_PX = (640, 480)
+
+
+class Aviary(gymnasium.Env[ndarray, ndarray]):
+    """`num_drones` drones in one arena. obs: "kin" or "rgb"; act: rpm, one_d_rpm, pid, vel or one_d_pid.
+
+    kin: per drone position, roll-pitch-yaw, velocity (world) and angular velocity (world), then its actions of the
+    last half second, oldest first. `effects`: ground, downwash, drag; none is what gym-pybullet-drones calls PYB. Enums
+    of that package are taken by their value. Raises ConfigError for what cannot be built.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (declared like this by Gymnasium)
+
+    def __init__(
+        self,
+        *,
+        num_drones: int = 1,
+        obs: Any = "kin",
+        act: Any = "rpm",
+        pyb_freq: int = 240,
+        ctrl_freq: int = 30,
+        initial_xyzs: Float[ndarray, "n 3"] | None = None,
+        initial_rpys: Float[ndarray, "n 3"] | None = None,
+        craft: str = "cf2x_gym",
+        effects: tuple[str, ...] = (),
+        render_mode: str | None = None,
+    ) -> None:
+        if ctrl_freq < 1 or pyb_freq % ctrl_freq:
+            raise ConfigError(f"pyb_freq = {pyb_freq} must be a multiple of ctrl_freq = {ctrl_freq}.")
+        if render_mode not in (None, "rgb_array"):
+            raise ConfigError(f"render_mode = {render_mode} is not known: None or rgb_array. There is no window.")
+        self.num_drones, self.effects = num_drones, tuple(effects)
+        self.craft = load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
+        self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
+        check_scene(Scene(self.effects, rate_hz=float(pyb_freq)))
+        self.obs_type = _one_of("obs", obs, OBSERVATIONS)
+        self.act = Act(_one_of("act", act, tuple(ACTS)), self.craft, num_drones, 1.0 / ctrl_freq)
+        self.buffer = ctrl_freq // 2
+        self._initial = _initial(self.craft, num_drones, initial_xyzs, initial_rpys)
+        self._world = BulletWorld(self.craft, num_drones, 1.0 / pyb_freq, per_arena=num_drones)
+        self._drones = Drones.of(self.craft, parameters(self.craft, 1.0 / pyb_freq).numpy(), num_drones)
+        self.action_space = spaces.Box(-1.0, 1.0, (num_drones, self.act.size), np.float32)
+        self.observation_space = self._observation_space()
+        self._steps, self._done = 0, True
+        self.motion = self._initial
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ndarray, dict[str, Any]]:
+        """Every episode starts alike: at rest, rotors stopped, just over the floor or where it was asked for."""
+        super().reset(seed=seed)
+        self._world.place(self._initial)
+        self._steps, self._done = 0, False
+        self.motion = self._world.motion()
+        self.rotors = np.zeros((4, self.num_drones))
+        self._past = [np.zeros((self.num_drones, self.act.size), np.float32)] * self.buffer
+        self.act.restart()
+        return self._observe(), {}
+
+    def step(self, action: ndarray) -> tuple[ndarray, float, bool, bool, dict[str, Any]]:
+        """One decision: `pyb_freq / ctrl_freq` steps of physics."""
+        if self._done:
+            raise EnvError("step before reset: call reset() first.")
+        given = np.asarray(action, np.float32).reshape(self.num_drones, self.act.size)
+        if not np.isfinite(given).all():
+            raise EnvError(f"The action {given.tolist()} is not finite.")
+        given = np.clip(given, self.action_space.low, self.action_space.high)  # type: ignore[attr-defined]
+        goal = self.act.rotors(given, self.motion, self.rotors)
+        for _ in range(self.pyb_freq // self.ctrl_freq):
+            middle, self.rotors = rotor_speeds(self.rotors, goal, self._drones)
+            self._world.step(*wrench(self._drones, self.motion, middle, self._outside()))
+            self.motion = self._world.motion()
+        self._past = [*self._past[1:], given] if self.buffer else []
+        reward, terminated, truncated = self.score()
+        self._steps += 1
+        return self._observe(), reward, terminated, truncated, {}
+
+    def score(self) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of the state now."""
+        raise NotImplementedError
+
+    @property
+    def time_s(self) -> float:
+        """Since the reset, before the step that is being scored: that is when gym-pybullet-drones looks."""
+        return self._steps / self.ctrl_freq
+
+    def render(self) -> ndarray | None:
+        if self.render_mode is None:
+            return None
+        middle = self.motion.position_m.mean(1)
+        eye = middle + np.array([-1.0, -0.9, 0.6])
+        return self._world.look(0, eye, middle, np.array([0.0, 0.0, 1.0]), *RENDER_PX).rgb
+
+    def close(self) -> None:
+        self._world.close()
+
+    def _outside(self) -> Outside:
+        force = None
+        if "downwash" in self.effects and self.num_drones > 1:
+            force = np.zeros((3, self.num_drones))
+            force[2] -= downwash_among(self.craft, self.motion.position_m, self.num_drones)
+        heights = rotor_heights(self.craft, self.motion, 0.0) if "ground" in self.effects else None
+        return Outside(force, height_m=heights)
+
+    def _observation_space(self) -> spaces.Box:
+        if self.obs_type == "rgb":
+            width, height = IMAGE_PX
+            return spaces.Box(0, 255, (self.num_drones, height, width, 4), np.uint8)
+        low = [-np.inf] * 2 + [0.0] + [-np.inf] * 9 + [-1.0] * (self.buffer * self.act.size)
+        high = [np.inf] * 12 + [1.0] * (self.buffer * self.act.size)
+        return _box(low, high, self.num_drones)
+
+    def _observe(self) -> ndarray:
+        if self.obs_type == "rgb":
+            views = [self._world.camera(i, *IMAGE_PX).rgb for i in range(self.num_drones)]
+            return np.concatenate([views, np.full((*np.shape(views)[:3], 1), 255)], axis=-1).astype(np.uint8)
+        return np.concatenate([kinematics(self.motion), *self._past], axis=1).astype(np.float32)
+
+
+class HoverAviary(Aviary):
+    """One drone rises to (0, 0, 1) m and stays. Reward max(0, 2 - distance^4), at most 484 in 8 s."""
+
+    goal_m = np.array([[0.0], [0.0], [1.0]])
+    reach_m, tilt_rad, seconds = 1.5, 0.4, 8.0
+
+    def score(self) -> tuple[float, bool, bool]:
+        return hover_score(self, self.goal_m)
+
+
+class MultiHoverAviary(Aviary):
+    """Drone i rises by 1 / (i + 1) m from where it starts. Reward: the sum of each one's max(0, 2 - distance^4)."""
+
+    reach_m, tilt_rad, seconds = 2.0, 0.5, 8.0
+
+    def __init__(self, *, num_drones: int = 2, **options: Any) -> None:
+        super().__init__(num_drones=num_drones, **options)
+        rise = np.zeros((3, num_drones))
+        rise[2] = 1.0 / (1.0 + np.arange(num_drones))
+        self.goal_m = self._initial.position_m + rise
+
+    def score(self) -> tuple[float, bool, bool]:
+        return hover_score(self, self.goal_m)
+
+
+class VelocityAviary(Aviary):
+    """Fly with a velocity: direction (3) and share of the fastest (0 ... 1). No reward (-1), no ending.
+
+    Observation, per drone: position, quaternion xyzw, roll-pitch-yaw, velocity, angular velocity, rotor speeds [rpm].
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(act="vel", ctrl_freq=options.pop("ctrl_freq", 240), **options)
+        self.action_space = _box([-1.0, -1.0, -1.0, 0.0], [1.0] * 4, self.num_drones)
+
+    def score(self) -> tuple[float, bool, bool]:
+        return -1.0, False, False
+
+    def _observation_space(self) -> spaces.Box:
+        high = [np.inf] * 3 + [1.0] * 4 + [np.pi] * 3 + [np.inf] * 6 + [self.craft.max_rpm] * 4
+        low = [-np.inf] * 2 + [0.0] + [-1.0] * 4 + [-np.pi] * 3 + [-np.inf] * 6 + [0.0] * 4
+        return _box(low, high, self.num_drones)
+
+    def _observe(self) -> ndarray:
+        seen, rpm = kinematics(self.motion), self.rotors.T * self.craft.max_rpm
+        quat = self.motion.quat_wxyz[[1, 2, 3, 0]].T
+        rows = np.concatenate([seen[:, 0:3], quat, seen[:, 3:12], rpm], axis=1).astype(np.float32)
+        return np.clip(rows, self.observation_space.low, self.observation_space.high)  # type: ignore[attr-defined]
+
+
+def hover_score(env: HoverAviary | MultiHoverAviary, goal_m: Float[ndarray, "3 n"]) -> tuple[float, bool, bool]:
+    """Reward sum max(0, 2 - d^4); over when all are within 0.1 mm, out of reach, tilted too far, or after 8 s."""
+    position = env.motion.position_m
+    distance = np.linalg.norm(position - goal_m, axis=0)
+    reward = float(np.maximum(0.0, 2.0 - distance**4).sum())
+    roll, pitch, _ = euler_angles(env.motion.quat_wxyz)
+    away = bool((np.abs(position[:2]) > env.reach_m).any() or (position[2] > 2.0).any())
+    tilted = bool((np.abs([roll, pitch]) > env.tilt_rad).any())
+    return reward, bool(distance.sum() < 1e-4), away or tilted or env.time_s > env.seconds
+
+
+def kinematics(motion: Motion) -> Float[ndarray, "n 12"]:
+    """Position, roll-pitch-yaw, velocity, angular velocity; all in the world."""
+    spin = to_world(motion.turn, motion.rate_rad_s)
+    rows: ndarray = np.concatenate([motion.position_m, euler_angles(motion.quat_wxyz), motion.velocity_m_s, spin]).T
+    return rows
+
+
+def _initial(craft: Any, num: int, xyzs: Float[ndarray, "n 3"] | None, rpys: Float[ndarray, "n 3"] | None) -> Motion:
+    """At rest; by default side by side, 10 cm over the floor."""
+    _, height_m = hull(craft)
+    arm_m = float(np.hypot(*craft.rotors_m[0]))
+    apart = 4.0 * arm_m * np.arange(num)
+    places = np.stack([apart, apart, np.full(num, 0.5 * height_m + 0.1)], axis=1) if xyzs is None else np.asarray(xyzs)
+    turns = np.zeros((num, 3)) if rpys is None else np.asarray(rpys)
+    for name, rows in (("initial_xyzs", places), ("initial_rpys", turns)):
+        if rows.shape != (num, 3):
+            raise ConfigError(f"{name} has shape {rows.shape}; for {num} drones it must be ({num}, 3).")
+    return Motion.at_rest(places.T.astype(np.float64), quaternion(turns.T.astype(np.float64)))
+
+
+def _box(low: list[float], high: list[float], num: int) -> spaces.Box:
+    """The same bounds for every drone, one row each."""
+    rows = [np.tile(np.array(bound, np.float32), (num, 1)) for bound in (low, high)]
+    box: spaces.Box = spaces.Box(rows[0], rows[1], dtype=np.float32)
+    return box
+
+
+def _one_of(name: str, given: Any, known: tuple[str, ...]) -> str:
+    value = str(getattr(given, "value", given))
+    if value not in known:
+        raise ConfigError(f"{name} = {value} is not known. Known: {', '.join(known)}.")
+    return value

@@ -1,0 +1,92 @@
+"""PyBullet in the place of the `quad` dynamics: the same step from state to state, so what flies there flies here.
+
+`Flights(..., step=BulletStep(...))` keeps the task, its starts and disturbances, sensors, memory and scoring; only what
+happens between two control steps is another engine's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from robo_rl.core.errors import EnvError
+from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_n, equipped
+from sim.engines.bullet.motion import Motion
+from sim.engines.bullet.world import BulletWorld
+from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.flight import Senses
+from sim.engines.quad.flights import Flights
+from sim.engines.quad.realism import Realism
+from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
+from sim.tasks.protocol import FlightTask
+
+
+class BulletStep:
+    """step(state, command, params, external) -> state after `physics.dt_s`; see `sim.engines.quad.dynamics.make_step`.
+
+    The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is put where
+    the column says; the others go on as they are, so contacts that last are the same contacts. No gradient.
+    """
+
+    def __init__(self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1) -> None:
+        check_scene(scene)
+        self.craft, self.physics, self.scene, self.per_arena = equipped(craft, scene), physics, scene, per_arena
+        substep_s = physics.dt_s / physics.substeps
+        self.world = BulletWorld(self.craft, num, substep_s, floor_m=-scene.height_m, per_arena=per_arena)
+        self._params: Tensor | None = None
+        self._drones = Drones.of(self.craft, np.ones((12, 1)), num)
+        self._last = torch.full((17, num), torch.nan)
+
+    @torch.no_grad()
+    def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor:
+        if not torch.isfinite(command).all():
+            bad = (~torch.isfinite(command)).any(0).nonzero()[:, 0].tolist()
+            raise EnvError(f"The commands of drones {bad[:5]} are not finite: PyBullet flies finite rotor speeds only.")
+        if self._params is None or not torch.equal(params, self._params):
+            self._params = params.clone()
+            self._drones = Drones.of(self.craft, params.numpy(), state.shape[1])
+            self.world.set_masses(self._drones.mass_kg, self._drones.inertia_kg_m2)
+        moved = (state != self._last)[:13].any(0).numpy()
+        if moved.any():
+            rows = state.double().numpy()
+            self.world.place(Motion.of(rows[POS], rows[QUAT], rows[VEL], rows[RATE]), moved.nonzero()[0])
+        goal, speeds = command.double().clamp(0.0, 1.0).numpy(), state[ROTOR].double().numpy()
+        given = external.double().numpy()
+        for _ in range(self.physics.substeps):
+            motion = self.world.motion()
+            middle, speeds = rotor_speeds(speeds, goal, self._drones)
+            self.world.step(*wrench(self._drones, motion, middle, self._outside(motion, given)))
+        after = torch.from_numpy(np.concatenate([self.world.motion().rows(), speeds])).to(state.dtype)
+        self._last = after.clone()  # flights write into what they are given
+        return after
+
+    def _outside(self, motion: Motion, given: Float[ndarray, "9 n"]) -> Outside:
+        """Disturbances of the task, and what this scene adds to them."""
+        force, effects, craft = given[FORCE].copy(), self.scene.effects, self.craft
+        if "downwash" in effects:
+            if self.per_arena > 1:
+                force[2] -= downwash_among(craft, motion.position_m, self.per_arena)
+            if self.scene.above_m is not None:
+                x, y, z = motion.position_m
+                force[2] -= downwash_n(craft, self.scene.above_m - z, np.hypot(x, y))
+        heights = rotor_heights(craft, motion, -self.scene.height_m) if "ground" in effects else None
+        air = given[WIND] if self.physics.wind else None
+        return Outside(force, given[TORQUE], air, heights)
+
+
+def bullet_flights(
+    craft: Craft, task: FlightTask, senses: Senses, num: int, seed: int, scene: Scene, *,
+    spread: Spread | None = None, realism: Realism | None = None,
+) -> Flights:  # fmt: skip
+    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in PyBullet."""
+    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s))
+    step = BulletStep(craft, physics, num, scene)
+    return Flights(
+        craft, task, senses, num, seed, physics=physics, spread=spread, realism=realism, gradient=False, eager=True,
+        step=step,
+    )  # fmt: skip

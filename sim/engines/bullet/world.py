@@ -1,0 +1,106 @@
+"""Many drones in one PyBullet world: real rigid bodies and contacts, no forces but gravity and those it is given.
+
+Columns are drones, numbers are double precision, and every drone sees its own origin: arenas of `per_arena` drones
+stand far apart on a grid. One world costs a third of a world per drone.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+
+from robo_rl.core.errors import ConfigError
+from sim.engines.bullet.body import make_drone, make_floor, make_shapes, set_mass
+from sim.engines.bullet.camera import Picture, look_from, onboard_view
+from sim.engines.bullet.client import load_pybullet
+from sim.engines.bullet.motion import Motion, rotation, to_body, to_world
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+
+SPACING_M = 50.0  # between arenas; drones of different arenas never touch, whatever the distance
+
+
+class BulletWorld:
+    """Owns the connection to PyBullet; closed with `close` or when nobody holds it any more."""
+
+    def __init__(
+        self, craft: Craft, num: int, substep_s: float, *, floor_m: float | None = 0.0, per_arena: int = 1
+    ) -> None:
+        if num < 1 or per_arena < 1 or num % per_arena:
+            raise ConfigError(f"{num} drones cannot be shared out to arenas of {per_arena}: give a multiple of it.")
+        if not 0.0 < substep_s <= 1.0 / 60.0:
+            raise ConfigError(f"substep_s = {substep_s:g} is out of bounds: above 0 and at most 1/60 s.")
+        self.craft, self.num, self.per_arena, self.floor_m = craft, num, per_arena, floor_m
+        self._p = p = load_pybullet()
+        self._client = client = int(p.connect(p.DIRECT))
+        self._finalizer = weakref.finalize(self, p.disconnect, client)
+        p.setGravity(0.0, 0.0, -GRAVITY_M_S2, physicsClientId=client)
+        p.setTimeStep(substep_s, physicsClientId=client)
+        p.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
+        if floor_m is not None:
+            make_floor(p, client, floor_m)
+        shapes = make_shapes(p, client, craft)
+        self._bodies = [make_drone(p, client, craft, shapes, per_arena > 1) for _ in range(num)]
+        arena, side = np.arange(num) // per_arena, math.ceil(math.sqrt(num / per_arena))
+        self._origin = SPACING_M * np.stack([arena % side, arena // side, 0.0 * arena])
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def set_masses(self, mass_kg: Float[ndarray, " n"], inertia_kg_m2: Float[ndarray, "3 n"]) -> None:
+        for body, mass, inertia in zip(self._bodies, mass_kg.tolist(), inertia_kg_m2.T.tolist(), strict=True):
+            set_mass(self._p, self._client, body, mass, inertia)
+
+    def place(self, motion: Motion, drones: Int[ndarray, " k"] | None = None) -> None:
+        """Put drones (all, unless some are named) where these columns say, with their velocities."""
+        chosen = np.arange(self.num) if drones is None else drones
+        there = motion.columns(chosen)
+        position = (there.position_m + self._origin[:, chosen]).T.tolist()
+        quat = there.quat_wxyz[[1, 2, 3, 0]].T.tolist()  # PyBullet's are xyzw
+        velocity, spin = there.velocity_m_s.T.tolist(), to_world(there.turn, there.rate_rad_s).T.tolist()
+        p, client = self._p, self._client
+        for i, *pose, v, w in zip(chosen.tolist(), position, quat, velocity, spin, strict=True):
+            p.resetBasePositionAndOrientation(self._bodies[i], *pose, physicsClientId=client)
+            p.resetBaseVelocity(self._bodies[i], v, w, physicsClientId=client)
+
+    def motion(self) -> Motion:
+        """Where everybody is."""
+        poses, moves, client = self._p.getBasePositionAndOrientation, self._p.getBaseVelocity, self._client
+        parts = [(*poses(i, physicsClientId=client), *moves(i, physicsClientId=client)) for i in self._bodies]
+        rows = np.array([(*a, *b, *c, *d) for a, b, c, d in parts]).T
+        quat = rows[[6, 3, 4, 5]]
+        turn = rotation(quat)
+        return Motion(rows[0:3] - self._origin, quat, rows[7:10], to_body(turn, rows[10:13]), turn)
+
+    def step(self, force_n: Float[ndarray, "3 n"], torque_nm: Float[ndarray, "3 n"]) -> None:
+        """One sub-step under these forces at the centres of mass and torques, both in body axes."""
+        p, client, here = self._p, self._client, (0.0, 0.0, 0.0)
+        for body, force, torque in zip(self._bodies, force_n.T.tolist(), torque_nm.T.tolist(), strict=True):
+            p.applyExternalForce(body, -1, force, here, p.LINK_FRAME, physicsClientId=client)
+            p.applyExternalTorque(body, -1, torque, p.LINK_FRAME, physicsClientId=client)
+        p.stepSimulation(physicsClientId=client)
+
+    def touching(self) -> Bool[ndarray, " n"]:
+        """Who is in contact, with the floor or with somebody."""
+        p, client = self._p, self._client
+        return np.array([bool(p.getContactPoints(body, physicsClientId=client)) for body in self._bodies])
+
+    def camera(self, drone: int, width: int = 160, height: int = 120, fov_deg: float = 60.0) -> Picture:
+        """What a camera at the front of this drone sees; it looks along the body's x axis."""
+        here = self.motion()
+        eye, target, up = onboard_view(self.craft, here.position_m[:, drone], here.turn[:, :, drone])
+        return self.look(drone, eye, target, up, width, height, fov_deg)
+
+    def look(
+        self, drone: int, eye_m: ndarray, target_m: ndarray, up: ndarray, width: int, height: int, fov_deg: float = 60.0
+    ) -> Picture:
+        """A picture from anywhere in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the world."""
+        origin = self._origin[:, drone]
+        seen = look_from(self._p, self._client, eye_m + origin, target_m + origin, up, width, height, fov_deg)
+        names = np.ones(max(self._bodies) + 2, dtype=np.int64)
+        names[self._bodies] = 2 + np.arange(self.num)
+        names[-1] = 0  # PyBullet says -1 where nothing is
+        return seen._replace(segmentation=names[seen.segmentation])

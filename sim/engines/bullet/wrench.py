@@ -1,0 +1,121 @@
+"""Rotor speeds to forces and torques on many drones at once, in body axes, by the formulas of the `quad` engine.
+
+The same thrust curve, lag, drag and rotor momentum as sim/engines/quad/dynamics.py, per rotor, so that the ground may
+push one side of a tilted craft more than the other; plus what only this engine knows: downwash.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from sim.engines.bullet.effects import ground_gain
+from sim.engines.bullet.motion import Motion, to_body
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.rows import NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Drones:
+    """n drones of one craft: what is the same for all, laid out for a product, and what differs, (n,) each."""
+
+    craft: Craft
+    mix: Float[ndarray, "4 4"]  # thrusts of the rotors -> total thrust, torques about body x, y, z
+    rotor_drag: Float[ndarray, "3 1"]  # N s/m per summed rotor speed of 1, body axes
+    dragged: bool  # is there any drag?
+    momentum: Float[ndarray, " 4"]  # rotor speeds -> angular momentum of the rotors along body z
+    mass_kg: Float[ndarray, " n"]
+    inertia_kg_m2: Float[ndarray, "3 n"]
+    thrust: Float[ndarray, " n"]  # factor on the thrust curve
+    rise: Float[ndarray, " n"]  # share of the way to its command that a rotor covers in half a sub-step
+    fall: Float[ndarray, " n"]
+    drag_n_s_m: Float[ndarray, "3 n"]  # along the body's axes
+
+    @classmethod
+    def of(cls, craft: Craft, params: Float[ndarray, "12 #n"], num: int) -> Drones:
+        """From the rows of `sim.engines.quad.rows.parameters`, of one drone or of each."""
+        p = dict(zip(NAMES, np.broadcast_to(params, (len(NAMES), num)).astype(np.float64), strict=True))
+        x, y = np.array(craft.rotors_m).T
+        sign, rad_s = np.array(craft.yaw_sign), craft.max_rpm * 2.0 * math.pi / 60.0
+        flat, up = craft.rotor_drag_n_s2_m
+        return cls(
+            craft=craft,
+            mix=np.stack([np.ones(4), y, -x, craft.torque_per_thrust_m * sign]),
+            rotor_drag=rad_s * np.array([[flat], [flat], [up]]),
+            dragged=any((*craft.linear_drag_n_s_m, *craft.rotor_drag_n_s2_m, craft.quadratic_drag_n_s2_m2)),
+            # A rotor turns against the torque that it puts on the body.
+            momentum=-craft.rotor_inertia_kg_m2 * rad_s * sign,
+            mass_kg=1.0 / p["inv_mass"],
+            inertia_kg_m2=1.0 / np.stack([p["inv_jx"], p["inv_jy"], p["inv_jz"]]),
+            thrust=p["thrust"],
+            rise=p["rise"],
+            fall=p["fall"],
+            drag_n_s_m=np.stack([p["drag_xy"], p["drag_xy"], p["drag_z"]]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What acts on the drones besides their rotors; None: nothing."""
+
+    force_n: Float[ndarray, "3 n"] | None = None  # world
+    torque_nm: Float[ndarray, "3 n"] | None = None  # body
+    air_m_s: Float[ndarray, "3 n"] | None = None  # velocity of the air, world
+    height_m: Float[ndarray, "4 n"] | None = None  # of the rotors over the floor, where the floor is felt
+
+
+def rotor_speeds(
+    now: Float[ndarray, "4 n"], goal: Float[ndarray, "4 n"], drones: Drones
+) -> tuple[Float[ndarray, "4 n"], Float[ndarray, "4 n"]]:
+    """Speeds in the middle and at the end of a sub-step: the first-order lag in closed form."""
+    way = goal - now
+    share = np.where(way > 0.0, drones.rise, drones.fall)
+    middle = now + way * share
+    return middle, middle + (goal - middle) * share
+
+
+def wrench(
+    drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], outside: Outside
+) -> tuple[Float[ndarray, "3 n"], Float[ndarray, "3 n"]]:
+    """(force at the centre of mass, torque), body axes; gravity is the world's own."""
+    c0, c1, c2 = drones.craft.thrust_n
+    thrust = drones.thrust * (c0 + speeds * (c1 + c2 * speeds))
+    if outside.height_m is not None:
+        # On its back a craft blows upwards.
+        thrust = thrust * np.where(motion.turn[2, 2] > 0.0, ground_gain(drones.craft, outside.height_m), 1.0)
+    total = drones.mix @ thrust
+    torque = total[1:]
+    force = np.zeros_like(torque) if outside.force_n is None else to_body(motion.turn, outside.force_n)
+    force[2] += total[0]
+    if drones.dragged:
+        force -= drag(drones, motion, speeds, outside.air_m_s)
+    if outside.torque_nm is not None:
+        torque = torque + outside.torque_nm
+    if drones.craft.rotor_inertia_kg_m2 > 0.0:  # -w x (0, 0, h): does no work
+        spin = drones.momentum @ speeds
+        torque[0] -= motion.rate_rad_s[1] * spin
+        torque[1] += motion.rate_rad_s[0] * spin
+    return force, torque
+
+
+def drag(
+    drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], air_m_s: Float[ndarray, "3 n"] | None
+) -> Float[ndarray, "3 n"]:
+    """N, body axes, to be subtracted: linear, by the rotors' speed, and quadratic."""
+    relative = motion.velocity_m_s if air_m_s is None else motion.velocity_m_s - air_m_s
+    flow = to_body(motion.turn, relative)
+    per_speed = drones.drag_n_s_m + drones.rotor_drag * speeds.sum(0)
+    if (square := drones.craft.quadratic_drag_n_s2_m2) > 0.0:
+        per_speed = per_speed + square * np.sqrt((flow * flow).sum(0))
+    force: ndarray = per_speed * flow
+    return force
+
+
+def rotor_heights(craft: Craft, motion: Motion, floor_m: float) -> Float[ndarray, "4 n"]:
+    """Of each rotor over the floor."""
+    heights: ndarray = motion.position_m[2] - floor_m + np.array(craft.rotors_m) @ motion.turn[2, :2]
+    return heights
