@@ -1,0 +1,55 @@
+"""Missions in signal temporal logic: how many are satisfied by the flown path, per mission and pilot.
+
+    python benchmarks/missions.py --scenes 100
+
+A scene counts when the exact margin of the flight, at 100 Hz, pushed and with noisy sensors, is above 0. `--seeds`
+trains that many followers of curves; scenes are the same for all.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from statistics import fmean
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from common import cpu_seconds, emit, parser
+
+from robo_rl.apps.mission import POLICY, flown, load_tracker, planned_for
+from robo_rl.conf.mission import MissionConfig
+from sim.tasks.stl.scene import load_mission
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--scenes", type=int, default=100, help="random scenes of every mission")
+    options.add_argument("--seeds", type=int, default=3, help="policies trained to follow curves")
+    args = options.parse_args()
+    torch.set_num_threads(1)
+    config = MissionConfig(scenes=5 if args.quick else args.scenes)
+    missions = [load_mission(name) for name in (config.missions[:2] if args.quick else config.missions)]
+    with tempfile.TemporaryDirectory() as folder:
+        trackers = []
+        for seed in range(1 if args.quick else args.seeds):
+            config.seed = seed
+            trackers.append(load_tracker(config, Path(folder) / str(seed)))
+    config.seed = 0
+    for mission in missions:
+        start_s = cpu_seconds()
+        planned = planned_for(config, mission)
+        plan_cpu_s = round(cpu_seconds() - start_s, 1)
+        name, formula = f"mission/{mission.name}", str(mission.formula)
+        found = float((planned.plans.margin_m > 0.0).float().mean())
+        emit(f"{name}/planned", found, "fraction", formula=formula, scenes=config.scenes, plan_cpu_s=plan_cpu_s)
+        rates = [flown(config, planned, POLICY, tracker).satisfied.rate for tracker in trackers]
+        emit(f"{name}/policy/satisfied", round(fmean(rates), 4), "fraction", per_seed=rates, scenes=config.scenes)
+        for pilot in config.controllers:
+            rate = flown(config, planned, pilot, trackers[0]).satisfied
+            emit(f"{name}/{pilot}/satisfied", round(rate.rate, 4), "fraction", **rate.to_json())
+
+
+if __name__ == "__main__":
+    main()
