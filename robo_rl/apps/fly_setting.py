@@ -109,7 +109,7 @@ def _waypoints(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
     if config.speed_m_s is not None:
         task = replace(task, most_speed_m_s=config.speed_m_s)
     check_waypoint_speed(craft, task.most_speed_m_s, task)
-    return replace(task, start_anywhere=True), task
+    return replace(task, start_anywhere=True, radius_m=task.train_radius_m), task
 
 
 def _race(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
