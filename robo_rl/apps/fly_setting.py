@@ -109,12 +109,13 @@ def _waypoints(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
     if config.speed_m_s is not None:
         task = replace(task, most_speed_m_s=config.speed_m_s)
     check_waypoint_speed(craft, task.most_speed_m_s, task)
-    return replace(task, start_anywhere=True), task
+    return replace(task, start_anywhere=True, radius_m=task.train_radius_m), task
 
 
 def _race(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
     track = load_track(config.track, config.track_scale)
-    task = RaceTask(track, craft_radius_m(craft))
+    size = config.track_scale
+    task = RaceTask(track, craft_radius_m(craft), size=size, start_before_m=0.7 * size, start_m=0.1 * size)
     if config.speed_m_s is not None:
         task = replace(task, most_speed_m_s=config.speed_m_s)
     if config.baseline_speed_m_s is not None:

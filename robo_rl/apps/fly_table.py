@@ -64,9 +64,8 @@ COLUMNS: dict[str, list[Column]] = {
         _INTERVAL,
         ("lap", _fact("lap_time_s", 2, "s")),
         ("best lap", _fact("lap_time_best_s", 2, "s")),
-        ("top speed", _fact("max_speed_m_s", 1, "m/s")),
         ("hit a gate", _share("hit_a_gate")),
-        ("ended early", lambda row: f"{row.terminated_fraction:.1%}"),
+        ("ended", lambda row: f"{row.terminated_fraction:.1%}"),
     ],
 }
 _HOLD_NOTE = (
@@ -80,7 +79,7 @@ NOTES = {
     "waypoints": "completed: all points of an unseen sequence within the radius, in time. Controllers fly to the same "
     "points, each as one to stop at.",
     "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
-    "through the gates at a constant speed. ended early: hit a gate or left the room, at any time of the flight.",
+    "through the gates at a constant speed. ended: hit a gate or left the room, at any time of the flight.",
 }
 _COST: list[Column] = [
     ("env steps", lambda row: text.count(row.env_steps) if row.env_steps else text.NONE),

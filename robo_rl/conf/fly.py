@@ -14,7 +14,7 @@ class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
     task: str = one_of("hover", "figure8", "waypoints", "race")  # hold a point, follow a curve, points in turn, gates
-    speed_m_s: float | None = at_least(0.01, None)  # figure8: on the curve (2); waypoints, race: at most (3, 3.5)
+    speed_m_s: float | None = at_least(0.01, None)  # figure8: on the curve (2); waypoints, race: at most (2, 3.5)
     track: str = "ring"  # race: a track by name, or a YAML file of one's own
     track_scale: float = at_least(0.01, 1.0)  # race: all lengths of the track times this, for larger crafts
     gate_shift_m: float = at_least(0.0, 0.0)  # race: in training every gate stands up to this far off along each axis

@@ -46,7 +46,8 @@ class FlightScene:
         points = np.concatenate([_points(self.log), *(gate.corners(gate.outer_m) for gate in gates)])
         low, high = points.min(0), points.max(0)
         self.middle, self.reach_m = (low + high) / 2.0, max(_reach(points), 4.0 * arm_m)
-        self.arm_m = max(arm_m, _DRAWN_ARM * self.reach_m)
+        # Beside gates, which show what is far and what is near, a smaller craft can be seen as well.
+        self.arm_m = max(arm_m, (0.6 if gates else 1.0) * _DRAWN_ARM * self.reach_m)
         self.floor_m = _floor(float(low[2]), self.arm_m, self.reach_m) if floor_m is None else floor_m
         self.grid_m = _round_length(self.reach_m / 3.0)
         self.caption = " · ".join(self._facts(self.arm_m / arm_m, spacing_m))

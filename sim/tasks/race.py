@@ -46,6 +46,7 @@ class RaceTask:
 
     track: Track
     craft_radius_m: float = 0.07
+    size: float = 1.0  # of the track, next to one for a Crazyflie: what is seen is divided by it
     laps: int = 2
     baseline_speed_m_s: float = 1.5  # of the path that classical controllers follow
     start_anywhere: bool = False  # training: a flight may begin before any gate, at speed
@@ -103,7 +104,10 @@ class RaceTask:
 
     @property
     def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return FRONT_SCALES, (1.0,) * 3 + (0.7,) * 3 + (1.0,) * 3
+        far, fast = 1.0 / self.size, 1.0 / math.sqrt(self.size)
+        sizes = (far,) * 3 + (1.0,) * 3 + (fast,) * 3 + (1.0,) * 3
+        front = tuple(scale * size for scale, size in zip(FRONT_SCALES, sizes, strict=True))
+        return front, (1.0,) * 3 + (0.7 * far,) * 3 + (1.0,) * 3
 
     @property
     def units(self) -> tuple[str, str]:

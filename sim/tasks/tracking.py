@@ -35,6 +35,7 @@ class TrackingTask(HoverTask):
     max_steps: int = 1000
     hold_s: float = 8.0
     w_tilt: float = 0.0  # a turn needs tilt
+    w_action_rate: float = 0.0
     curve: Curve | None = None
     most_speed_m_s: float = 2.2  # of random curves
 

@@ -26,7 +26,7 @@ from sim.engines.quad.realism import (
 from sim.engines.quad.rows import POS, ROTOR, VEL, parameters, start
 from sim.tasks.hover import HoverTask
 
-CRAFT, TASK = load_craft("cf2x_l2f"), HoverTask()
+CRAFT, TASK = load_craft("cf2x_l2f"), HoverTask(w_action_rate=0.0)
 SENSES = Senses(history=2, integral=False, noise=False)
 
 
