@@ -84,7 +84,8 @@ class SwarmPolicy(nn.Module):
         query = _apply(self.query, own).view(self.heads, split, 1, num)
         logits = (query * key).sum(1).masked_fill(torch.cat(masks), -1e9)  # (heads, things, n)
         share = torch.softmax(torch.cat([logits, torch.zeros_like(logits[:, :1])], dim=1), dim=1)[:, :-1]
-        return (share.unsqueeze(1) * value).sum(2).reshape(self.token, num)
+        taken: Tensor = (share.unsqueeze(1) * value).sum(2)
+        return taken.reshape(self.token, num)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return obs[STATE].flatten(1)

@@ -91,6 +91,14 @@ VERBS = {
         "robo-rl fly task=hover",
         "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
     ),
+    "swarm": _verb(
+        "swarm",
+        "swarm:SwarmConfig",
+        "train",
+        "train one policy for a swarm of quadcopters among obstacles, and measure it on unseen worlds",
+        "robo-rl swarm drones=8 density=0.2",
+        "robo-rl swarm drones=8 density=0.2 also=[16x40,32x80] seeds=3 out=runs/swarm3",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",

@@ -2,8 +2,8 @@
 
     F = -c_1 (r / 4 h)^2 exp(-1/2 (l / (c_2 h + c_3))^2) z_body
 
-for every drone h above and l beside; r is the radius of a propeller. The formula is a fit far below a craft. Nearer it has
-no bound: at 0.1 m it is 29 times a Crazyflie's weight, so the sum is kept within the craft's own weight here.
+for every drone h above and l beside; r is the radius of a propeller. The formula is a fit far below a craft. Nearer it
+has no bound: at 0.1 m it is 29 times a Crazyflie's weight, so the sum is kept within the craft's own weight here.
 """
 
 from __future__ import annotations

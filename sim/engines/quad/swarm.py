@@ -46,17 +46,20 @@ class Swarm:
     a curriculum turns them up. Everything that changes is in `state_dict`.
     """
 
+    obs: Tensor  # (o, n)
+
     def __init__(
         self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, worlds: int, seed: int, *,
         scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None, practice: Practice | None = None,
         with_downwash: bool = False, gradient: bool = True, eager: bool = False,
+        first_scenario: int = 0,
     ) -> None:  # fmt: skip
         check_world(world)
         if with_downwash:
             check_downwash(craft)
         self.craft, self.world, self.senses, self.worlds, self.scenarios = craft, world, senses, worlds, scenarios
         self.practice, self.with_downwash, self.gradient = practice, with_downwash, gradient
-        self.num = worlds * world.drones
+        self.num, self._first = worlds * world.drones, first_scenario
         self.caution = self.crowding = 1.0
         self.generator = torch.Generator().manual_seed(seed)
         self._params = parameters(craft, world.dt_s)
@@ -101,7 +104,7 @@ class Swarm:
         self.since = torch.zeros(self.worlds, dtype=torch.long)  # steps since it was put here
         if self.practice:
             self.since = torch.randint(0, self._most_steps, (self.worlds,), generator=self.generator)
-        self.touching = torch.zeros(n, dtype=torch.bool)
+        self._find()
         self._look(self._idle)
 
     def detach(self) -> None:
@@ -109,9 +112,14 @@ class Swarm:
         self.state, self.memory, self.obs = self.state.detach(), self.memory.detach(), self.obs.detach()
 
     def step(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """One control step of training; returns (cost, put back). Worlds whose time is over are replaced."""
+        """One control step of training; returns (cost, put back).
+
+        Who touches something, tumbles or leaves begins again; worlds whose time is over are replaced.
+        """
         self._advance(action)
-        fallen = self.world.outside(self.state[POS].detach(), _BEYOND_M)
+        self._find()
+        touched = self.touching
+        fallen = touched | self.world.outside(self.state[POS].detach(), _BEYOND_M)
         fallen |= ~(self.state[RATE].detach().abs().amax(0) < _TUMBLING_RAD_S)
         over = self.since >= self._most_steps
         replaced = fallen | over.repeat_interleave(self.world.drones)
@@ -120,16 +128,17 @@ class Swarm:
             self._put_back(fallen)
             if over.any():
                 self._begin(over.nonzero()[:, 0])
-        touched = self.touching
+            self._find()
         cost = self._look(action)
-        if self.practice and self.practice.replay > 0.0:
-            fresh = self.touching & ~touched & ~replaced
-            self.replay.watch(self._moments(), self.since, fresh.view(self.worlds, -1).any(1))
+        if self.practice and self.practice.replay > 0.0 and self.caution >= 1.0:
+            # Not before: collisions of those who cannot fly yet are many, and nothing can be learned from them.
+            self.replay.watch(self._moments(), self.since, touched.view(self.worlds, -1).any(1))
         return cost, replaced
 
     def advance(self, action: Float[Tensor, "4 n"]) -> Near:
         """One control step of an episode that is measured: nobody is put back. Returns who is near whom."""
         self._advance(action)
+        self._find()
         self._look(action)
         return self.near
 
@@ -146,17 +155,21 @@ class Swarm:
         (self.state,) = self._fly(self.state, action, self._params, external)
         self.age, self.since = self.age + 1, self.since + 1
 
-    def _look(self, action: Tensor) -> Tensor:
-        """Observation and cost of where everybody is now."""
+    def _find(self) -> None:
+        """Who is near whom, and who touches."""
         motion = torch.cat([self.state[POS], self.state[VEL]]).detach()
         world, senses = self.world, self.senses
         self.near = nearest(motion, self.cylinders, world.drones, senses.neighbours, senses.cylinders)
         self.touching = (self.near.drone_gap_m < world.touch_drone_m) | (
             self.near.cylinder_gap_m < world.touch_cylinder_m
         )
+
+    def _look(self, action: Tensor) -> Tensor:
+        """Observation and cost of where everybody is now."""
+        world, senses = self.world, self.senses
         self.aim = torch.cat(goal_at(self.goal, (self.age * world.dt_s).repeat_interleave(world.drones)))
         noise = torch.randn(SEEN_ROWS, self.num, generator=self.generator) if senses.noise else self._silence
-        caution = torch.full((1, self.num), self.caution)
+        caution = torch.full((1, self.num), float(self.caution))
         drones, cylinders = self.near[:2]
         (wanted,) = self._guide(self.state.detach(), self.aim, drones, cylinders)
         self.memory, self.obs, cost = self._sense(
@@ -174,9 +187,11 @@ class Swarm:
         return state
 
     def _put_back(self, columns: Bool[Tensor, " n"]) -> None:
-        """These drones hover again where they began."""
+        """These drones hover again above or below where they began."""
+        world, height = self.world, torch.rand(self.num, generator=self.generator)
+        home = torch.cat([self.home[0:2], (world.low_m + (world.high_m - world.low_m) * height).unsqueeze(0)])
         blank = blank_memory(self.num, self.craft, self.senses.own)
-        self.state = torch.where(columns, self._resting(self.home), self.state)
+        self.state = torch.where(columns, self._resting(home), self.state)
         self.memory = torch.where(columns, blank, self.memory)
 
     def _begin(self, rows: Tensor) -> None:
@@ -221,11 +236,13 @@ class Swarm:
             self._pool, self._taken = self._draw(max(_POOL, num) if self.practice else num), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
-        return Setup(*(rows[:, chosen] for rows in self._pool[:3]), self._pool.scenario[chosen])
+        pool = self._pool
+        cylinders, start_m, goal = (rows[:, chosen] for rows in (pool.cylinders, pool.start_m, pool.goal))
+        return Setup(cylinders, start_m, goal, pool.scenario[chosen])
 
     def _draw(self, num: int) -> Setup:
         if self.practice is None:
-            return draw(self.world, self.scenarios, num, self.generator)
+            return draw(self.world, self.scenarios, num, self.generator, first=self._first)
         least = self.practice.least_density
         most = least + self.crowding * (self.world.density - least)
         return draw(self.world, self.scenarios, num, self.generator, (least, most))

@@ -1,4 +1,4 @@
-"""What went before a collision, kept and flown again (QuadSwarm, arXiv 2306.09537: 1.5 s before a crash, at most 10 times)."""
+"""What went before a collision, kept and flown again, at most ten times (QuadSwarm, arXiv 2306.09537)."""
 
 from __future__ import annotations
 
@@ -63,5 +63,3 @@ class Replay:
 def stacked(moments: list[World]) -> World:
     """Moments side by side, as worlds."""
     return {name: torch.stack([moment[name] for moment in moments], dim=1) for name in moments[0]}
-
-

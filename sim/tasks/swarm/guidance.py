@@ -1,7 +1,7 @@
 """The velocity that training asks for: towards the goal, bent around cylinders and other drones.
 
-Only the cost knows it; the deployed policy sees its own senses. It is a function of positions, written for rows (n,), so
-it compiles into the cost's loop. Towards the goal at distance d
+Only the cost knows it; the deployed policy sees its own senses. It is a function of positions, written for rows (n,),
+so it compiles to one loop. Towards the goal at distance d
 
     v = u + v_max tanh(k d / v_max) e,
 

@@ -1,4 +1,4 @@
-"""Who starts where and is to go where: five scenarios of QuadSwarm (arXiv 2306.09537, 2309.13285), drawn by the hundred.
+"""Who starts where and goes where: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in bulk.
 
 A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a goal that
 rests goes round a rectangle of no size.
@@ -45,11 +45,12 @@ def draw(
     num: int,
     generator: torch.Generator,
     densities: tuple[float, float] | None = None,
+    first: int = 0,
 ) -> Setup:
-    """`num` worlds, scenario after scenario in turn; of world.density, or of densities between these two."""
+    """`num` worlds, scenario after scenario in turn from the `first` on; of world.density, or between two densities."""
     rand = _Dice(generator)
     chosen = torch.tensor([SCENARIOS.index(name) for name in names])
-    scenario = chosen[torch.arange(num) % len(names)]
+    scenario = chosen[(first + torch.arange(num)) % len(names)]
     low, high = densities or (world.density, world.density)
     count = (world.cells * (low + (high - low) * rand(num))).round().long()
     cylinders, free = _cylinders(world, count, rand)

@@ -18,10 +18,11 @@ from sim.engines.quad.rows import POS, QUAT, RATE, VEL
 from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
-NEIGHBOUR_ROWS = 7  # relative position 3, relative velocity 3, nearness
-CYLINDER_ROWS = 3  # relative position of the axis 2, nearness
+NEIGHBOUR_ROWS = 7  # bearing 3, relative velocity 3, nearness
+CYLINDER_ROWS = 3  # bearing of the axis 2, nearness
 GOAL_M = 1.5  # a goal farther than about this is seen as a direction
 RANGE_M = 3.0  # nothing farther is seen
+FINE_M = 0.3  # half of a bearing's range is for things nearer than this
 WALL_M = 0.4  # staying nearer to a wall, the floor or the ceiling costs
 
 
@@ -58,7 +59,7 @@ class Weights:
     yaw: float = 0.3
     action: float = 0.02
     edge: float = 5.0
-    near: float = 4.0  # within `warn` of touching
+    near: float = 2.0  # within `warn` of touching
     closing: float = 1.0  # approaching within `brake` of touching
     warn_cylinder_m: float = 0.12
     brake_cylinder_m: float = 0.40
@@ -144,25 +145,28 @@ def _danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m
 
 
 def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7k n"]:
-    """Row after row of all k: relative position 3, relative velocity 3, nearness; zeros for who is out of range."""
+    """Row after row of all k: bearing 3, relative velocity 3, nearness; zeros for who is out of range."""
     offset, speed = drones[0:3] - position.unsqueeze(1), drones[3:6] - velocity.unsqueeze(1)
-    nearness = _nearness(offset, 0.0)
+    bearing, nearness = _bearing(offset, 0.0)
     there = (nearness > 0.0).to(nearness.dtype)
-    return torch.cat([there * short(offset, 1.0), there * speed, nearness]).flatten(0, 1)
+    return torch.cat([there * bearing, there * speed, nearness]).flatten(0, 1)
 
 
 def see_cylinders(cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld) -> Float[Tensor, "3j n"]:
-    """Row after row of all j: relative position of the axis 2, nearness of the surface."""
-    offset = cylinders - position[0:2].unsqueeze(1)
-    nearness = _nearness(offset, world.cylinder_m)
+    """Row after row of all j: bearing of the axis 2, nearness of the surface."""
+    bearing, nearness = _bearing(cylinders - position[0:2].unsqueeze(1), world.cylinder_m)
     there = (nearness > 0.0).to(nearness.dtype)
-    return torch.cat([there * short(offset, 1.0), nearness]).flatten(0, 1)
+    return torch.cat([there * bearing, nearness]).flatten(0, 1)
 
 
-def _nearness(offset: Tensor, size_m: float) -> Float[Tensor, "1 k n"]:
-    """1 at its surface, 0 from RANGE_M on."""
+def _bearing(offset: Tensor, size_m: float) -> tuple[Tensor, Float[Tensor, "1 k n"]]:
+    """(direction, 2 long at the surface and half of that FINE_M away; nearness, 1 at the surface and 0 at RANGE_M).
+
+    What matters happens in the last decimetres: the bearing spreads them over half of its range.
+    """
     far = torch.sqrt(offset.square().sum(0, keepdim=True) + 1e-8)
-    return (1.0 - (far - size_m) / RANGE_M).clamp(0.0, 1.0)
+    gap = torch.relu(far - size_m)
+    return offset / far * (2.0 * FINE_M / (FINE_M + gap)), (1.0 - gap / RANGE_M).clamp(0.0, 1.0)
 
 
 def short(offset: Tensor, reach_m: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""A room with drones and vertical cylinders, after Huang et al. 2023 (arXiv 2309.13285): what is where, and what touches.
+"""A room with drones and vertical cylinders, after Huang et al. 2023 (arXiv 2309.13285): what is where, what touches.
 
 The floor is a grid of cells of 1 m; cylinders stand in the middle of cells of the inner 8 x 8, as tall as the room. Two
 neighbouring cylinders leave 0.4 m between them, so the lines between cells are free at any density. A drone is a
@@ -74,7 +74,8 @@ class SwarmWorld:
         x, y, z = position_m
         reach = self.arm_m - margin_m
         flat = (x.abs() > self.room_m[0] / 2 - reach) | (y.abs() > self.room_m[1] / 2 - reach)
-        return flat | (z < reach) | (z > self.room_m[2] - reach)
+        found: Tensor = flat | (z < reach) | (z > self.room_m[2] - reach)
+        return found
 
 
 def arm_m(craft: Craft) -> float:
@@ -142,7 +143,7 @@ def _nearest_drones(motion: Tensor, position: Tensor, count: int) -> tuple[Tenso
     """((6, count, n) of the nearest others, (n,) distance to the nearest)."""
     _, worlds, drones = position.shape
     if count < 1:
-        return motion[:, None, :0], motion.new_full((motion.shape[1],), ABSENT_M)
+        return motion.unsqueeze(1)[:, :0], motion.new_full((motion.shape[1],), ABSENT_M)
     distance = (position.unsqueeze(3) - position.unsqueeze(2)).square().sum(0)  # (w, d, d)
     distance.diagonal(dim1=1, dim2=2).fill_(ABSENT_M**2)
     least, index = distance.topk(count, dim=2, largest=False)
