@@ -87,8 +87,9 @@ def stepping(config: SwarmConfig, setting: SwarmSetting) -> None:
         for _ in range(steps):
             swarm.advance(action)
     rate = steps * swarm.num / (cpu_seconds() - start_s)
-    emit("swarm/agent_steps_per_cpu_s", round(rate), "agent-steps/cpu-s", drones=setting.world.drones,
-         worlds=swarm.worlds, quad_swarm_rl=PEER_STEPS_PER_CPU_S, ratio=round(rate / PEER_STEPS_PER_CPU_S, 1))  # fmt: skip
+    peer = {"quad_swarm_rl": PEER_STEPS_PER_CPU_S, "ratio": round(rate / PEER_STEPS_PER_CPU_S, 1)}
+    facts = {"drones": setting.world.drones, "worlds": swarm.worlds} | peer
+    emit("swarm/agent_steps_per_cpu_s", round(rate), "agent-steps/cpu-s", **facts)
 
 
 def thinking(config: SwarmConfig, setting: SwarmSetting, policy: SwarmPolicy) -> None:

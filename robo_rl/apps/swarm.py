@@ -236,12 +236,13 @@ def measured(
 def evaluated(
     config: SwarmConfig, setting: SwarmSetting, world: SwarmWorld, columns: Any
 ) -> tuple[SwarmTrial, SwarmPaths]:
-    """Fly `episodes` unseen worlds, the same for every policy."""
+    """Fly unseen worlds, the same for every policy; with more drones in each, fewer of them."""
 
     def fresh(batch: int) -> Swarm:
         return setting.swarm(config, world, derive_seed("swarm eval", config.eval_seed, world.drones, batch), batch)
 
-    return measure(fresh, columns, config.episodes, len(setting.scenarios))
+    episodes = max(1, config.episodes * config.drones // world.drones)
+    return measure(fresh, columns, episodes, len(setting.scenarios))
 
 
 def rows_of(world: SwarmWorld, trial: SwarmTrial, eval_s: float, train_s: float, seed: int) -> Iterator[SwarmRow]:

@@ -23,8 +23,8 @@ class SwarmConfig(FirstOrderConfig):
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     downwash: bool = False  # drones push down those below; needs a craft with coefficients, e.g. cf2x_gym
     out: str = "runs/swarm"  # everything goes here
-    updates: int = at_least(1, 900)
-    lr: float = at_least(0.0, 5e-3)
+    updates: int = at_least(1, 700)
+    lr: float = at_least(0.0, 8e-3)
     worlds: int = at_least(1, 32)  # side by side in training
     train_density: float = at_least(0.0, 0.8)  # worlds of training are drawn between 0 and this, or density if higher
     train_s: float = at_least(0.1, 8.0)  # length of a world in training
@@ -40,7 +40,7 @@ class SwarmConfig(FirstOrderConfig):
     heads: int = at_least(1, 4)  # of its attention
     low_m: float = 1.0  # starts and goals are no lower
     high_m: float = 3.0  # ... and no higher
-    episodes: int = at_least(1, 100)  # worlds that every row of the table is measured in
+    episodes: int = at_least(1, 100)  # unseen worlds to measure in; of larger swarms fewer, as many drones in all
     eval_s: float = at_least(0.1, 15.0)  # length of each
     eval_seed: int = at_least(0, 1)  # which worlds
     seed: int = at_least(0, 0)  # of the first training
