@@ -159,7 +159,9 @@ def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[
                 done.append(note)
             policy = load_policy(folder)  # type: ignore[assignment]
             assert isinstance(policy, SwarmPolicy)
+            bar.set_description("swarm, measuring")
             found, paths = measured(config, setting, policy, done[index])
+            bar.set_description("swarm")
             rows += found
             if drawn is None:
                 drawn = paths

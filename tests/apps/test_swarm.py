@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -16,6 +17,9 @@ from safetensors.torch import load_file
 from policies.bundle import load_bundle
 from robo_rl.apps.cli import main
 from robo_rl.apps.metrics import read_metrics
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.swarm import SwarmSetting, train_all
+from robo_rl.conf.swarm import SwarmConfig
 
 SMALL = [
     "drones=3",
@@ -38,6 +42,17 @@ SMALL = [
 def same(first: Path, second: Path) -> bool:
     one, two = (load_file(run / "policy" / "weights.safetensors") for run in (first, second))
     return one.keys() == two.keys() and all(one[key].equal(two[key]) for key in one)
+
+
+def trained(given: list[str], out: Path, *, resume: bool) -> None:
+    """What the verb does before it reports: a bundle and pictures are another test's business."""
+    config = SwarmConfig(out=str(out), resume=resume, **settings(given))
+    train_all(config, SwarmSetting.of(config), RunDir.create(out, config, resume=resume))
+
+
+def settings(given: list[str]) -> dict[str, Any]:
+    """key=value as the command line reads it."""
+    return {key: json.loads(value) for key, value in (item.split("=") for item in given)}
 
 
 def test_it_leaves_results_a_picture_a_film_and_a_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +78,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
     given = [*SMALL, "updates=6", "seeds=2", "horizon=2", "checkpoint_every=2", "episodes=1"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert main(["swarm", *given, f"out={whole}"]) == 0
+    trained(given, whole, resume=False)
     command = [sys.executable, "-m", "robo_rl.apps.cli", "swarm", *given, f"out={cut}"]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -77,7 +92,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert not (cut / "results.json").exists()
-    assert main(["swarm", *given, f"out={cut}", "resume=true"]) == 0
+    trained(given, cut, resume=True)
     assert same(whole, cut)
     assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
 
