@@ -23,6 +23,7 @@ POLICIES: Table = {
     "direct": ("policies.direct:DirectPolicy", None),
     "single_step": ("policies.single_step:SingleStepPolicy", None),
     "flight": ("policies.flight:FlightPolicy", None),
+    "swarm": ("policies.swarm:SwarmPolicy", None),
 }
 
 

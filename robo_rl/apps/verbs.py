@@ -107,6 +107,14 @@ VERBS = {
         "robo-rl transfer run=runs/fly",
         "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
     ),
+    "swarm": _verb(
+        "swarm",
+        "swarm:SwarmConfig",
+        "train",
+        "train one policy for a swarm of quadcopters among obstacles, and measure it on unseen worlds",
+        "robo-rl swarm drones=8 density=0.2",
+        "robo-rl swarm drones=8 density=0.2 also=[16x40,32x80] seeds=3 out=runs/swarm3",
+    ),
     "distill": _verb(
         "distill",
         "distill:DistillVerb",

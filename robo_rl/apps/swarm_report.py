@@ -1,0 +1,137 @@
+"""What `robo-rl swarm` leaves behind: the table, results.json, a picture from above, a film and the bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from policies.bundle import write_bundle
+from policies.checkpoint import load_policy, read_policy_json
+from policies.swarm import STATE, SwarmPolicy
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.core.files import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval import text
+from robo_rl.eval.swarm_log import SwarmLog
+from robo_rl.eval.swarm_plots import write_swarm_plot
+from robo_rl.eval.swarm_video import write_swarm_video
+from sim.tasks.swarm.scenarios import SCENARIOS
+from sim.tasks.swarm.world import ABSENT_M
+
+if TYPE_CHECKING:
+    from robo_rl.apps.swarm import SwarmRow, SwarmSetting
+    from robo_rl.conf.swarm import SwarmConfig
+    from sim.engines.quad.swarm_trial import SwarmPaths
+
+FILMED = 2  # worlds in the film
+
+
+def finish(config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[SwarmRow], paths: SwarmPaths) -> int:
+    """Print the table and write everything that outlives the run."""
+    out = run.path
+    note = read_policy_json(run.policy)["train"]
+    _results(out / "results.json", config, rows, float(note["compile_cpu_s"]))
+    logs = swarm_logs(setting, paths)
+    title = f"{config.drones} drones, {config.density:.0%} obstacle density, {setting.craft.name}"
+    write_swarm_plot(out / "swarm.png", logs, title)
+    if config.video:
+        write_swarm_video(out / "swarm.mp4", logs[:FILMED])
+    policy = load_policy(run.policy)
+    assert isinstance(policy, SwarmPolicy)
+    write_bundle(
+        out / "bundle", policy, setting.spec(), name=f"swarm-{setting.craft.name}", noise="zero", training=note,
+        measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0}, example={STATE: _example(setting)},
+    )  # fmt: skip
+    _print(config, rows)
+    print(f"pictures: {out}/swarm.png{', swarm.mp4' if config.video else ''}; bundle: {out}/bundle")
+    return 0
+
+
+def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
+    """The recorded worlds as plots and film take them."""
+
+    def rows(value: torch.Tensor, world: int) -> np.ndarray:
+        return value[:, :, world].permute(0, 2, 1).numpy()
+
+    logs = []
+    for i, scenario in enumerate(paths.scenario.tolist()):
+        axes = paths.cylinders[:, i].T.numpy()
+        logs.append(
+            SwarmLog(
+                SCENARIOS[scenario].replace("_", " "), paths.time_s.numpy(), rows(paths.position_m, i),
+                rows(paths.quat_wxyz, i), rows(paths.goal_m, i), axes[axes[:, 0] < ABSENT_M / 2],
+                paths.failed[i].numpy(), setting.world.cylinder_m, setting.world.room_m,
+            )
+        )  # fmt: skip
+    return logs
+
+
+def _example(setting: SwarmSetting) -> torch.Tensor:
+    """Observations for the comparison of graph and torch: random ones, half of the things near out of range."""
+    rows = torch.randn(8, 1, setting.senses.obs_rows, generator=torch.Generator().manual_seed(0)) * 0.5
+    return rows.clamp(-1.0, 1.0)
+
+
+def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: float) -> None:
+    """Means over seeds of the asked swarm at the top, every row below."""
+    ours = [row for row in rows if row.scenario == "all" and row.drones == config.drones]
+    ours = [row for row in ours if row.density == config.density]
+    write_json(
+        path,
+        {
+            "commit": commit(),
+            "machine": machine(),
+            "craft": config.craft,
+            "drones": config.drones,
+            "density": config.density,
+            "success": fmean(row.success.rate for row in ours),
+            "collided": fmean(row.collided for row in ours),
+            "train_cpu_s": fmean(row.train_cpu_s for row in ours),
+            "compile_cpu_s": compile_s,
+            "seeds": [row.seed for row in ours],
+            "episodes": config.episodes,
+            "rows": [row.to_json() for row in rows],
+        },
+    )
+
+
+def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
+    title = f"{config.episodes} unseen worlds of {config.eval_s:g} s each; every number is per drone"
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table.add_column("scenario", no_wrap=True)
+    for column in ("success", "k/n", "95 %", "hit drone", "hit cylinder", "left", "time to goal", "train CPU"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row), style="bold" if row.scenario == "all" else None)
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(table)
+    console.print(
+        "success: within 0.5 m of the goal over the last second, and never touched anything. left: touched a wall, the "
+        "floor or the ceiling. time to goal: mean over successes. CPU: training, compilation apart.",
+        style="dim",
+    )
+
+
+def _cells(row: SwarmRow) -> list[Any]:
+    name = row.scenario.replace("_", " ")
+    if row.scenario == "all":
+        name = f"{row.drones} drones, {row.density:.0%}, seed {row.seed}"
+    return [
+        name,
+        text.percent(row.success),
+        f"{row.success.k}/{row.success.n}",
+        text.interval(row.success),
+        f"{row.hit_drone:.1%}",
+        f"{row.hit_cylinder:.1%}",
+        f"{row.left:.1%}",
+        "–" if row.time_to_goal_s is None else f"{row.time_to_goal_s:.1f} s",
+        text.seconds(row.train_cpu_s) if row.scenario == "all" else "",
+    ]

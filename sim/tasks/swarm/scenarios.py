@@ -1,0 +1,175 @@
+"""Who starts where and goes where: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in bulk.
+
+A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a goal that
+rests goes round a rectangle of no size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from robo_rl.core.errors import UnknownNameError
+from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
+
+SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
+GOAL_ROWS = 7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
+EVADER_M_S = 0.5
+_SPACING_M = 0.5  # between neighbours of a formation
+
+
+class Setup(NamedTuple):
+    """w worlds that are about to begin."""
+
+    cylinders: Float[Tensor, "2 w m"]  # axes [m]; ABSENT_M where there is none
+    start_m: Float[Tensor, "3 w d"]
+    goal: Float[Tensor, "7 w d"]
+    scenario: Int64[Tensor, " w"]  # index in SCENARIOS
+
+
+def check_scenarios(names: list[str]) -> tuple[str, ...]:
+    """The scenarios by name. Raises UnknownNameError for one that does not exist, and for an empty list."""
+    for name in names or ["none"]:
+        if name not in SCENARIOS:
+            raise UnknownNameError("scenario", name, SCENARIOS)
+    return tuple(names)
+
+
+def draw(
+    world: SwarmWorld,
+    names: tuple[str, ...],
+    num: int,
+    generator: torch.Generator,
+    densities: tuple[float, float] | None = None,
+    first: int = 0,
+) -> Setup:
+    """`num` worlds, scenario after scenario in turn from the `first` on; of world.density, or between two densities."""
+    rand = _Dice(generator)
+    chosen = torch.tensor([SCENARIOS.index(name) for name in names])
+    scenario = chosen[(first + torch.arange(num)) % len(names)]
+    low, high = densities or (world.density, world.density)
+    count = (world.cells * (low + (high - low) * rand(num))).round().long()
+    cylinders, free = _cylinders(world, count, rand)
+    start, goal = _cell_points(world, free, rand), _cell_points(world, free, rand)
+    setup = Setup(cylinders, start, _resting(goal), scenario)
+    swapped = _swap(start, goal)
+    same = goal[:, :, :1].expand_as(goal)
+    circle, grid = _circle(world, num, rand), _grid(world, num, rand)
+    for index, points in ((1, swapped), (2, same), (3, grid)):
+        setup = setup._replace(goal=_where(scenario == index, _resting(points), setup.goal))
+    setup = setup._replace(start_m=_where(scenario == 3, circle, setup.start_m))
+    return setup._replace(goal=_where(scenario == 4, _evader(world, num, rand), setup.goal))
+
+
+def goal_at(goal: Float[Tensor, "7 n"], time_s: Tensor) -> tuple[Float[Tensor, "3 n"], Float[Tensor, "3 n"]]:
+    """Position and velocity of every goal, `time_s` after the start."""
+    x, y, z, wide, deep, way, speed = goal
+    around = 2.0 * (wide + deep)
+    along = torch.remainder(way + speed * time_s, around.clamp(min=1e-6))
+    first, second, third = wide, wide + deep, 2.0 * wide + deep
+    sides = [along < first, (along >= first) & (along < second), (along >= second) & (along < third), along >= third]
+    moving = (around > 0.0).to(z.dtype) * speed
+    one, two, three, four = (side.to(z.dtype) for side in sides)
+    px = x + one * along + two * wide + three * (third - along)
+    py = y + two * (along - first) + three * deep + four * (around - along)
+    resting = around <= 0.0
+    px, py = torch.where(resting, x, px), torch.where(resting, y, py)
+    velocity = torch.stack([moving * (one - three), moving * (two - four), torch.zeros_like(z)])
+    return torch.stack([px, py, z]), velocity
+
+
+class _Dice:
+    """Uniform numbers in [0, 1) from one generator."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def __call__(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self.generator)
+
+
+def _cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: _Dice) -> tuple[Tensor, Tensor]:
+    """(axes (2, w, m), cells of the whole floor that stay free (w, floor_cells))."""
+    num, side = len(count), round(world.field_m / CELL_M)
+    order = rand(num, world.cells).argsort(1)[:, : max(world.most_cylinders, 1)]
+    stands = torch.arange(order.shape[1]) < count.unsqueeze(1)
+    across, along = order % side, order // side
+    axes = (torch.stack([across, along]) + 0.5) * CELL_M - world.field_m / 2
+    axes = torch.where(stands, axes, ABSENT_M)
+    wide, deep = (round(world.room_m[i] / CELL_M) for i in (0, 1))
+    cell = (across + (wide - side) // 2) + wide * (along + (deep - side) // 2)
+    taken = torch.zeros(num, wide * deep).scatter_reduce_(1, cell, stands.float(), "amax")
+    return axes, taken < 0.5
+
+
+def _cell_points(world: SwarmWorld, free: Tensor, rand: _Dice) -> Float[Tensor, "3 w d"]:
+    """The middle of a free cell of its own for every drone, at any height."""
+    num, cells = free.shape
+    score = torch.where(free, rand(num, cells), -1.0)
+    cell = score.topk(world.drones, dim=1).indices
+    wide, deep = (round(world.room_m[i] / CELL_M) for i in (0, 1))
+    x, y = (cell % wide + 0.5 - wide / 2) * CELL_M, (cell // wide + 0.5 - deep / 2) * CELL_M
+    return torch.stack([x, y, world.low_m + (world.high_m - world.low_m) * rand(num, world.drones)])
+
+
+def _swap(start: Tensor, other: Tensor) -> Tensor:
+    """Two by two, everyone goes where the other starts; a last one without a partner goes somewhere else."""
+    drones = start.shape[2]
+    partner = torch.arange(drones) ^ 1
+    goal = start[:, :, partner.clamp(max=drones - 1)]
+    if drones % 2:
+        goal[:, :, -1] = other[:, :, -1]
+    return goal
+
+
+def _circle(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
+    """An upright circle in a plane between cells, neighbours _SPACING_M apart, as low as it may be."""
+    angle = 2.0 * math.pi * torch.arange(world.drones) / world.drones
+    radius = max(_SPACING_M * world.drones / (2.0 * math.pi), 0.4)
+    across = radius * angle.cos().expand(num, -1)
+    up = world.low_m + radius * (1.0 + angle.sin()).expand(num, -1)
+    return _upright(world, across, up, rand)
+
+
+def _grid(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
+    """An upright grid, about twice as wide as high."""
+    wide = max(1, math.ceil(math.sqrt(2.0 * world.drones)))
+    index = torch.arange(world.drones)
+    across = _SPACING_M * (index % wide - (wide - 1) / 2.0)
+    up = world.low_m + _SPACING_M * (index // wide)
+    return _upright(world, across.expand(num, -1), up.expand(num, -1), rand)
+
+
+def _upright(world: SwarmWorld, across: Tensor, up: Tensor, rand: _Dice) -> Tensor:
+    """Points of an upright plane into a random plane x = whole metre or y = whole metre: no cylinder reaches it."""
+    num = len(across)
+    lines = world.field_m / CELL_M - 1.0
+    plane = ((rand(num, 1) * lines).floor() - (lines - 1.0) / 2.0) * CELL_M
+    shift = (rand(num, 1) - 0.5) * max(0.0, world.room_m[0] - 1.5 - float(across.max() - across.min()))
+    across, plane = across + shift, plane.expand_as(across)
+    along_x = rand(num, 1) < 0.5
+    return torch.stack([torch.where(along_x, across, plane), torch.where(along_x, plane, across), up])
+
+
+def _evader(world: SwarmWorld, num: int, rand: _Dice) -> Float[Tensor, "7 w d"]:
+    """One moving goal for all, round a rectangle of whole metres."""
+    lines = world.field_m / CELL_M - 1.0
+    low = -(lines - 1.0) / 2.0
+    corner = torch.stack([(rand(num) * (lines - 2.0)).floor() + low for _ in range(2)])
+    sides = torch.stack([1.0 + (rand(num) * (low + lines - 2.0 - at)).floor().clamp(min=0.0) for at in corner])
+    height = world.low_m + (world.high_m - world.low_m) * rand(num)
+    way = rand(num) * 2.0 * sides.sum(0)
+    rows = torch.stack([*(corner * CELL_M), height, *(sides * CELL_M), way, torch.full_like(way, EVADER_M_S)])
+    return rows.unsqueeze(2).expand(-1, -1, world.drones)
+
+
+def _resting(points: Float[Tensor, "3 w d"]) -> Float[Tensor, "7 w d"]:
+    return torch.cat([points, torch.zeros(GOAL_ROWS - 3, *points.shape[1:])])
+
+
+def _where(worlds: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return torch.where(worlds.view(1, -1, 1), new, old)
