@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from robo_rl.core.errors import RoboRLError
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.settings import at_least, check_settings
 from robo_rl.rl.cost_to_go import CostToGo, Window
 
@@ -25,8 +25,6 @@ class DifferentiableEnv(Protocol):
 
     num: int
     obs: Tensor  # (o, n) now
-    final_obs: Tensor  # (o, n) after the last step, before ended lanes began anew
-    terminated: Tensor  # (n,) bool: of the lanes that ended in it, those that the task ended, not the clock
 
     def restart(self) -> None: ...
 
@@ -39,6 +37,14 @@ class DifferentiableEnv(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class EndingEnv(DifferentiableEnv, Protocol):
+    """One that also tells how its lanes ended: what learning a cost-to-go needs."""
+
+    final_obs: Tensor  # (o, n) after the last step, before ended lanes began anew
+    terminated: Tensor  # (n,) bool: of the lanes that ended in it, those that the task ended, not the clock
 
 
 class ColumnPolicy(Protocol):
@@ -67,6 +73,8 @@ class FirstOrder:
         check_settings(config)
         self.policy, self.env, self.config, self.updates = policy, env, config, 0
         self.optimizer = torch.optim.Adam(policy.parameters(), lr=config.lr, fused=True)
+        if config.value and not isinstance(env, EndingEnv):
+            raise ConfigError("value=true cannot be used here: these flights do not tell how they ended. Leave it out.")
         env.restart()
         self.value = CostToGo(env.obs, getattr(policy, "scale", None), config.gamma) if config.value else None
 
@@ -117,7 +125,7 @@ class FirstOrder:
         A flight that the task ended has no more cost, one that the clock ended would have had; the next flight in its
         lane is not discounted by its predecessor's age.
         """
-        cfg, env = self.config, self.env
+        cfg, env = self.config, cast("EndingEnv", self.env)
         act = cast("ColumnPolicy", self.policy).columns
         total, weight, window = torch.zeros(env.num), torch.ones(env.num), Window()
         for _ in range(cfg.horizon):
