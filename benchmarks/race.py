@@ -42,7 +42,7 @@ def main() -> None:
     options.add_argument("--skip-waypoints", action="store_true", help="races only")
     args = options.parse_args()
     torch.set_num_threads(1)
-    small = {"updates": 60, "seeds": 1, "eval_flights": 50, "eval_s": 10.0} if args.quick else {"seeds": args.seeds}
+    small = {"updates": 60, "seeds": 1, "eval_flights": 50} if args.quick else {"seeds": args.seeds}
     if not args.skip_waypoints:
         waypoints(FlyConfig(task="waypoints", craft=args.craft, **small))
     for track in args.tracks:
