@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from robo_rl.apps.by_engine import by_engine
 from robo_rl.apps.verbs import VERBS
 from robo_rl.core.errors import DiskFullError, MissingDependencyError, RoboRLError, UnknownNameError
 
@@ -60,6 +61,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
+    name, rest = by_engine(name, rest)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.help import verb_help
 

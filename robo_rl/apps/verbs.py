@@ -75,6 +75,7 @@ VERBS = {
         "train a base policy (flow or diffusion) on a dataset",
         "robo-rl train data=data/peg20 out=runs/base",
         "robo-rl train data=data/peg20 out=runs/base resume=true",
+        "robo-rl train task=race engine=quad out=runs/race",
     ),
     "finetune": _verb(
         "finetune",

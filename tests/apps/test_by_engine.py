@@ -1,0 +1,27 @@
+"""Whoever names an engine is led to the verb that trains in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.apps.by_engine import by_engine
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+
+def test_an_engine_leads_to_its_verb() -> None:
+    """Flights to `fly`, swarms to `swarm`; what names no engine stays."""
+    assert by_engine("train", ["data=d", "out=r"]) == ("train", ["data=d", "out=r"])
+    assert by_engine("fly", ["task=race"]) == ("fly", ["task=race"])
+    assert by_engine("train", ["task=trajectory", "engine=quad", "seeds=2"]) == ("fly", ["task=figure8", "seeds=2"])
+    assert by_engine("train", ["engine=quad"]) == ("fly", ["task=hover"])
+    assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["drones=4"])
+
+
+def test_engines_that_train_nothing_say_what_does() -> None:
+    """PyBullet has no gradients; other names are met with the known ones."""
+    with pytest.raises(ConfigError, match="robo-rl transfer"):
+        by_engine("train", ["task=race", "engine=pybullet"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'quad'"):
+        by_engine("train", ["engine=quadd"])
+    with pytest.raises(UnknownNameError, match="waypoints"):
+        by_engine("train", ["engine=quad", "task=waypoint"])
