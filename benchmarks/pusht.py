@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -22,7 +23,7 @@ import torch
 from common import cpu_seconds, emit, parser
 
 from policies.batches import TensorWindows
-from policies.checkpoint import load_policy, save_policy
+from policies.checkpoint import load_policy, read_policy_json, save_policy
 from policies.executor import ChunkExecutor
 from policies.flow import FlowConfig
 from policies.generative import GenerativeConfig, GenerativePolicy
@@ -70,11 +71,10 @@ def main() -> None:
     if not args.data.exists():
         raise DataError(f"{args.data} does not exist. Give the published demonstrations with --data.")
     with run_folder(args.run) as run:
-        start_s = cpu_seconds()
         policy = trained(args.data, run, QUICK if args.quick else FULL, args.seed, limit=60 if args.quick else None)
-        train_cpu_s = cpu_seconds() - start_s
+        note = read_policy_json(run / "policy")["train"]
         result = evaluated(policy, 20 if args.quick else args.episodes)
-    report(result, train_cpu_s, QUICK.steps if args.quick else FULL.steps)
+    report(result, note)
 
 
 def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: int | None) -> SavedPolicy:
@@ -89,9 +89,11 @@ def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: in
     source = TensorWindows.from_physical(windows, env.action)
     torch.manual_seed(seed)
     policy = GenerativePolicy.build(env, Normalizer.fit({"state": windows["state"][:, -1]}), POLICY)
+    start_s = cpu_seconds()
     with progress(config.steps, "train", "update") as bar:
         average = train_base(policy, source, config, folder=run, on_step=lambda step: bar.update(step - bar.n))
-    save_policy(run / "policy", average, {"data": data.name, "steps": config.steps, "seed": seed})
+    note = {"data": data.name, "steps": config.steps, "seed": seed, "train_cpu_s": round(cpu_seconds() - start_s, 1)}
+    save_policy(run / "policy", average, note)
     return average
 
 
@@ -104,7 +106,7 @@ def evaluated(policy: SavedPolicy, episodes: int) -> EvalResult:
     return result
 
 
-def report(result: EvalResult, train_cpu_s: float, steps: int) -> None:
+def report(result: EvalResult, note: dict[str, Any]) -> None:
     assert result.max_coverage is not None
     coverage = torch.tensor(result.max_coverage)
     score = (coverage / SOLVED_COVERAGE).clamp(max=1.0)
@@ -116,8 +118,8 @@ def report(result: EvalResult, train_cpu_s: float, steps: int) -> None:
         n=n,
         standard_error=round(score.std().item() / math.sqrt(n), 4),
         published=PUBLISHED,
-        updates=steps,
-        train_cpu_s=round(train_cpu_s, 1),
+        updates=note["steps"],
+        train_cpu_s=note.get("train_cpu_s"),
         eval_cpu_s=round(result.cpu_s, 1),
     )
     emit("pusht/human/success", round(result.rate.rate, 4), "fraction", **result.rate.to_json())
