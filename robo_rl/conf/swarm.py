@@ -29,7 +29,7 @@ class SwarmConfig(FirstOrderConfig):
     train_density: float = at_least(0.0, 0.8)  # worlds of training are drawn between 0 and this, or density if higher
     train_s: float = at_least(0.1, 8.0)  # length of a world in training
     ramp: float = at_least(0.0, 0.5)  # share of training in which densities and collision cost rise to full value
-    replay: float = at_least(0.0, 0.5)  # share of worlds that begin again 1.5 s before a collision; 0 ... 1
+    replay: float = at_least(0.0, 0.75)  # share of worlds that begin again 1.5 s before a collision; 0 ... 1
     neighbours: int = at_least(1, 6)  # nearest drones that a drone sees
     cylinders: int = at_least(1, 4)  # nearest cylinders that it sees
     history: int = at_least(0, 4)  # its own last actions that it sees
