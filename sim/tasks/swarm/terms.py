@@ -23,6 +23,7 @@ CYLINDER_ROWS = 3  # bearing of the axis 2, nearness
 GOAL_M = 1.5  # a goal farther than about this is seen as a direction
 RANGE_M = 3.0  # nothing farther is seen
 FINE_M = 0.3  # half of a bearing's range is for things nearer than this
+DRIFT_M_S = 0.3  # approaches slower than about this are nearly free
 WALL_M = 0.4  # staying nearer to a wall, the floor or the ceiling costs
 
 
@@ -60,11 +61,11 @@ class Weights:
     action: float = 0.02
     edge: float = 5.0
     near: float = 2.0  # within `warn` of touching
-    closing: float = 0.4  # squared speed of approach within `brake` of touching
+    closing: float = 1.0  # speed of approach within `brake` of touching
     warn_cylinder_m: float = 0.12
     brake_cylinder_m: float = 0.40
     warn_drone_m: float = 0.20
-    brake_drone_m: float = 1.20
+    brake_drone_m: float = 1.00
     guidance: Guidance = field(default_factory=Guidance)
 
 
@@ -135,12 +136,14 @@ def terms(
 
 
 def _danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights) -> Tensor:
-    """A wall that rises before touching, and a price on the squared approach that rises before that: (n,)."""
+    """A wall that rises before touching, and a price on the speed of approach that rises before that: (n,)."""
     far = torch.sqrt(apart.square().sum(0) + 1e-8)
     closing = torch.relu(-(apart * speed).sum(0) / far)
     gap = far - touch_m
     near = torch.relu(1.0 - gap / warn_m).clamp(max=3.0)
-    braking = closing * closing * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
+    # Linear for those who fly, nearly free for those who drift: a crowd round one goal must be able to close up.
+    price = closing * closing / (closing + DRIFT_M_S)
+    braking = price * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
     return (weights.near * near * near + weights.closing * braking).sum(0)
 
 
