@@ -23,13 +23,13 @@ class SwarmConfig(FirstOrderConfig):
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     downwash: bool = False  # drones push down those below; needs a craft with coefficients, e.g. cf2x_gym
     out: str = "runs/swarm"  # everything goes here
-    updates: int = at_least(1, 700)  # steps of the optimiser
+    updates: int = at_least(1, 1400)  # steps of the optimiser
     lr: float = at_least(0.0, 8e-3)  # at the start; falls linearly to final_lr
     worlds: int = at_least(1, 32)  # side by side in training
     train_density: float = at_least(0.0, 0.8)  # worlds of training are drawn between 0 and this, or density if higher
     train_s: float = at_least(0.1, 8.0)  # length of a world in training
     ramp: float = at_least(0.0, 0.5)  # share of training in which densities and collision cost rise to full value
-    replay: float = at_least(0.0, 0.75)  # share of worlds that begin again 1.5 s before a collision; 0 ... 1
+    replay: float = at_least(0.0, 0.5)  # share of worlds that begin again 1.5 s before a collision; 0 ... 1
     neighbours: int = at_least(1, 6)  # nearest drones that a drone sees
     cylinders: int = at_least(1, 4)  # nearest cylinders that it sees
     history: int = at_least(0, 4)  # its own last actions that it sees

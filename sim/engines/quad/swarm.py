@@ -36,7 +36,7 @@ class Practice:
 
     least_density: float = 0.0  # worlds are drawn between this and world.density
     seconds: float = 8.0  # of a world
-    replay: float = 0.75  # share of worlds that begin 1.5 s before a collision that happened
+    replay: float = 0.5  # share of worlds that begin 1.5 s before a collision that happened
     replay_s: float = 3.0  # ... and how long they last
 
 

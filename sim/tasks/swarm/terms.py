@@ -23,7 +23,6 @@ CYLINDER_ROWS = 3  # bearing of the axis 2, nearness
 GOAL_M = 1.5  # a goal farther than about this is seen as a direction
 RANGE_M = 3.0  # nothing farther is seen
 FINE_M = 0.3  # half of a bearing's range is for things nearer than this
-DRIFT_M_S = 0.3  # approaches slower than about this are nearly free
 WALL_M = 0.4  # staying nearer to a wall, the floor or the ceiling costs
 
 
@@ -65,7 +64,7 @@ class Weights:
     warn_cylinder_m: float = 0.12
     brake_cylinder_m: float = 0.40
     warn_drone_m: float = 0.20
-    brake_drone_m: float = 1.00
+    brake_drone_m: float = 1.20
     guidance: Guidance = field(default_factory=Guidance)
 
 
@@ -141,10 +140,9 @@ def _danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m
     closing = torch.relu(-(apart * speed).sum(0) / far)
     gap = far - touch_m
     near = torch.relu(1.0 - gap / warn_m).clamp(max=3.0)
-    # Linear for those who fly, nearly free for those who drift: a crowd round one goal must be able to close up.
-    price = closing * closing / (closing + DRIFT_M_S)
-    braking = price * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
-    return (weights.near * near * near + weights.closing * braking).sum(0)
+    braking = closing * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
+    # Only the worst approach: the sum over a crowd would keep it from closing up round one goal.
+    return weights.near * (near * near).sum(0) + weights.closing * braking.amax(0)
 
 
 def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7k n"]:
