@@ -23,7 +23,7 @@ class SwarmConfig(FirstOrderConfig):
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     downwash: bool = False  # drones push down those below; needs a craft with coefficients, e.g. cf2x_gym
     out: str = "runs/swarm"  # everything goes here
-    updates: int = at_least(1, 700)  # steps of the optimiser
+    updates: int = at_least(1, 1400)  # steps of the optimiser
     lr: float = at_least(0.0, 8e-3)  # at the start; falls linearly to final_lr
     worlds: int = at_least(1, 32)  # side by side in training
     train_density: float = at_least(0.0, 0.8)  # worlds of training are drawn between 0 and this, or density if higher

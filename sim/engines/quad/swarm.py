@@ -37,6 +37,7 @@ class Practice:
     least_density: float = 0.0  # worlds are drawn between this and world.density
     seconds: float = 8.0  # of a world
     replay: float = 0.5  # share of worlds that begin 1.5 s before a collision that happened
+    replay_s: float = 3.0  # ... and how long they last
 
 
 class Swarm:
@@ -102,6 +103,7 @@ class Swarm:
         self.memory = blank_memory(n, self.craft, self.senses.own)
         self.age = torch.zeros(self.worlds, dtype=torch.long)  # steps since the episode began
         self.since = torch.zeros(self.worlds, dtype=torch.long)  # steps since it was put here
+        self.until = torch.full_like(self.since, self._most_steps)  # steps that it lasts
         if self.practice:
             self.since = torch.randint(0, self._most_steps, (self.worlds,), generator=self.generator)
         self._find()
@@ -121,7 +123,7 @@ class Swarm:
         touched = self.touching
         fallen = touched | self.world.outside(self.state[POS].detach(), _BEYOND_M)
         fallen |= ~(self.state[RATE].detach().abs().amax(0) < _TUMBLING_RAD_S)
-        over = self.since >= self._most_steps
+        over = self.since >= self.until
         replaced = fallen | over.repeat_interleave(self.world.drones)
         if replaced.any():
             action = torch.where(replaced, self._idle, action)
@@ -213,6 +215,8 @@ class Swarm:
             })  # fmt: skip
             self.scenario = self.scenario.index_copy(0, new, setup.scenario)
         self.since = self.since.index_fill(0, rows, 0)
+        short = round(self.practice.replay_s / self.world.dt_s)
+        self.until = self.until.index_fill(0, new, self._most_steps).index_fill(0, old, short)
 
     def _moments(self) -> World:
         """All that a world needs to go on from here."""
@@ -248,7 +252,7 @@ class Swarm:
         return draw(self.world, self.scenarios, num, self.generator, (least, most))
 
     def state_dict(self) -> dict[str, Any]:
-        kept = ("state", "memory", "obs", "cylinders", "scenario", "home", "goal", "age", "since", "touching",
+        kept = ("state", "memory", "obs", "cylinders", "scenario", "home", "goal", "age", "since", "until", "touching",
                 "caution", "crowding", "_taken")  # fmt: skip
         state = {name: getattr(self, name) for name in kept}
         return state | {"_pool": list(self._pool), "replay": self.replay.state_dict(),

@@ -31,6 +31,7 @@ class Guidance:
     keep_drone_m: float = 0.22
     cylinder_hz: float = 2.0  # a: the approach that is allowed per metre of distance
     drone_hz: float = 3.0  # ... of each of two drones
+    drone_early_m: float = 1.5  # farther apart than about this a metre allows less, so that they turn early
     narrow_m_s: float = 0.7  # speed that is allowed at the distance to keep from a cylinder
     narrow_hz: float = 1.5  # ... and what every metre more allows
     turn: float = 1.0  # share of the lost approach that is turned sideways
@@ -51,22 +52,23 @@ def wanted_velocity(
     v = tuple(u + pull * e for u, e in zip(goal_velocity, to_goal, strict=True))
     turn = how.turn * distance.clamp(max=1.0)  # near the goal nobody goes round anybody: a crowd would circle for ever
     for dx, dy, dz in drones:
-        v = _bent(v, (-dx, -dy, -dz), how.keep_drone_m, how.drone_hz, turn, how)
+        gap = torch.sqrt(dx * dx + dy * dy + dz * dz + 1e-8) - how.keep_drone_m
+        allowed = how.drone_hz * gap / (1.0 + torch.relu(gap) / how.drone_early_m)
+        v = _bent(v, (-dx, -dy, -dz), allowed, turn, how)
     for cx, cy in cylinders:
-        v = _bent(v, (-cx, -cy, torch.zeros_like(cx)), how.keep_cylinder_m, how.cylinder_hz, turn, how)
+        allowed = how.cylinder_hz * (torch.sqrt(cx * cx + cy * cy + 1e-8) - how.keep_cylinder_m)
+        v = _bent(v, (-cx, -cy, torch.zeros_like(cx)), allowed, turn, how)
     return v[0], v[1], v[2]
 
 
-def _bent(
-    v: tuple[Tensor, ...], away: Vec, keep_m: float, rate_hz: float, turn: Tensor, how: Guidance
-) -> tuple[Tensor, ...]:
-    """v, turned where it comes too near; `away` points from the thing to the drone."""
+def _bent(v: tuple[Tensor, ...], away: Vec, allowed: Tensor, turn: Tensor, how: Guidance) -> tuple[Tensor, ...]:
+    """v, turned where it approaches faster than allowed; `away` points from the thing to the drone."""
     ax, ay, az = away
     far = torch.sqrt(ax * ax + ay * ay + az * az + 1e-8)
     mx, my, mz = ax / far, ay / far, az / far
     vx, vy, vz = v
     approach = -(vx * mx + vy * my + vz * mz)
-    excess = torch.relu(approach - rate_hz * (far - keep_m).clamp(-0.3, 10.0))
+    excess = torch.relu(approach - allowed.clamp(min=-1.0))
     lost = torch.minimum(excess, torch.relu(approach))
     sx, sy, sz = vx + approach * mx, vy + approach * my, vz + approach * mz
     bias = how.right * lost

@@ -60,11 +60,11 @@ class Weights:
     action: float = 0.02
     edge: float = 5.0
     near: float = 2.0  # within `warn` of touching
-    closing: float = 1.0  # approaching within `brake` of touching
+    closing: float = 1.0  # speed of approach within `brake` of touching
     warn_cylinder_m: float = 0.12
     brake_cylinder_m: float = 0.40
     warn_drone_m: float = 0.20
-    brake_drone_m: float = 0.60
+    brake_drone_m: float = 1.20
     guidance: Guidance = field(default_factory=Guidance)
 
 
@@ -141,7 +141,8 @@ def _danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m
     gap = far - touch_m
     near = torch.relu(1.0 - gap / warn_m).clamp(max=3.0)
     braking = closing * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
-    return (weights.near * near * near + weights.closing * braking).sum(0)
+    # Only the worst approach: the sum over a crowd would keep it from closing up round one goal.
+    return weights.near * (near * near).sum(0) + weights.closing * braking.amax(0)
 
 
 def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7k n"]:
