@@ -69,7 +69,7 @@ def main() -> None:
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would
             with ProcessPoolExecutor(max_workers=min(args.jobs, seeds)) as pool:
-                summarise(task, method, calls[0].suffix, list(pool.map(run_seed, calls)))
+                summarise(calls, list(pool.map(run_seed, calls)))
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,15 @@ def _verb(name: str, *overrides: str) -> None:
         raise SystemExit(f"robo-rl {name} {' '.join(overrides)} failed with exit code {code}")
 
 
-def summarise(task: str, method: str, suffix: str, results: list[SeedResult]) -> None:
-    """Mean over seeds with its bootstrap interval, and the worst seed."""
+def summarise(calls: list[Call], results: list[SeedResult]) -> None:
+    """Mean over seeds with its bootstrap interval, and the worst seed; `trained_at`: commits of kept trainings."""
     from robo_rl.eval.stats import mean_over_seeds
 
-    name, success = f"finetune/{task}/{method}", [result.success for result in results]
+    task, suffix = calls[0].task, calls[0].suffix
+    name, success = f"finetune/{task}/{calls[0].method}", [result.success for result in results]
+    notes = [json.loads((call.home / call.label / "run.json").read_text()) for call in calls]
     extra: dict[str, Any] = {"seeds": len(results), "episodes": results[0].episodes, "per_seed": success}
+    extra["trained_at"] = sorted({note["commit"] for note in notes})
     if len(results) > 1:
         interval = mean_over_seeds(success)
         extra["bootstrap95"] = [interval.low, interval.high]

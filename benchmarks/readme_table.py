@@ -153,8 +153,13 @@ def headline_table(lines: dict[str, Line]) -> str:
 
 def full_table(lines: dict[str, Line]) -> str:
     """Every line."""
-    rows = "\n".join(f"| `{name}` | {shown(line)} | {line['commit']} |" for name, line in sorted(lines.items()))
+    rows = "\n".join(f"| `{name}` | {shown(line)} | {commits(line)} |" for name, line in sorted(lines.items()))
     return f"| what | value | commit |\n| --- | --- | --- |\n{rows}\n"
+
+
+def commits(line: Line) -> str:
+    """Where it was measured; of trainings that were kept and only summed up later, where they were trained."""
+    return ", ".join(line.get("trained_at", [line["commit"]]))
 
 
 def for_readme(results: dict[str, dict[str, Line]]) -> str:
