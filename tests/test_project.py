@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from robo_rl.apps.by_engine import by_engine
 from robo_rl.apps.config import load_config
 from robo_rl.apps.help import load_schema
 from robo_rl.apps.packages import PACKAGES
@@ -185,7 +186,8 @@ def test_examples_of_verbs_are_valid(name: str) -> None:
     """The examples in `--help` work as they stand."""
     for example in VERBS[name].examples:
         overrides = [word for word in example.split()[1 + len(name.split()) :] if not word.startswith("--")]
-        load_config(name, overrides, load_schema(VERBS[name]))
+        verb, given = by_engine(name, overrides)
+        load_config(verb, given, load_schema(VERBS[verb]))
 
 
 def test_readme_shows_every_folder() -> None:
