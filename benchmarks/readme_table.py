@@ -80,6 +80,29 @@ HEADLINES = (
         "PID {tracking/figure8/pid/rmse_m}, geometric {tracking/figure8/geometric/rmse_m}, "
         "Mellinger {tracking/figure8/mellinger/rmse_m}",
     ),
+    *(
+        Headline(
+            f"race on {track}: starts with two laps",
+            f"race/{track}/policy/laps_completed",
+            "PID {race/TRACK/pid/laps_completed}".replace("TRACK", track),
+        )
+        for track in ("ring", "splits")
+    ),
+    Headline(
+        "hover, held in the dynamics of its training",
+        "transfer/hover/quad/held",
+        "PyBullet {transfer/hover/pybullet/held}",
+    ),
+    *(
+        Headline(
+            f"mission {name}: scenes satisfied",
+            f"mission/{name}/policy/satisfied",
+            "PID {mission/NAME/pid/satisfied}".replace("NAME", name),
+        )
+        for name in ("reach", "avoid", "order", "patrol", "key")
+    ),
+    Headline("swarm: 8 drones, 20 % obstacles, success", "swarm/8x20/success", "aim 0.95"),
+    Headline("swarm: 32 drones, 80 % obstacles, success", "swarm/32x80/success", "reported"),
 )
 
 
