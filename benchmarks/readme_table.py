@@ -84,7 +84,7 @@ HEADLINES = (
         Headline(
             f"race on {track}: starts with two laps",
             f"race/{track}/policy/laps_completed",
-            "PID {race/TRACK/pid/laps_completed}".replace("TRACK", track),
+            f"a lap in {{race/{track}/policy/lap_time_s}} s",
         )
         for track in ("ring", "splits")
     ),
