@@ -6,8 +6,8 @@ so it compiles to one loop. Towards the goal at distance d
     v = u + v_max tanh(k d / v_max) e,
 
 and then, for everything near at distance s beyond the distance to keep, seen along the unit vector m away from it, the
-approach -v.m may be at most a s: what exceeds that is taken away, and turned sideways, along the way that v already
-passes the thing, a little to the right where it passes on neither side.
+approach -v.m may be at most a s, for drones a s / (1 + s / s_0). What exceeds that is taken away, and turned sideways,
+along the way that v already passes the thing, a little to the right where it passes on neither side.
 """
 
 from __future__ import annotations
