@@ -27,6 +27,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here a
 
 from common import emit, parser
 
+from robo_rl.core.orphans import exit_with_parent
+
 DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 EXPERT_NOISE = 0.1
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
@@ -68,7 +70,7 @@ def main() -> None:
             ]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would
-            with ProcessPoolExecutor(max_workers=min(args.jobs, seeds)) as pool:
+            with ProcessPoolExecutor(min(args.jobs, seeds), initializer=exit_with_parent) as pool:
                 summarise(calls, list(pool.map(run_seed, calls)))
 
 

@@ -30,6 +30,7 @@ from robo_rl.apps.compose import build_session
 from robo_rl.apps.config import load_config
 from robo_rl.apps.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.orphans import exit_with_parent
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import mean_over_seeds
 from sim.registry import make_env
@@ -115,7 +116,7 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
 
 def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int) -> None:
     """Mean deterministic return after `env_steps`, each seed trained anew."""
-    with ProcessPoolExecutor(max_workers=jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
         calls = [(name, env, env_steps, seed) for seed in range(seeds)]
         theirs, ours = pool.map(sb3_return, calls), pool.map(our_return, calls)
         for label, values in (("sb3_return", list(theirs)), ("return", list(ours))):

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import faulthandler
 import mmap
-import multiprocessing as mp
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Mapping
 from multiprocessing import connection, reduction
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import RoboRLError
+from robo_rl.core.orphans import exit_with_parent
 from sim.buffers import Buffers, size_bytes
 from sim.lane_group import LaneGroup, build_lanes
 
@@ -31,7 +30,7 @@ else:  # generic for type checkers only
 def run_worker(conn: Connection, make_lane: Any, first: int, count: int, environ: Mapping[str, str]) -> None:
     """Build `count` lanes, tell the parent what they look like, then serve it until it hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
-    _exit_with_parent()
+    exit_with_parent()
     os.environ.update(environ)
     try:
         _report_crashes_to(reduction.recv_handle(conn))
@@ -84,17 +83,3 @@ def _report_crashes_to(file: int) -> None:
     """Python stacks go to `file` when the process crashes (segmentation fault and the like) and upon SIGUSR1."""
     faulthandler.enable(file=file, all_threads=False)
     faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
-
-
-def _exit_with_parent() -> None:
-    """Leave no orphan: a worker deep in a simulator's loop would not notice that nobody waits for it any more."""
-    parent = mp.parent_process()
-    if parent is None:
-        return
-    sentinel = parent.sentinel
-
-    def watch() -> None:
-        connection.wait([sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
