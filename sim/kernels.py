@@ -21,6 +21,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from robo_rl.core.errors import ConfigError
+
+Layout = tuple[tuple[int, ...], torch.dtype, torch.device, bool]  # shape, type, place, contiguous
 TensorFn = Callable[..., tuple[Tensor, ...]]
 OPTIONS: dict[str, Any] = {
     "max_fusion_size": 4096,  # the default of 64 would cut one physics step into several loops over memory
@@ -36,9 +39,26 @@ class Kernel:
     run: Callable[[list[Tensor]], Sequence[Tensor]]
     compile_s: float
     compiled: bool
+    expected: tuple[Layout, ...] = ()  # of the inputs; empty: any
+    checked: bool = False  # machine code reads memory as it was told to: the first inputs are compared, later ones not
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
+        if not self.checked:
+            self.check(inputs)
+            self.checked = True
         return self.run(list(inputs))
+
+    def check(self, inputs: Sequence[Tensor]) -> None:
+        """Raise ConfigError unless the inputs are what the kernel was compiled for."""
+        found = _layout(inputs)
+        for i, (is_, should) in enumerate(zip(found, self.expected, strict=False)):
+            if is_ != should:
+                raise ConfigError(
+                    f"Input {i} of the compiled kernel is {_words(is_)}, it was compiled for {_words(should)}. Convert "
+                    "the input, or compile for it."
+                )
+        if self.expected and len(found) != len(self.expected):
+            raise ConfigError(f"The compiled kernel takes {len(self.expected)} inputs, found {len(found)}.")
 
 
 def cache_folder() -> Path:
@@ -77,7 +97,7 @@ def compile_kernel(
         compile_s = 0.0
     model = torch._inductor.aoti_load_package(str(path))
     run = model.loader.run
-    return Kernel(lambda inputs: run(inputs), compile_s, compiled=True)
+    return Kernel(lambda inputs: run(inputs), compile_s, compiled=True, expected=_layout(examples))
 
 
 def differentiable(
@@ -141,6 +161,15 @@ def _name(graph: torch.fx.GraphModule, examples: Sequence[Tensor]) -> str:
     capability = torch.backends.cpu.get_cpu_capability()
     text = "\n".join([graph.code, *map(repr, (shapes, torch.__version__, sys.version, capability, OPTIONS))])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _layout(inputs: Sequence[Tensor]) -> tuple[Layout, ...]:
+    return tuple((tuple(x.shape), x.dtype, x.device, x.is_contiguous()) for x in inputs)
+
+
+def _words(layout: Layout) -> str:
+    shape, dtype, device, contiguous = layout
+    return f"{str(dtype).removeprefix('torch.')} {shape} on {device}{'' if contiguous else ', not contiguous'}"
 
 
 def _cpu_s() -> float:

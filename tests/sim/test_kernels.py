@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from sim import kernels
 from sim.kernels import compile_kernel, differentiable
 
@@ -38,6 +40,21 @@ def test_a_kernel_is_built_once_and_equals_its_function(cache: Path) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     compile_kernel(lambda x, y: (x[0] * y,), EXAMPLES, say=said.append)
     assert len(list((cache / "kernels").glob("*.pt2"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fault"),
+    [
+        ((EXAMPLES[0].double(), EXAMPLES[1]), "Input 0 of the compiled kernel is float64 (2, 8) on cpu"),
+        ((EXAMPLES[0], EXAMPLES[1][:7]), "Input 1 of the compiled kernel is float32 (7,) on cpu"),
+        ((torch.zeros(8, 2).T, EXAMPLES[1]), "float32 (2, 8) on cpu, not contiguous"),
+        (EXAMPLES[:1], "takes 2 inputs, found 1"),
+    ],
+)
+def test_a_kernel_refuses_what_it_would_misread(cache: Path, inputs: tuple[Tensor, ...], fault: str) -> None:
+    """Machine code takes memory for what it was compiled for: a wrong type would be numbers, but wrong ones."""
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        compile_kernel(wave, EXAMPLES)(*inputs)
 
 
 def test_gradients_of_a_kernel_are_those_of_autograd(cache: Path) -> None:
