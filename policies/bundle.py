@@ -18,6 +18,7 @@ from typing import Any, Literal
 from policies.checkpoint import POLICY_FILE, WEIGHTS_FILE, save_policy
 from policies.export import POLICY_GRAPH, ExportedGraph, export_policy, normalizer_statistics
 from policies.registry import SavedPolicy
+from robo_rl.core.envelope import FlightEnvelope
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files import fsync_dir, read_json, write_json
 from robo_rl.core.protocols import Obs
@@ -42,6 +43,7 @@ class Bundle:
     chunk: int  # Tp
     execute: int  # Ta
     noise: Noise
+    envelope: FlightEnvelope | None  # of a flight policy
 
     @property
     def name(self) -> str:
@@ -63,12 +65,14 @@ def write_bundle(
     training: Mapping[str, Any],
     measured: Mapping[str, Any] | None = None,
     rates_hz: Mapping[str, float] | None = None,
+    envelope: FlightEnvelope | None = None,
     example: Obs | None = None,
 ) -> Bundle:
     """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
 
     training: a JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None when never evaluated.
-    rates_hz: rate of each observation key, the control rate unless given. example: see `export_policy`.
+    rates_hz: rate of each observation key, the control rate unless given. envelope: of a flight policy, for the safety
+    filter. example: see `export_policy`.
     """
     _check_target(folder)
     _check_measured(measured)
@@ -79,6 +83,8 @@ def write_bundle(
         save_policy(partial, policy, training)
         graphs = export_policy(policy, partial, example)
         body = _manifest(policy, env, name, noise, training, measured, rates_hz or {}, graphs)
+        if envelope is not None:
+            body["envelope"] = envelope.to_json()
         write_json(partial / MANIFEST, body | {"files": _checksums(partial)})
         _swap(partial, folder)
     finally:
@@ -95,13 +101,15 @@ def load_bundle(folder: Path) -> Bundle:
     try:
         env, noise = EnvSpec.from_json(manifest["env"]), manifest["noise"]["mode"]
         steps = int(horizons["obs_steps"]), int(horizons["chunk"]), int(horizons["execute"])
+        limits = manifest.get("envelope")
+        envelope = None if limits is None else FlightEnvelope.from_json(limits)
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise CheckpointError(
             f"{folder / MANIFEST} cannot be understood ({error!r}). Export the bundle again."
         ) from error
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} asks for noise '{noise}', expected 'zero' or 'gaussian'.")
-    return Bundle(folder, manifest, env, *steps, noise=noise)
+    return Bundle(folder, manifest, env, *steps, noise=noise, envelope=envelope)
 
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:

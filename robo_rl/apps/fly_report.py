@@ -23,6 +23,7 @@ from robo_rl.eval.flight_plots import write_flight_plots
 from robo_rl.eval.flight_video import write_flight_video
 from robo_rl.eval.gates import GateFrame
 from robo_rl.eval.race_plots import write_race_plots
+from sim.engines.quad.envelope import envelope_of
 from sim.tasks.race import RaceTask
 from sim.tasks.waypoints import WaypointTask
 
@@ -47,7 +48,7 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     write_bundle(
         out / "bundle", policy, setting.spec(), name=f"{config.task}-{setting.craft.name}", noise="zero",
         training=note, measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0},
-        example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
+        envelope=envelope_of(trials["policy"]), example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
     )  # fmt: skip
     c_line = write_header(out / "policy.h", config.task, policy, setting, note)
     print_table(config, rows)

@@ -55,6 +55,8 @@ def test_it_leaves_results_pictures_a_bundle_and_c(tmp_path: Path, capsys: pytes
     manifest = json.loads((out / "bundle" / "manifest.json").read_text())
     assert manifest["measured"]["n"] == 6
     assert "position m" in manifest["env"]["obs"]["state"]["unit"]
+    held = manifest["measured"]["k"] > 0
+    assert ("envelope" in manifest) == held  # what successful flights used, for the safety filter
 
 
 def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:

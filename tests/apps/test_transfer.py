@@ -104,7 +104,7 @@ def test_the_difference_by_hand() -> None:
     def row(engine: str, *held: bool) -> TransferRow:
         none = torch.zeros(1, 3, len(held))
         won = torch.tensor(held)
-        return TransferRow("policy", engine, Trial(none, none, none, none, none, torch.zeros(1), ~won, won))
+        return TransferRow("policy", engine, Trial(none, none, none, none, none, none, torch.zeros(1), ~won, won))
 
     drop = Drop.of(row("quad", True, True, True, False), row("pybullet", False, False, False, True))
     assert drop.points == 50.0

@@ -12,7 +12,7 @@ from torch import Tensor
 from sim.engines.quad.control.controllers import make_controller
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.flights import Flights
-from sim.engines.quad.rows import POS, QUAT, VEL
+from sim.engines.quad.rows import POS, QUAT, RATE, VEL
 from sim.tasks.protocol import Flown
 
 Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # motor commands in [-1, 1] from what can be seen
@@ -25,6 +25,7 @@ class Trial:
     position_m: Float[Tensor, "t 3 n"]
     quat_wxyz: Float[Tensor, "t 4 n"]
     velocity_m_s: Float[Tensor, "t 3 n"]
+    rate_rad_s: Float[Tensor, "t 3 n"]  # body frame
     rotor: Float[Tensor, "t 4 n"]  # commanded speeds, 0 ... 1
     goal_m: Float[Tensor, "t 3 n"]
     error_m: Float[Tensor, " k"]  # over the last seconds, of those that stayed; empty where the task has no such error
@@ -41,25 +42,25 @@ class Trial:
 @torch.no_grad()
 def fly(flights: Flights, pilot: Pilot) -> Trial:
     """Fly every lane of fresh `flights` for one whole episode."""
-    columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [], [])
+    columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [], [], [])
     task = flights.task
     for _ in range(task.max_steps):
         action = pilot(flights)
         _, left = flights.advance(action)
         state, external, kept = flights.state, flights.external, flights.kept
         offset = task.relative(state, external, kept)[POS]
-        values = (state[POS], state[QUAT], state[VEL], action, left, offset, kept)
+        values = (state[POS], state[QUAT], state[VEL], state[RATE], action, left, offset, kept)
         for column, value in zip(columns, values, strict=True):
             column.append(value)
-    position, quat, velocity, action, left_at, offset, kept_at = (torch.stack(column) for column in columns)
+    position, quat, velocity, rate, action, left_at, offset, kept_at = (torch.stack(column) for column in columns)
     gone = left_at.cummax(0).values
     score = task.score(Flown(offset, velocity, kept_at, gone))
     goal = position - offset
-    position, quat, velocity, rotor = (
+    position, quat, velocity, rate, rotor = (
         value.masked_fill(gone.unsqueeze(1), float("nan"))
-        for value in (position, quat, velocity, (0.5 * action + 0.5).clamp(0.0, 1.0))
+        for value in (position, quat, velocity, rate, (0.5 * action + 0.5).clamp(0.0, 1.0))
     )
-    return Trial(position, quat, velocity, rotor, goal, score.error_m, score.ended, score.success, score.facts)
+    return Trial(position, quat, velocity, rate, rotor, goal, score.error_m, score.ended, score.success, score.facts)
 
 
 def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
