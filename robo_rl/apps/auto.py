@@ -45,6 +45,7 @@ CHOICE_SEED = 2  # episodes on which stages are compared; neither training's eva
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
+WEAK, REACH = 0.5, 0.4  # a start that succeeds less often than this misses by more than a usual residual can correct
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,8 @@ def _stage(
     inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
     if name == "residual":
         inner.method.base_noise = best.noise_scale
+        if best.rate.rate < WEAK:
+            inner.method.map.scale = REACH
     if config.demos is None:
         inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -136,6 +138,20 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
     return {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
 
 
+def patience(config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None) -> int | None:
+    """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's limit.
+
+    What has not succeeded after well more than a demonstration's time is lost, and its steps are better spent anew.
+    """
+    own = config.max_episode_steps
+    lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]
+    if method.patience is None or not lengths:
+        return own
+    limit = math.ceil(method.patience * median(lengths))
+    with closing(make_env(env_name(config), 1, **env_options(config))) as env:
+        return min(limit, env.spec.max_episode_steps)
+
+
 def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> Outcome:
     """Train one method in `run`, from its last checkpoint when there is one."""
     if config.env_steps is not None:
@@ -144,9 +160,10 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         base = replanned(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     name, options = env_name(config), env_options(config)
+    limited = options | {"max_episode_steps": patience(config, method, demos)}
     at = run.latest() if config.resume else None
     with (
-        closing(make_env(name, config.num_envs, config.num_workers, **options)) as env,
+        closing(make_env(name, config.num_envs, config.num_workers, **limited)) as env,
         closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
         progress(method.env_steps, method.name, "step", initial=at[0] if at else 0) as bar,
         run.metrics(at[0] if at else None, bar=bar) as metrics,

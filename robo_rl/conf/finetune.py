@@ -37,6 +37,7 @@ class MethodConfig(FinetuneConfig):
     intervention: InterventionConfig = field(default_factory=InterventionConfig)
     execute: int | None = at_least(1, None)  # actions of a chunk that are executed; none: as the base has it
     base_noise: float = at_least(0.0, 1.0)  # residual: scale of the base's own noise in training; 0: none
+    patience: float | None = at_least(1.0, None)  # training's episodes end after so many median demonstrations
     deploy_noise: float | None = at_least(0.0, None)  # the same when evaluated and deployed; none: as in training
 
 

@@ -35,6 +35,7 @@ class LearnerConfig:
     entropy_in_target: bool = False  # SAC: soft backup; False is the hard backup
     explore_std: float = at_least(0.0, 0.1)  # TD3: exploration noise in units of u
     explore_correlation: float = 0.0  # TD3: of a step's exploration noise with the last step's, in [0, 1)
+    explore_least: float = 1.0  # TD3: explore_std of the calmest lane, as a share; the lanes between are spaced evenly
     target_std: float = at_least(0.0, 0.1)  # TD3: target smoothing noise in units of u
     target_clip: float = at_least(0.0, 0.5)  # TD3: its clip
     penalty: float = at_least(0.0, 0.0)  # weight of E||u||^2
@@ -51,6 +52,8 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(f"learner.gamma and learner.tau must lie in (0, 1], found {cfg.gamma} and {cfg.tau}.")
     if not 0.0 <= cfg.explore_correlation < 1.0:
         raise ConfigError(f"learner.explore_correlation must lie in [0, 1), found {cfg.explore_correlation}.")
+    if not 0.0 <= cfg.explore_least <= 1.0:
+        raise ConfigError(f"learner.explore_least is a share, in [0, 1], found {cfg.explore_least}.")
     if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
         raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":

@@ -79,7 +79,17 @@ class OffPolicyLearner:
     def _explore(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         if isinstance(self.actor, GaussianActor):
             return self.actor.sample(x, self._normal(len(x)))[0]
-        return (self.actor.mode(x) + self.cfg.explore_std * self._drift(len(x))).clamp(-1.0, 1.0)
+        return (self.actor.mode(x) + self._spread(len(x)) * self._drift(len(x))).clamp(-1.0, 1.0)
+
+    def _spread(self, rows: int) -> Float[Tensor, "b 1"]:
+        """Exploration noise of every lane, in units of u: some lanes show what the actor does by itself, others search.
+
+        A lane that only searches seldom succeeds, and returns of several steps would then teach that nothing does
+        (mixed noise, as in FastTD3, Seo et al. 2025).
+        """
+        if rows == 1:
+            return torch.full((1, 1), self.cfg.explore_std)
+        return self.cfg.explore_std * torch.linspace(self.cfg.explore_least, 1.0, rows).unsqueeze(-1)
 
     def _drift(self, rows: int) -> Float[Tensor, "b d"]:
         """Exploration noise of unit variance, a first-order autoregression in every row (lane).

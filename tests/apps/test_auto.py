@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
@@ -112,6 +113,20 @@ def test_a_residual_alone_where_no_noise_helps(
     weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
     assert weights[0] == weights[1]
     assert "no noise helps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("successes", "scale"), [(1, 0.4), (2, 0.2)])
+def test_a_weak_start_gets_a_longer_reach(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, scale: float
+) -> None:
+    """Below a half the base misses by more than the usual correction can bridge."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    monkeypatch.setattr(auto, "own_rates", lambda *_: [SuccessRate(successes, 4)] * 2)
+    assert finetune(base, tmp_path / "run") == 0
+    config = yaml.safe_load((tmp_path / "run/residual/run/config.yaml").read_text())
+    assert config["method"]["map"]["scale"] == scale
 
 
 def test_a_stopped_run_goes_on_inside_its_stage(

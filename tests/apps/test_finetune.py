@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from policies.steered import SteeredPolicy
-from robo_rl.apps.finetune import replanned
+from robo_rl.apps.finetune import patience, replanned
+from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
@@ -51,6 +55,19 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def finetune(base: tuple[Path, Path], out: Path, method: str, *more: str) -> list[str]:
     return ["finetune", f"base={base[1]}", f"demos={base[0]}", f"out={out}", f"method={method}", *STEPS, *QUICK, *more]
+
+
+def test_attempts_in_training_end_with_patience(base: tuple[Path, Path]) -> None:
+    """1.6 median demonstrations, rounded up, and never beyond the task's own limit; without demonstrations none."""
+    config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]))
+    demos = EpisodeStore(base[0])
+    middle = sorted(episode.frames for episode in demos)[1]
+    method = replace(config.method, patience=1.6)
+    assert patience(config, method, demos) == math.ceil(1.6 * middle)
+    assert patience(config, replace(method, patience=100.0), demos) == 200
+    assert patience(config, method, None) is None
+    config.max_episode_steps = 7
+    assert patience(config, method, demos) == 7
 
 
 def same_files(one: Path, other: Path) -> None:

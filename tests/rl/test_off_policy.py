@@ -158,6 +158,19 @@ def test_exploration_wanders_with_unit_variance() -> None:
         learner(explore_correlation=1.0)
 
 
+def test_lanes_search_from_calm_to_wild() -> None:
+    """explore_least 0: of three lanes the first shows the actor as it is, the others half of explore_std and all."""
+    made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.2, explore_least=0.0)
+    obs, ctx = torch.zeros(3, 4), torch.zeros(3, 1)
+    noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(2000)])
+    assert noise[:, 0].abs().max() == 0.0  # an actor at its start answers 0
+    assert noise[:, 1:].std(0) == pytest.approx([0.1, 0.2], rel=0.08)
+    alone = torch.stack([made.act(obs[:1], ctx[:1], explore=True)[0, 0] for _ in range(500)])
+    assert alone.std() == pytest.approx(0.2, rel=0.15)  # a single lane has to search
+    with pytest.raises(ConfigError, match="explore_least"):
+        learner(explore_least=1.5)
+
+
 def test_multipliers_move_the_right_way() -> None:
     """Too little entropy raises alpha; too large a shift raises the norm's multiplier."""
     log_alpha = torch.zeros((), requires_grad=True)
