@@ -22,7 +22,7 @@ from sim.engines.quad.rows import Spread, parameters
 from sim.kernels import compile_kernel, differentiable
 from sim.tasks.protocol import FlightTask
 
-_POOL = 4096  # starts drawn at a time: drawing one by one would cost as much as flying
+_POOL = 4096  # starts drawn at a time
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
 
 
@@ -68,7 +68,7 @@ class Flights:
         self.generator = torch.Generator().manual_seed(seed)
         self._starts, self._taken = self._draw_pool(), 0
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
-        self.state, self.memory, self.params, self.external, self.obs = self._take(num)
+        self._begin()
         self.age = torch.zeros(num, dtype=torch.long)
         self.final_obs, self.terminated = self.obs, torch.zeros(num, dtype=torch.bool)
         fn = make_flight(craft, self.physics, task, senses, self.realism, step)
@@ -82,7 +82,7 @@ class Flights:
 
     def restart(self) -> None:
         """Fresh flights everywhere, of ages as if they had been going on for long: no lane ends with the others."""
-        self.state, self.memory, self.params, self.external, self.obs = self._take(self.num)
+        self._begin()
         self.age = torch.randint(0, self.task.train_steps, (self.num,), generator=self.generator)
 
     def detach(self) -> None:
@@ -122,11 +122,15 @@ class Flights:
         """The task's own rows: a clock, a count."""
         return self.memory[self._kept]
 
+    def _begin(self) -> None:
+        fresh = Fresh(*(rows.clone() for rows in self._take(self.num)))  # the pool's own memory is not to be written
+        self.state, self.memory, self.params, self.external, self.obs = fresh
+
     def _replace(self, ended: Bool[Tensor, " n"]) -> None:
         rows = ended.nonzero()[:, 0]
         fresh = self._take(len(rows))
         if not self.gradient:  # nobody else holds these tensors: writing a few columns is cheaper than copying all
-            for name in ("state", "memory", "obs", "external"):
+            for name in ("state", "memory", "obs", "external", *(["params"] if self.spread else [])):
                 getattr(self, name).index_copy_(1, rows, getattr(fresh, name))
         else:
             for name in ("state", "memory", "obs"):
@@ -134,12 +138,12 @@ class Flights:
                 new = torch.zeros_like(old.detach()).index_copy(1, rows, getattr(fresh, name))
                 setattr(self, name, torch.where(ended, new, old))
             self.external = self.external.index_copy(1, rows, fresh.external)
-        if self.spread is not None:
-            self.params = self.params.index_copy(1, rows, fresh.params)
-        self.age[rows] = 0
+            if self.spread is not None:
+                self.params = self.params.index_copy(1, rows, fresh.params)
+        self.age.index_fill_(0, rows, 0)
 
     def _take(self, num: int) -> Fresh:
-        """The next `num` starts of the pool."""
+        """The next `num` starts, as views of the pool."""
         if num > _POOL:
             parts = [self._take(min(_POOL, num - i)) for i in range(0, num, _POOL)]
             together = Fresh(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
@@ -148,19 +152,21 @@ class Flights:
             self._starts, self._taken = self._draw_pool(), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
-        state, external, params = (rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts)
-        noise = torch.randn(noise_rows(self.realism), num, generator=self.generator) if self._hears else None
-        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses, self.realism)
-        return Fresh(state.clone(), memory, params.clone(), external.clone(), obs)
+        return Fresh(*(rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts))
 
-    def _draw_pool(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_pool(self) -> Fresh:
+        """Starts and what is seen at them, all at once: one by one, drawing and looking would cost more than flying."""
         unit = torch.rand(self.task.start_numbers, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
         state, external = self.task.start(self.craft, unit)
-        if self.spread is None:
-            return state, external, parameters(self.craft, self.physics.dt_s / self.physics.substeps)
         small_s = self.physics.dt_s / self.physics.substeps
-        spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
-        return state, external, parameters(self.craft, small_s, _POOL, self.spread, spread)
+        if self.spread is None:
+            params = parameters(self.craft, small_s)
+        else:
+            spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
+            params = parameters(self.craft, small_s, _POOL, self.spread, spread)
+        noise = torch.randn(noise_rows(self.realism), _POOL, generator=self.generator) if self._hears else None
+        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses, self.realism)
+        return Fresh(state, memory, params, external, obs)
 
     def _sensor_noise(self) -> Float[Tensor, "r n"]:
         if not self._hears:
@@ -181,4 +187,4 @@ class Flights:
             if name == "generator":
                 self.generator.set_state(value)
             else:
-                setattr(self, name, tuple(value) if name == "_starts" else value)
+                setattr(self, name, Fresh(*value) if name == "_starts" else value)
