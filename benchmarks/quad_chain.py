@@ -33,9 +33,9 @@ FINAL_SEED = 1  # of the starts that are reported; evaluations on the way use 0
 COLLECT = {"episodes": 50, "noise": 0.2, "num_envs": 50}
 TRAIN = {"steps": 1500, "batch_size": 128, "chunk": 4, "execute": 1, "net": "mlp", "net.width": 128, "process.steps": 5}
 FINETUNE = {
-    "method": "residual", "env_steps": 200_000, "num_envs": 64, "method.utd": 0.04, "method.base_steps": 20_000,
+    "method": "residual", "env_steps": 120_000, "num_envs": 64, "method.utd": 0.04, "method.base_steps": 20_000,
     "method.burn_in": 1000, "method.reward_scale": 0.1, "method.learner.timeout_is_failure": "false",
-    "eval_every": 60_000, "eval_episodes": 10, "final_episodes": 10, "checkpoint_every": 200_000,
+    "eval_every": 40_000, "eval_episodes": 10, "final_episodes": 10, "checkpoint_every": 40_000,
 }  # fmt: skip
 DISTILL = {"net": "mlp", "net.width": 128, "steps": 1500, "rollout_steps": 16_000, "round_steps": 8000, "num_envs": 64,
            "eval_episodes": 10}  # fmt: skip
@@ -86,7 +86,7 @@ def run_seed(env: str, seed: int, home: Path, episodes: int, quick: bool) -> dic
         folder, out = home / who.removesuffix("_zero_noise"), home / f"{who}.json"
         asked = {} if noise is None else {"noise": noise}
         verb(
-            "evaluate", policy=folder, episodes=episodes, seed=FINAL_SEED, num_envs=100, num_workers=0, out=out, **asked
+            "evaluate", policy=folder, episodes=episodes, seed=FINAL_SEED, num_envs=64, num_workers=0, out=out, **asked
         )
         results[who] = json.loads(out.read_text())
     verb("export", policy=home / "head", out=home / "bundle")
@@ -143,7 +143,8 @@ def teacher(name: str, episodes: int) -> tuple[list[bool], list[float | None]]:
             errors_m[lane] = error_m if error_m < float("inf") else None
         ended = torch.nonzero(info["final_mask"]).flatten().tolist()
         running &= ~info["final_mask"]
-        driver.start(ended, info["next_seed"][ended].tolist(), obs)
+        if ended:
+            driver.start(ended, info["next_seed"][ended].tolist(), obs)
     return success, errors_m
 
 
