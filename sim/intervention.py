@@ -21,7 +21,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import at_least, check_settings
-from sim.experts import Expert
+from sim.experts import Expert, WatchingExpert
 
 Judge = Callable[[Obs, Tensor, Tensor], Tensor]  # (obs, policy's (n, a), human's (n, a)) in [-1, 1] -> (n,) bool: bad
 
@@ -133,7 +133,10 @@ class Intervened:
     def snapshot(self) -> dict[str, Any]:
         """The environment's own snapshot, and who has control; while a step is under way, the instant before it."""
         ours = {"episode": self._episode, "step": self._step, "left": self._left, "was": self._was}
-        return {"env": self._env.snapshot(), "control": {name: value.clone() for name, value in ours.items()}}
+        control = {name: value.clone() for name, value in ours.items()}
+        if isinstance(self.human, WatchingExpert):
+            control["memory"] = self.human.memory()
+        return {"env": self._env.snapshot(), "control": control}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
         """Raises CheckpointError for a snapshot that was taken without interventions."""
@@ -146,6 +149,8 @@ class Intervened:
         control, self._running = snapshot["control"], None
         self._episode, self._step = control["episode"].clone(), control["step"].clone()
         self._left, self._was = control["left"].clone(), control["was"].clone()
+        if isinstance(self.human, WatchingExpert):
+            self.human.recall(control["memory"])
         self._flip(torch.arange(self.num_envs))
         return self._obs
 

@@ -1,4 +1,8 @@
-"""Environments and experts by name: "<suite>/<task>". Simulators are imported when one of theirs is built."""
+"""Environments and experts by name: "<suite>/<task>". Simulators are imported when one of theirs is built.
+
+Names of batched suites may carry options, "quad/race:track=splits,craft=cf21": verbs pass names, and a policy keeps the
+name of what it was trained on.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
+import yaml
+
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
-from sim.experts import Expert
+from sim.experts import Expert, WatchingExpert
 from sim.workers import WorkerVecEnv
 
 SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
@@ -26,7 +32,10 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
     "quad": ("sim.tasks.flight:TASKS", True),
 }
-EXPERTS = {"metaworld": ("sim.experts:MetaWorldExpert", "sim")}  # suite -> called as expert(task, noise, seed)
+EXPERTS = {  # suite -> called as expert(task, noise, seed)
+    "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
+    "quad": ("sim.engines.quad.expert:FlightExpert", None),
+}
 
 
 def list_envs() -> list[str]:
@@ -44,7 +53,8 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
     suite, task = _split("environment", name)
     given = {option: value for option, value in options.items() if value is not None}
     if suite in BATCHED:
-        return _batched(suite, task, num_envs, given)
+        bare, written = _with_options(task)
+        return _batched(suite, bare, num_envs, written | given)
     builder = lookup("suite", SUITES, suite)
     _check_installed(suite)
     known = [field.name for field in fields(builder)][1:]  # the first is the task
@@ -64,21 +74,37 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
     return env
 
 
-def make_expert(name: str, noise: float = 0.0, seed: int = 0) -> Expert:
-    """The scripted expert of an environment. Raises UnknownNameError for suites that have none."""
+def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
+    """The scripted expert of an environment. Raises ConfigError for suites that have none.
+
+    env: the environment in whose lanes it will act; a `WatchingExpert` needs it, here or by its `watch`.
+    """
     suite, task = _split("environment", name)
     if suite not in EXPERTS:
         raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
-    _check_installed(suite)
-    expert: Expert = lookup("expert", EXPERTS, suite)(task, noise, seed)
+    if suite not in BATCHED:
+        _check_installed(suite)
+    expert: Expert = lookup("expert", EXPERTS, suite)(_with_options(task)[0], noise, seed)
+    if env is not None and isinstance(expert, WatchingExpert):
+        expert.watch(env)
     return expert
 
 
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
-    if suite not in TASKS or not task or (TASKS[suite][1] and task not in _tasks(suite)):
+    bare = _with_options(task)[0] if suite in BATCHED else task
+    if suite not in TASKS or not task or (TASKS[suite][1] and bare not in _tasks(suite)):
         raise UnknownNameError(kind, name, list_envs())
     return suite, task
+
+
+def _with_options(task: str) -> tuple[str, dict[str, Any]]:
+    """("race", {"track": "splits"}) of "race:track=splits"; values are read as YAML reads them."""
+    bare, _, words = task.partition(":")
+    pairs = [word.partition("=") for word in words.split(",") if word]
+    if not all(key and value for key, _, value in pairs):
+        raise ConfigError(f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4")
+    return bare, {key: yaml.safe_load(value) for key, _, value in pairs}
 
 
 def _tasks(suite: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def main(config: CollectConfig) -> int:
     num_workers = worker_count(config.num_workers, config.num_envs)
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
-        driver = make_driver(config, env.spec)
+        driver = make_driver(config, env)
         writer = open_dataset(config, env.spec)
         store = EpisodeStore(config.out)
         have = len(store)
@@ -129,12 +129,12 @@ class PolicyDriver:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
 
 
-def make_driver(config: CollectConfig, spec: EnvSpec) -> Driver:
+def make_driver(config: CollectConfig, env: VecEnv) -> Driver:
     """The expert, or the policy when one is given."""
     if config.policy is None:
-        return ExpertDriver(make_expert(config.env, config.noise or 0.0, config.seed), config.num_envs)
+        return ExpertDriver(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
     actor = load_actor(config.policy, pick_device(config.device))
-    actor.check(spec)
+    actor.check(env.spec)
     scale = actor.noise if config.noise is None else config.noise
     noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
     return PolicyDriver(ChunkExecutor(actor.policy, config.num_envs), noise)

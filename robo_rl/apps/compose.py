@@ -147,7 +147,7 @@ def supervised(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEn
             raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
         return env
     config = method.intervention
-    human = make_expert(name, config.noise, seed)
+    human = make_expert(name, config.noise, seed, env)
     return Intervened(env, human, by_distance(config.distance), error=config.error, steps=config.steps, seed=seed)
 
 

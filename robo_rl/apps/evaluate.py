@@ -85,10 +85,12 @@ def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
 
 
 def text(result: EvalResult) -> str:
-    """57/100 = 57 % [47, 66]; Push-T's coverage as well, and the return where it says more than the success."""
-    coverage = "" if result.mean_coverage is None else f", mean max coverage {result.mean_coverage:.3f}"
+    """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error, and the return where it says more than success."""
+    more = "" if result.mean_coverage is None else f", mean max coverage {result.mean_coverage:.3f}"
     sparse = all(total == float(success) for total, success in zip(result.returns, result.success, strict=True))
-    return f"success {result.rate}{coverage}" + ("" if sparse else f", mean return {result.mean_return:.4g}")
+    error_m = result.mean_error_m
+    more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
+    return f"success {result.rate}{more}" + ("" if sparse else f", mean return {result.mean_return:.4g}")
 
 
 def verdict(first: EvalResult, second: EvalResult) -> str:

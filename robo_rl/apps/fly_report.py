@@ -53,8 +53,7 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     c_line = write_header(out / "policy.h", config.task, policy, setting, note)
     print_table(config, rows)
     print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
-    if not setting.task.moves:
-        print(f"next:     robo-rl run bundle={out}/bundle")
+    print(f"next:     robo-rl run bundle={out}/bundle")
     return 0
 
 

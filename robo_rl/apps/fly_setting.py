@@ -16,13 +16,12 @@ from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.realism import Realism, check_realism, steps_of
 from sim.engines.quad.rows import Spread
+from sim.engines.quad.setting import DEFAULT, FlightOptions, MeasuredTask, measured_task, senses_of
 from sim.engines.quad.vec_env import flight_spec
-from sim.tasks.hover import HoverTask
 from sim.tasks.protocol import FlightTask
-from sim.tasks.race import RaceTask, check_race, craft_radius_m
-from sim.tasks.track import load_track
-from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
-from sim.tasks.waypoints import WaypointTask, check_waypoint_speed
+from sim.tasks.race import RaceTask
+from sim.tasks.tracking import TrackingTask
+from sim.tasks.waypoints import WaypointTask
 
 RECIPES = {  # task -> what suits it
     "hover": FirstOrderConfig(),
@@ -43,12 +42,15 @@ class Setting:
     task: FlightTask  # that is measured
     senses: Senses
     realism: Realism = PERFECT
+    options: FlightOptions = DEFAULT
 
     @classmethod
     def of(cls, config: FlyConfig) -> Setting:
         """What the settings ask for. Raises ConfigError for what the craft cannot fly."""
         craft = load_craft(config.craft)
-        training, task = _MAKERS[config.task](config, craft)
+        options = options_of(config)
+        task: Any = measured_task(config.task, craft, options)
+        training: Any = training_task(task, config.gate_shift_m)
         changes: dict[str, Any] = {} if config.w_action_rate is None else {"w_action_rate": config.w_action_rate}
         training = replace(training, **changes)
         if config.eval_s is not None:
@@ -61,8 +63,7 @@ class Setting:
             battery_s=config.battery_s,
         )
         check_realism(realism, craft)
-        settles = config.task in ("hover", "figure8")  # elsewhere the goal is never stayed at for long
-        return cls(craft, training, task, Senses(config.history, config.integral and settles), realism)
+        return cls(craft, training, task, senses_of(config.task, options), realism, options)
 
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
         task = self.training if gradient else self.task
@@ -74,7 +75,7 @@ class Setting:
 
     def spec(self) -> EnvSpec:
         """The contract of the policy."""
-        return flight_spec(self.task, self.senses)
+        return flight_spec(self.task, self.senses, self.options)
 
     def scale(self) -> Tensor:
         """Brings observations to about one; actions are, and the integral is 0.03 m s."""
@@ -93,35 +94,22 @@ def recipe(config: FlyConfig) -> FirstOrderConfig:
     return FirstOrderConfig(**given)
 
 
-def _hover(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
-    return HoverTask(), HoverTask()
+def options_of(config: FlyConfig) -> FlightOptions:
+    """What an environment by name has to be told to be the one that is measured. Of speeds and tracks only those that
+    the task has.
+    """
+    given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
+    if config.task == "hover":
+        del given["speed_m_s"]
+    if config.task != "race":
+        given = {key: given[key] for key in given if key not in ("track", "track_scale", "baseline_speed_m_s")}
+    return FlightOptions(**given)
 
 
-def _figure8(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
-    speed_m_s = 2.0 if config.speed_m_s is None else config.speed_m_s
-    check_speed(craft, speed_m_s)
-    training = replace(TrackingTask(), most_speed_m_s=1.1 * speed_m_s)
-    return training, replace(training, curve=figure_eight(speed_m_s))
-
-
-def _waypoints(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
-    task = WaypointTask()
-    if config.speed_m_s is not None:
-        task = replace(task, most_speed_m_s=config.speed_m_s)
-    check_waypoint_speed(craft, task.most_speed_m_s, task)
-    return replace(task, start_anywhere=True, radius_m=task.train_radius_m), task
-
-
-def _race(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
-    track = load_track(config.track, config.track_scale)
-    size = config.track_scale
-    task = RaceTask(track, craft_radius_m(craft), size=size, start_before_m=0.7 * size, start_m=0.1 * size)
-    if config.speed_m_s is not None:
-        task = replace(task, most_speed_m_s=config.speed_m_s)
-    if config.baseline_speed_m_s is not None:
-        task = replace(task, baseline_speed_m_s=config.baseline_speed_m_s)
-    check_race(task, craft)
-    return replace(task, start_anywhere=True, gate_shift_m=config.gate_shift_m), task
-
-
-_MAKERS = {"hover": _hover, "figure8": _figure8, "waypoints": _waypoints, "race": _race}
+def training_task(task: MeasuredTask, gate_shift_m: float) -> MeasuredTask:
+    """The measured task as it is trained: on random curves, from anywhere on a course."""
+    if isinstance(task, TrackingTask):
+        return replace(task, curve=None)
+    if isinstance(task, WaypointTask):
+        return replace(task, start_anywhere=True, radius_m=task.train_radius_m)
+    return replace(task, start_anywhere=True, gate_shift_m=gate_shift_m) if isinstance(task, RaceTask) else task

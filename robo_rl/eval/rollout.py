@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,7 @@ class EvalResult:
     env_steps: int  # simulated in all, surplus episodes included
     wall_s: float
     cpu_s: float  # this process and its simulator workers
+    errors_m: tuple[float | None, ...] | None = None  # distance kept, None where it was not kept; None: says nothing
 
     @property
     def rate(self) -> SuccessRate:
@@ -44,6 +46,12 @@ class EvalResult:
     @property
     def mean_coverage(self) -> float | None:
         return None if self.max_coverage is None else sum(self.max_coverage) / len(self.max_coverage)
+
+    @property
+    def mean_error_m(self) -> float | None:
+        """Of the episodes that have an error; None where there are none."""
+        known = [error for error in self.errors_m or () if error is not None]
+        return sum(known) / len(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         return {"rate": self.rate.to_json()} | asdict(self)
@@ -111,6 +119,7 @@ def evaluate(
         env_steps=steps,
         wall_s=time.monotonic() - wall_s,
         cpu_s=cpu_seconds() - cpu_s,
+        errors_m=tuple(outcome.error_m for outcome in outcomes) if "error_m" in info else None,
     )
 
 
@@ -134,6 +143,7 @@ class _Outcome:
     length: int
     total_reward: float
     coverage: float | None
+    error_m: float | None
 
 
 @dataclass(slots=True)
@@ -184,7 +194,9 @@ class _Book:
                 "An environment must hand out seeds in lane order, or evaluations cannot be paired."
             )
         coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
-        outcome = _Outcome(bool(info["success"][lane]), length, self.lane_return[lane], coverage)
+        error_m = float(info["error_m"][lane]) if "error_m" in info else math.inf
+        kept_m = error_m if math.isfinite(error_m) else None
+        outcome = _Outcome(bool(info["success"][lane]), length, self.lane_return[lane], coverage, kept_m)
         if seed in self.wanted:
             self.outcomes[seed] = outcome
         if watcher is not None:

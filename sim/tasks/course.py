@@ -31,6 +31,12 @@ class Room:
     low_m: Vec3
     high_m: Vec3
 
+    @property
+    def scene(self) -> tuple[Vec3, float]:
+        """Its middle, and how far its furthest wall is from there along an axis."""
+        x, y, z = ((low + high) / 2.0 for low, high in zip(self.low_m, self.high_m, strict=True))
+        return (x, y, z), max((high - low) / 2.0 for low, high in zip(self.low_m, self.high_m, strict=True))
+
     def outside(self, position_m: Float[Tensor, "3 n"]) -> Bool[Tensor, " n"]:
         axes = zip(position_m.unbind(0), self.low_m, self.high_m, strict=True)
         beyond = [(p < low) | (p > high) for p, low, high in axes]

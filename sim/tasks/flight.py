@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-TASKS = ("hover",)
+TASKS = ("hover", "figure8", "waypoints", "race")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, STATE_ROWS, TORQUE, VEL
-from sim.tasks.protocol import Flown, Moment, Score
+from sim.tasks.protocol import Flown, Flying, Moment, Score
 
 START_NUMBERS = 19  # uniform numbers that describe the start of an episode
 
@@ -75,6 +75,20 @@ class HoverTask:
     @property
     def units(self) -> tuple[str, str]:
         return "position m, rotation 1, velocity m/s, rates rad/s", ""
+
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        return (0.0, 0.0, 0.0), self.box_m
+
+    @property
+    def power(self) -> int:
+        """Of the mean that is the error: 1 the mean distance, 2 its root mean square."""
+        return 1
+
+    @property
+    def hold_steps(self) -> int:
+        """The last steps of an episode, over which the error is measured."""
+        return min(self.max_steps, round(self.hold_s / self.dt_s))
 
     def first(self, external: Tensor) -> Tensor:
         return external[:0]
@@ -156,10 +170,23 @@ class HoverTask:
     def hold_error(
         self, position_m: Float[Tensor, "t 3 n"], left: Bool[Tensor, "t n"]
     ) -> tuple[Float[Tensor, " k"], Bool[Tensor, " n"]]:
-        """(mean distance over the last `hold_s` of those that stayed, which ended early)."""
+        """(error over the last `hold_s` of those that stayed, which ended early)."""
         ended = left.any(0)
-        last = position_m[-round(self.hold_s / self.dt_s) :]
-        return last.norm(dim=1).mean(0)[~ended], ended
+        far_m = position_m[-self.hold_steps :].norm(dim=1)
+        return far_m.pow(self.power).mean(0).pow(1.0 / self.power)[~ended], ended
+
+    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+        """Sum over the last steps of the distance to the `power`."""
+        late = flying.age > self.max_steps - self.hold_steps
+        return tally + torch.where(late, flying.offset_m.norm(dim=0).pow(self.power), 0.0)
+
+    def verdict(
+        self, tally: Float[Tensor, " n"], flying: Flying
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
+        """Known at the end of an episode, not before."""
+        stayed = (flying.age >= self.max_steps) & ~flying.left
+        error_m = torch.where(stayed, (tally / self.hold_steps).pow(1.0 / self.power), math.inf)
+        return error_m < self.hold_radius_m, error_m
 
     def outside(self, state: Float[Tensor, "17 n"], box_m: float) -> Bool[Tensor, " n"]:
         """Is it beyond `box_m` on any axis?"""

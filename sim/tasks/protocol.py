@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
@@ -22,6 +22,15 @@ class Moment(NamedTuple):
     was: Float[Tensor, "k n"]  # the task's own rows before the step
     kept: Float[Tensor, "k n"]  # ... after it
     hover: float  # the action that hovers
+
+
+class Flying(NamedTuple):
+    """One step of episodes that are under way, for scoring them without a recording; n = drones."""
+
+    offset_m: Float[Tensor, "3 n"]  # from the goal of the moment
+    kept: Float[Tensor, "k n"]
+    age: Int[Tensor, " n"]  # steps made, this one included
+    left: Bool[Tensor, " n"]  # ended by this step
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,11 @@ class FlightTask(Protocol):
         """What `view` returns, in words with units."""
         ...
 
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        """What a picture shows: its middle [m, world], and how far it goes from there [m]."""
+        ...
+
     def start(self, craft: Craft, unit: Float[Tensor, "u n"]) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
         """Start states, and their episodes' disturbances with what else the episode is made of below."""
         ...
@@ -129,3 +143,13 @@ class FlightTask(Protocol):
         ...
 
     def score(self, flown: Flown) -> Score: ...
+
+    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+        """The one number, 0 at the start, that `verdict` has to know about the past."""
+        ...
+
+    def verdict(
+        self, tally: Float[Tensor, " n"], flying: Flying
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
+        """What `score` says, step by step: (success so far, error [m], infinite where there is none, or None)."""
+        ...

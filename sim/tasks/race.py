@@ -33,7 +33,7 @@ from sim.tasks.course import (
     upright,
 )
 from sim.tasks.path import lap_reference
-from sim.tasks.protocol import Flown, Moment, Score
+from sim.tasks.protocol import Flown, Flying, Moment, Score
 from sim.tasks.track import Track
 
 GATE_ROWS = 5  # position [m, world], direction (cos, sin of the heading)
@@ -92,6 +92,10 @@ class RaceTask:
     def free_m(self) -> float:
         """How far from a gate's axis, to either side, the craft's middle may pass."""
         return self.track.opening_m / 2.0 - self.craft_radius_m
+
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        return self.track.room.scene
 
     @property
     def start_numbers(self) -> int:
@@ -241,6 +245,17 @@ class RaceTask:
             "max_speed_m_s": float(speed.max()) if len(speed) else None,
         }
         return Score(torch.zeros(0), flown.left.any(0), done >= self.laps, facts)
+
+    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+        """1 once the laps have been flown."""
+        done = (flying.kept[PASSED] >= 1 + self.laps * self.num) & ~flying.left
+        return torch.maximum(tally, done.to(tally.dtype))
+
+    def verdict(
+        self, tally: Float[Tensor, " n"], flying: Flying
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
+        """What happens after the last of them takes nothing away."""
+        return tally > 0.0, None
 
     def lap_times(self, passed: Float[Tensor, "t n"]) -> Float[Tensor, " laps"]:
         """Seconds between passages of gate 0, of all drones."""

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
@@ -46,6 +46,15 @@ class TrackingTask(HoverTask):
     @property
     def moves(self) -> bool:
         return True
+
+    @property
+    def power(self) -> int:
+        """The error is the root mean square of the distance."""
+        return 2
+
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        return (0.0, 0.0, 0.0), 2.0
 
     @property
     def start_numbers(self) -> int:
@@ -98,14 +107,6 @@ class TrackingTask(HoverTask):
         """Position, velocity, acceleration and yaw, as classical controllers take it."""
         curve = external[EXTERNAL_ROWS:]
         return torch.cat([*curve_at(curve, kept), torch.zeros_like(curve[:1])])
-
-    def hold_error(
-        self, position_m: Float[Tensor, "t 3 n"], left: Bool[Tensor, "t n"]
-    ) -> tuple[Float[Tensor, " k"], Bool[Tensor, " n"]]:
-        """(root mean square distance to the reference over the last `hold_s` of those that stayed, which ended)."""
-        ended = left.any(0)
-        last = position_m[-round(self.hold_s / self.dt_s) :]
-        return last.square().sum(1).mean(0).sqrt()[~ended], ended
 
 
 def curve_at(curve: Float[Tensor, "9 n"], time_s: Float[Tensor, "*one n"]) -> tuple[Tensor, Tensor, Tensor]:

@@ -29,7 +29,7 @@ from sim.tasks.course import (
     pick,
     upright,
 )
-from sim.tasks.protocol import Flown, Moment, Score
+from sim.tasks.protocol import Flown, Flying, Moment, Score
 
 ROOM = Room((-2.0, -2.0, 0.0), (2.0, 2.0, 2.5))
 INNER = Room((-1.4, -1.4, 0.6), (1.4, 1.4, 1.9))  # where the points are
@@ -77,6 +77,10 @@ class WaypointTask:
     @property
     def moves(self) -> bool:
         return True
+
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        return self.room.scene
 
     @property
     def start_numbers(self) -> int:
@@ -168,6 +172,17 @@ class WaypointTask:
             "max_speed_m_s": float(speed.max()) if len(speed) else None,
         }
         return Score(torch.zeros(0), flown.left.any(0), done, facts)
+
+    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+        """1 once all points have been reached."""
+        done = (flying.kept[0] >= self.count) & ~flying.left
+        return torch.maximum(tally, done.to(tally.dtype))
+
+    def verdict(
+        self, tally: Float[Tensor, " n"], flying: Flying
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
+        """What happens after the last of them takes nothing away."""
+        return tally > 0.0, None
 
 
 def random_points(unit: Float[Tensor, "u n"], start_m: Float[Tensor, "3 n"], task: WaypointTask) -> Tensor:

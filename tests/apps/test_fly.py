@@ -65,7 +65,8 @@ def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
     given = ["task=figure8" if item == "task=hover" else item for item in SMALL]
     assert main(["fly", *given, "updates=2", f"out={out}"]) == 0
     manifest = json.loads((out / "bundle" / "manifest.json").read_text())
-    assert manifest["env"]["name"] == "quad/figure8"
+    assert manifest["env"]["name"] == "quad/figure8:history=1"
+    assert main(["run", f"bundle={out / 'bundle'}", "episodes=1", "max_episode_steps=5"]) == 0
     assert manifest["env"]["obs"]["state"]["shape"] == [18 + 4 + 3 + 12]
     header = (out / "policy.h").read_text()
     assert "figure8_act" in header
@@ -82,7 +83,8 @@ def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Pat
     assert fact in results
     assert results["success"] == 0.0
     manifest = json.loads((out / "bundle" / "manifest.json").read_text())
-    assert manifest["env"]["name"] == f"quad/{task}"
+    assert manifest["env"]["name"] == f"quad/{task}:history=1"
+    assert main(["run", f"bundle={out / 'bundle'}", "episodes=1", "max_episode_steps=5"]) == 0
     assert manifest["env"]["obs"]["state"]["shape"] == [12 + 4 + ahead]
     assert (out / "flight.png").stat().st_size > 0
     assert (out / "flight.mp4").stat().st_size > 0

@@ -144,7 +144,7 @@ def session(
     config: MethodConfig, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Session, VecEnv, SavedPolicy]:
     """Built as the verb builds it, on the toy task."""
-    monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed: Human())
+    monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed, env: Human())
     env = supervised(config, "toy/target", make_env(LANES), seed=0)
     base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
     built = build_session(config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None)

@@ -75,6 +75,24 @@ def test_coverage_is_reported_where_the_environment_gives_it() -> None:
     assert run(3, [1, 2, 3]).max_coverage is None
 
 
+class FarEnv(PushButtonEnv):
+    """An episode of an even seed keeps a distance of seed cm; of an odd one it keeps none."""
+
+    def step(self, action: torch.Tensor) -> Any:
+        *rest, info = super().step(action)
+        seed = info["episode_seed"]
+        info["error_m"] = torch.where((seed % 2 == 0) & info["final_mask"], seed / 100.0, torch.inf)
+        return (*rest, info)
+
+
+def test_errors_are_of_the_episodes_that_have_one() -> None:
+    """Seeds 2 and 4 keep 2 and 4 cm, a mean of 3 cm; seed 3 has no error, which is no error of 0."""
+    result = evaluate(FarEnv(2), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [2, 3, 4])
+    assert result.errors_m == (pytest.approx(0.02), None, pytest.approx(0.04))
+    assert result.mean_error_m == pytest.approx(0.03)
+    assert run(2, [2, 3]).errors_m is None
+
+
 def test_progress_counts_each_seed_once() -> None:
     """A bar of n ends at n, surplus or not."""
     counts: list[int] = []

@@ -8,21 +8,30 @@ from numpy import ndarray
 
 SIDE_PX = 240
 _PAPER, _GRID, _BODY, _FRONT, _GOAL = (250, 250, 250), (225, 225, 228), (24, 24, 27), (213, 94, 0), (0, 158, 115)
-_DRAWN = 3.0  # crafts are centimetres wide: drawn larger, so that they can be seen
+_DRAWN = 0.15  # of half the picture: crafts are centimetres wide, and drawn larger so that they can be seen
 
 
-def picture(state: Float[ndarray, " 17"], box_m: float) -> UInt8[ndarray, "240 480 3"]:
-    """RGB. The frame is the box of the task; orange arms are the front ones, the green dot is the goal."""
+def picture(
+    state: Float[ndarray, " 17"],
+    box_m: float,
+    goal_m: Float[ndarray, " 3"] | None = None,
+    middle_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> UInt8[ndarray, "240 480 3"]:
+    """RGB. The frame is the box of the task, `box_m` from its middle; orange arms are the front ones, the green dot is
+    the goal, in the middle unless given.
+    """
     image = np.full((SIDE_PX, 2 * SIDE_PX, 3), _PAPER, np.uint8)
     image[:, SIDE_PX - 1 : SIDE_PX + 1] = _GRID
     turn = _matrix(state[3:7])
-    arms = np.array([[1, -1, 0], [-1, -1, 0], [-1, 1, 0], [1, 1, 0]]) * 0.03 * _DRAWN
-    tips = state[0:3] + arms @ turn.T
+    arms = np.array([[1, -1, 0], [-1, -1, 0], [-1, 1, 0], [1, 1, 0]]) * _DRAWN * box_m
+    here = state[0:3] - middle_m
+    goal = np.zeros(3) if goal_m is None else goal_m - middle_m
+    tips = here + arms @ turn.T
     for panel, (across, up) in enumerate(((0, 2), (0, 1))):
-        _dot(image, panel, 0.0, 0.0, box_m, 3, _GOAL)
+        _dot(image, panel, goal[across], goal[up], box_m, 3, _GOAL)
         for tip, colour in zip(tips, (_FRONT, _BODY, _BODY, _FRONT), strict=True):
             for share in np.linspace(0.0, 1.0, 24):
-                at = state[0:3] + share * (tip - state[0:3])
+                at = here + share * (tip - here)
                 _dot(image, panel, at[across], at[up], box_m, 1, colour)
             _dot(image, panel, tip[across], tip[up], box_m, 3, colour)
     return image

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,33 +17,43 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import Physics
 from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight, obs_rows
+from sim.engines.quad.memory import layout
 from sim.engines.quad.picture import picture
+from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import POS, parameters
+from sim.engines.quad.setting import FlightOptions, check_options, measured_task, senses_of
 from sim.history import place_of, seeds_of
 from sim.kernels import compile_kernel
 from sim.keyed import keyed_normal, keyed_uniform
-from sim.tasks.hover import START_NUMBERS, HoverTask
-from sim.tasks.protocol import FlightTask
+from sim.tasks.protocol import FlightTask, Flying
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers
-_KEPT = ("_state", "_memory", "_external", "_obs", "_seed", "_age", "_far_m")
+_KEPT = ("_state", "_memory", "_external", "_obs", "_seed", "_age", "_tally")
 
 
-def flight_spec(task: FlightTask, senses: Senses) -> EnvSpec:
-    """The contract of a flight policy: what it is given, in which units, and what it commands."""
+def flight_spec(task: FlightTask, senses: Senses, options: FlightOptions | None = None) -> EnvSpec:
+    """The contract of a flight policy: what it is given, in which units, and what it commands.
+
+    Its name finds the environment with these `options` again.
+    """
     front, behind = task.units
     parts = (front, f"last {senses.history} actions 1", "integral of position m s" if senses.integral else "", behind)
     state = ArraySpec((obs_rows(task, senses),), unit=", ".join(part for part in parts if part))
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
-    return EnvSpec(f"quad/{task.name}", {"state": state}, action, task.max_steps, 1 / task.dt_s)
+    name = f"quad/{task.name}{'' if options is None else options.words}"
+    return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
 
 class QuadVecEnv:
-    """n drones that hover, each episode a pure function of its seed and its actions.
+    """n drones in one flight task, each episode a pure function of its seed and its actions.
 
     Small numbers of lanes run eagerly, where compiling would cost more than it saves; `compiled` overrides that.
-    Success: the box was never left, and the mean error of the last seconds is below the task's hold radius.
+    Success is what the task's `score` calls so, which is what `robo-rl fly` prints. Where an episode has a distance as
+    its error, `info["error_m"]` (n,) holds it in the step that ends it; it is infinite in all others, and where the box
+    was left. The other options are those of `FlightOptions`.
+
+    `measured` and `reference` are for classical controllers, and for experts made of them; policies never see them.
     """
 
     _state: Tensor  # (17, n)
@@ -51,7 +62,7 @@ class QuadVecEnv:
     _obs: Tensor  # (o, n)
     _seed: Tensor  # (n,) of the running episodes
     _age: Tensor  # (n,) steps made
-    _far_m: Tensor  # (n,) sum of distances in the last seconds
+    _tally: Tensor  # (n,) the task's, for its verdict
 
     def __init__(
         self,
@@ -59,6 +70,10 @@ class QuadVecEnv:
         num_envs: int,
         *,
         craft: str = "cf2x_l2f",
+        speed_m_s: float | None = None,
+        track: str = "ring",
+        track_scale: float = 1.0,
+        baseline_speed_m_s: float | None = None,
         history: int = 8,
         integral: bool = True,
         max_episode_steps: int | None = None,
@@ -67,9 +82,13 @@ class QuadVecEnv:
         check_lane_count(num_envs, 0)
         self.num_envs, self.metadata = num_envs, METADATA
         self.craft: Craft = load_craft(craft)
-        self.task = HoverTask() if max_episode_steps is None else HoverTask(max_steps=max_episode_steps)
-        self.senses = Senses(history, integral)
-        self.spec = flight_spec(self.task, self.senses)
+        options = FlightOptions(craft, speed_m_s, track, track_scale, baseline_speed_m_s, history, integral)
+        check_options(task, options)
+        whole: Any = measured_task(task, self.craft, options)
+        self.task: FlightTask = whole if max_episode_steps is None else replace(whole, max_steps=max_episode_steps)
+        self.senses = senses_of(task, options)
+        self.spec = flight_spec(self.task, self.senses, options)
+        self._kept_rows = layout(self.task, self.senses, Realism()).kept
         self._params = parameters(self.craft, self.task.dt_s)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
@@ -104,12 +123,11 @@ class QuadVecEnv:
         )
         self._pending = None
         self._age = self._age + 1
-        hold_steps = min(self.task.max_steps, round(self.task.hold_s / self.task.dt_s))
-        late = self._age > self.task.max_steps - hold_steps
-        self._far_m = self._far_m + torch.where(late, self._state[POS].norm(dim=0), 0.0)
         terminated = left > 0.0
         truncated = (self._age >= self.task.max_steps) & ~terminated
-        success = truncated & (self._far_m / hold_steps < self.task.hold_radius_m)
+        flying = Flying(self._from_goal(), self._kept, self._age, terminated)
+        self._tally = self.task.tally(self._tally, flying)
+        success, error_m = self.task.verdict(self._tally, flying)
         ended, seed, final = terminated | truncated, self._seed, self._obs.T.contiguous()
         obs = final
         if ended.any():
@@ -123,22 +141,39 @@ class QuadVecEnv:
             "episode_seed": seed.clone(),
             "next_seed": self._seed.clone(),
         }
+        if error_m is not None:
+            info["error_m"] = error_m
         return {"state": obs.clone()}, self.task.alive - cost, terminated, truncated, info
 
     def _begin(self, rows: Tensor, seeds: Tensor) -> None:
         """Start these lanes anew."""
-        state, external = self.task.start(self.craft, keyed_uniform(seeds, 0, START_NUMBERS, _START))
+        state, external = self.task.start(self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START))
         noise = keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)
         memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses)
         zero = torch.zeros(len(rows))
         if len(rows) == self.num_envs:
             self._state, self._memory, self._external, self._obs = state, memory, external, obs
-            self._seed, self._age, self._far_m = seeds, torch.zeros_like(seeds), zero
+            self._seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
             return
         for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
             setattr(self, name, getattr(self, name).index_copy(1, rows, new))
-        for name, new in (("_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_far_m", zero)):
+        for name, new in (("_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
             setattr(self, name, getattr(self, name).index_copy(0, rows, new))
+
+    @property
+    def _kept(self) -> Float[Tensor, "k n"]:
+        return self._memory[self._kept_rows]
+
+    def _from_goal(self) -> Float[Tensor, "3 n"]:
+        return self.task.relative(self._state, self._external, self._kept)[POS]
+
+    def measured(self) -> Float[Tensor, "17 n"]:
+        """The state, of which position, velocity and rates are what sensors say."""
+        return self.task.measured(self._obs, self._state, self._external, self._kept)
+
+    def reference(self) -> Float[Tensor, "10 n"]:
+        """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
+        return self.task.reference(self._external, self._kept)
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state: copying it is cheaper than flying there again."""
@@ -164,7 +199,9 @@ class QuadVecEnv:
         return {"state": self._obs.T.contiguous()}
 
     def render(self, lane: int = 0) -> Tensor:
-        return torch.from_numpy(picture(self._state[:, lane].numpy().astype(np.float64), self.task.box_m))
+        state, offset = (rows[:, lane].numpy().astype(np.float64) for rows in (self._state, self._from_goal()))
+        middle_m, reach_m = self.task.scene
+        return torch.from_numpy(picture(state, reach_m, state[POS] - offset, middle_m))
 
     def close(self) -> None:
         """Nothing to close."""

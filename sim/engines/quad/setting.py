@@ -1,0 +1,86 @@
+"""What is flown, from a task's name and its options: the same for `robo-rl fly` and for environments by name.
+
+An environment's name carries the options that are not the default, so that whatever was trained in it can find it
+again: `quad/race:craft=cf21,track=splits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.memory import Senses
+from sim.tasks.flight import TASKS
+from sim.tasks.hover import HoverTask
+from sim.tasks.race import RaceTask, check_race, craft_radius_m
+from sim.tasks.track import load_track
+from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
+from sim.tasks.waypoints import WaypointTask, check_waypoint_speed
+
+MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask
+_TRACK = ("track", "track_scale", "baseline_speed_m_s")
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOptions:
+    """What there is to choose of a flight. None: what suits the task."""
+
+    craft: str = "cf2x_l2f"
+    speed_m_s: float | None = None  # figure8: on the curve (2); waypoints, race: at most (2, 3.5)
+    track: str = "ring"  # race
+    track_scale: float = 1.0  # race: all lengths of the track times this
+    baseline_speed_m_s: float | None = None  # race: of the path of classical controllers (1.5)
+    history: int = 8  # last actions that are seen
+    integral: bool = True  # hover, figure8: the integral of the position error is seen
+
+    @property
+    def words(self) -> str:
+        """Those that are not the default, as they stand in an environment's name: `:craft=cf21,track=splits`."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        other = [f"{name}={value}" for name, value in sorted(given.items()) if value != getattr(DEFAULT, name)]
+        return ":" + ",".join(other) if other else ""
+
+
+DEFAULT = FlightOptions()
+
+
+def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTask:
+    """The task as it is measured. Raises ConfigError for what the craft cannot fly, UnknownNameError for a name."""
+    if name not in TASKS:
+        raise UnknownNameError("flight task", name, TASKS)
+    if name == "hover":
+        return HoverTask()
+    if name == "figure8":
+        speed_m_s = 2.0 if options.speed_m_s is None else options.speed_m_s
+        check_speed(craft, speed_m_s)
+        return TrackingTask(most_speed_m_s=1.1 * speed_m_s, curve=figure_eight(speed_m_s))
+    if name == "waypoints":
+        task = WaypointTask() if options.speed_m_s is None else WaypointTask(most_speed_m_s=options.speed_m_s)
+        check_waypoint_speed(craft, task.most_speed_m_s, task)
+        return task
+    return _race(craft, options)
+
+
+def _race(craft: Craft, options: FlightOptions) -> RaceTask:
+    track, size = load_track(options.track, options.track_scale), options.track_scale
+    task = RaceTask(track, craft_radius_m(craft), size=size, start_before_m=0.7 * size, start_m=0.1 * size)
+    if options.speed_m_s is not None:
+        task = replace(task, most_speed_m_s=options.speed_m_s)
+    if options.baseline_speed_m_s is not None:
+        task = replace(task, baseline_speed_m_s=options.baseline_speed_m_s)
+    check_race(task, craft)
+    return task
+
+
+def senses_of(name: str, options: FlightOptions) -> Senses:
+    """What a policy sees: the integral only where the goal is stayed at for long."""
+    return Senses(options.history, options.integral and name in ("hover", "figure8"))
+
+
+def check_options(name: str, options: FlightOptions) -> None:
+    """Raises ConfigError for an option that this task has not: it would be thought to matter."""
+    unused = {"hover": ("speed_m_s", *_TRACK), "figure8": _TRACK, "waypoints": _TRACK}.get(name, ())
+    for option in unused:
+        if getattr(options, option) != getattr(DEFAULT, option):
+            raise ConfigError(f"quad/{name} has no {option}: leave it out, or fly a task that has one.")
