@@ -14,6 +14,7 @@ FLIGHT_TASKS = {
     "trajectory": "figure8",
     "waypoints": "waypoints",
     "race": "race",
+    "obstacles": "obstacles",
 }
 _SWARM = "swarm"
 

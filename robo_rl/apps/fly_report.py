@@ -13,6 +13,7 @@ from policies.bundle import write_bundle
 from policies.c_export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
 from policies.flight import STATE, FlightPolicy
+from robo_rl.apps.fly_field import write_field_pictures
 from robo_rl.apps.fly_table import LABELS, print_table
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
@@ -23,6 +24,7 @@ from robo_rl.eval.flight_plots import write_flight_plots
 from robo_rl.eval.flight_video import write_flight_video
 from robo_rl.eval.gates import GateFrame
 from robo_rl.eval.race_plots import write_race_plots
+from sim.tasks.obstacles import ObstacleTask
 from sim.tasks.race import RaceTask
 from sim.tasks.waypoints import WaypointTask
 
@@ -39,8 +41,7 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     """Print the table and write everything that outlives the run."""
     out = run.path
     _results(out / "results.json", config, rows)
-    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
-    _pictures(config, setting, out, logs)
+    _pictures(config, setting, out, trials)
     policy = load_policy(run.policy)
     assert isinstance(policy, FlightPolicy)
     note = read_policy_json(run.policy)["train"]
@@ -57,9 +58,15 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     return 0
 
 
-def _pictures(config: FlyConfig, setting: Setting, out: Path, logs: list[FlightLog]) -> None:
-    """flight.png and flight.mp4; of a race the track with its gates."""
+def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, Trial]) -> None:
+    """flight.png and flight.mp4; of a race the track with its gates, of a field its cylinders."""
     title = f"{setting.craft.name}, {config.eval_flights} starts"
+    if isinstance(setting.task, ObstacleTask):
+        write_field_pictures(
+            out, setting.task, trials, f"obstacles, density {config.density:.0%}: {title}", config.video
+        )
+        return
+    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
     if isinstance(setting.task, RaceTask):
         track = setting.task.track
         gates = [GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates]

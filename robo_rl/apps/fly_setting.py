@@ -18,8 +18,10 @@ from sim.engines.quad.realism import Realism, check_realism, steps_of
 from sim.engines.quad.rows import Spread
 from sim.engines.quad.vec_env import flight_spec
 from sim.tasks.hover import HoverTask
+from sim.tasks.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.protocol import FlightTask
 from sim.tasks.race import RaceTask, check_race, craft_radius_m
+from sim.tasks.swarm.world import SwarmWorld, arm_m
 from sim.tasks.track import load_track
 from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
 from sim.tasks.waypoints import WaypointTask, check_waypoint_speed
@@ -29,6 +31,7 @@ RECIPES = {  # task -> what suits it
     "figure8": FirstOrderConfig(),
     "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
+    "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
 }
 
 PERFECT = Realism()
@@ -124,4 +127,17 @@ def _race(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
     return replace(task, start_anywhere=True, gate_shift_m=config.gate_shift_m), task
 
 
-_MAKERS = {"hover": _hover, "figure8": _figure8, "waypoints": _waypoints, "race": _race}
+def _obstacles(config: FlyConfig, craft: Craft) -> tuple[Any, Any]:
+    world = SwarmWorld(drones=1, density=config.density, arm_m=arm_m(craft))
+    task = ObstacleTask(world, cylinders=config.cylinders, path="planned" if config.planner else "straight")
+    if config.speed_m_s is not None:
+        guidance = replace(task.weights.guidance, most_m_s=config.speed_m_s)
+        task = replace(task, weights=replace(task.weights, guidance=guidance))
+    check_obstacles(task, craft)
+    most = replace(world, density=max(config.density, config.train_density))
+    training = replace(task, world=most, path="none", anywhere=True, least_density=0.0)
+    check_obstacles(training, craft)
+    return training, task
+
+
+_MAKERS = {"hover": _hover, "figure8": _figure8, "waypoints": _waypoints, "race": _race, "obstacles": _obstacles}

@@ -67,6 +67,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("hit a gate", _share("hit_a_gate")),
         ("ended", lambda row: f"{row.terminated_fraction:.1%}"),
     ],
+    "obstacles": [
+        ("reached", lambda row: text.percent(row.held)),
+        _INTERVAL,
+        ("hit a cylinder", _share("hit_a_cylinder")),
+        ("time to goal", _fact("time_to_goal_s", 1, "s")),
+        ("mean speed", _fact("mean_speed_m_s", 2, "m/s")),
+        _LEFT,
+    ],
 }
 _HOLD_NOTE = (
     "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
@@ -80,6 +88,8 @@ NOTES = {
     "points, each as one to stop at.",
     "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
     "through the gates at a constant speed. ended: hit a gate or left the room, at any time of the flight.",
+    "obstacles": "reached: within 0.5 m of the goal over the last second, and never touched anything. Controllers "
+    "follow a straight line; with planner=true a path around the cylinders, all of which it knows.",
 }
 _COST: list[Column] = [
     ("env steps", lambda row: text.count(row.env_steps) if row.env_steps else text.NONE),
