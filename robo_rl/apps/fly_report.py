@@ -31,16 +31,18 @@ from sim.tasks.waypoints import WaypointTask
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow, Setting
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.conf.vision import VisionConfig
     from sim.engines.quad.trial import Trial
 
 FILMED = 6  # drones in the video
 FILMED_S = 12.0
+_OF_TASK = {"race": ("track",), "obstacles": ("density",), "vision_hover": ("px", "camera_hz")}  # settings to tell
 
 
 def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]) -> int:
     """Print the table and write everything that outlives the run."""
     out = run.path
-    _results(out / "results.json", config, rows)
+    write_results(out / "results.json", config, rows)
     _pictures(config, setting, out, trials)
     policy = load_policy(run.policy)
     assert isinstance(policy, FlightPolicy)
@@ -123,7 +125,7 @@ def flight_log(setting: Setting, name: str, trial: Trial) -> FlightLog:
     )
 
 
-def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
+def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """Means over seeds at the top, every row below."""
     ours = [row for row in rows if row.name == "policy"]
     errors = [row.position_error_m for row in ours if row.position_error_m is not None]
@@ -134,7 +136,7 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
-            **({"track": config.track} if config.task == "race" else {}),
+            **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),
             **{name: _mean([row.facts[name] for row in ours]) for name in ours[0].facts},

@@ -13,6 +13,7 @@ from robo_rl.eval import text
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.conf.vision import VisionConfig
 
 LABELS = {
     "policy": "Learned policy",
@@ -20,6 +21,8 @@ LABELS = {
     "geometric": "Geometric (Lee 2010)",
     "mellinger": "Mellinger (2011)",
     "lqr": "LQR",
+    "teacher": "Teacher, told where it is",
+    "blind": "The same student, camera dark",
 }
 Column = tuple[str, Callable[["FlyRow"], str]]
 
@@ -52,6 +55,7 @@ _HOLD: list[Column] = [
 COLUMNS: dict[str, list[Column]] = {
     "hover": _HOLD,
     "figure8": _HOLD,
+    "vision_hover": _HOLD,
     "waypoints": [
         ("completed", lambda row: text.percent(row.held)),
         _INTERVAL,
@@ -84,6 +88,7 @@ _HOLD_NOTE = (
 NOTES = {
     "hover": _HOLD_NOTE,
     "figure8": _HOLD_NOTE,
+    "vision_hover": _HOLD_NOTE,
     "waypoints": "completed: all points of an unseen sequence within the radius, in time. Controllers fly to the same "
     "points, each as one to stop at.",
     "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
@@ -97,7 +102,7 @@ _COST: list[Column] = [
 ]
 
 
-def print_table(config: FlyConfig, rows: list[FlyRow]) -> None:
+def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """To the terminal, at least 120 columns wide where there is none."""
     title = f"{config.task}, {config.eval_flights} starts with disturbance and sensor noise"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
