@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 import torch.nn.functional as F
@@ -66,7 +67,7 @@ def fit_frames(
     learned = [*policy.net.parameters(), *pose.parameters()]
     optimizer = torch.optim.Adam(learned, lr=lr)
     steps = max(1, epochs * len(frames) // batch)
-    losses = []
+    losses: list[float] = []
     for step in range(steps):
         _anneal(optimizer, lr, step / steps)
         rows = torch.randint(0, len(frames), (batch,), generator=rng)
@@ -75,7 +76,7 @@ def fit_frames(
         losses.append(_step(loss, optimizer, learned))
         if told is not None:
             told()
-    return sum(losses[-50:]) / len(losses[-50:])
+    return fmean(losses[-50:])
 
 
 @torch.no_grad()

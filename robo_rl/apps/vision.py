@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.floor_view import Eye
-from sim.engines.bullet.vision import Record, VisionFlights, vision_spec
+from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, vision_spec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.hover import HoverTask
 
-__all__ = ["Sight", "main"]
+__all__ = ["Sight", "compared", "main", "sight_of", "taught", "train_students"]
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,23 @@ def main(config: VisionConfig) -> int:
     """Train teacher and `seeds` students, fly them on the same starts, and leave table, pictures, film and bundle."""
     load_pybullet()  # before the work, not after it
     torch.set_num_threads(1)
+    steps_per_picture(config.camera_hz, HoverTask().dt_s)
     run = RunDir.create(config.out, config, overwrite=config.overwrite)
     sight = sight_of(config, taught(config, run.path))
     rows, trials = train_students(config, sight, run)
+    for other, trial in compared(config, sight, run):
+        rows.append(other)
+        trials[other.name] = trial
+    return finish(config, sight, run, rows, trials)
+
+
+def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
+    """On the same starts: the teacher, told where it is, and the kept student without its camera."""
     policy = load_policy(run.policy)
     assert isinstance(policy, VisionPolicy)
-    others = {"teacher": lambda _: policy_pilot(sight.teacher.columns), "blind": _blind(policy)}
-    for name, pilot in others.items():
+    for name, pilot in {"teacher": lambda _: policy_pilot(sight.teacher.columns), "blind": _blind(policy)}.items():
         trial, _ = measured(config, sight, pilot)
-        rows.append(row(name, trial))
-        trials[name] = trial
-    return finish(config, sight, run, rows, trials)
+        yield row(name, trial), trial
 
 
 def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
