@@ -4,9 +4,9 @@
 
 Trained once per seed as `robo-rl fly task=obstacles` does, on densities between 0 and 80 %, and measured at each of
 `--densities`. Names: obstacles/<density>/<pilot>/reached, the share of starts that come within 0.5 m of a goal 9 m away
-and stay there without ever touching a cylinder, with its Wilson interval; .../hit_a_cylinder; .../time_to_goal_s. Pilots:
-policy (all seeds together), pid_straight and geometric_straight on the straight line, pid_planned on a path around the
-cylinders, all of which it knows.
+and stay there without ever touching a cylinder, with its Wilson interval; .../hit_a_cylinder; .../time_to_goal_s.
+Pilots: policy (all seeds together), pid_straight and geometric_straight on the straight line, pid_planned on a path
+around the cylinders, all of which it knows.
 """
 
 from __future__ import annotations

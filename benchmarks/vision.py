@@ -4,8 +4,8 @@
 
 As `robo-rl vision` does. Names: vision/<pilot>/held, the share of starts whose mean distance over the last 2 s is below
 10 cm, with its Wilson interval; vision/<pilot>/error_mm of those that stayed; vision/camera/<px>px/per_cpu_s, pictures
-that the renderer makes per CPU-second. Pilots: policy (all seeds together), teacher (told where it is), blind (the first
-student with a dark camera).
+that the renderer makes per CPU-second. Pilots: policy (all seeds together), teacher (told where it is), blind (the
+first student with a dark camera).
 """
 
 from __future__ import annotations

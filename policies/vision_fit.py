@@ -84,7 +84,7 @@ def features_of(policy: VisionPolicy, item: Flown, batch: int = 512) -> Float[Te
     """What the frame network makes of every picture."""
     flat = item.frames.flatten(0, 1)
     parts = [policy.net(part.unsqueeze(1).float() / 255.0) for part in flat.split(batch)]
-    return torch.cat(parts).unflatten(0, item.frames.shape[:2])
+    return torch.cat(parts).view(*item.frames.shape[:2], -1)
 
 
 def windows(seen: Float[Tensor, "f n k"], item: Flown) -> tuple[Tensor, Tensor, Tensor]:

@@ -82,9 +82,8 @@ def recorded(pictures: int = 60, num: int = 4) -> Flown:
     rng = torch.Generator().manual_seed(2)
     place = 0.2 * (2.0 * torch.rand(pictures, num, 2, generator=rng) - 1.0)
     axis = torch.linspace(-0.4, 0.4, PX)
-    spot = torch.exp(
-        -((axis - place[..., :1]) ** 2).unsqueeze(2) / 0.01 - ((axis - place[..., 1:]) ** 2).unsqueeze(3) / 0.01
-    )
+    across, down = ((axis - place[..., i : i + 1]).square() / 0.01 for i in (0, 1))
+    spot = torch.exp(-across.unsqueeze(2) - down.unsqueeze(3))
     truth = torch.zeros(pictures, num, 8)
     truth[..., :2], truth[..., 6] = place, 1.0
     up = torch.zeros(pictures, num, 3)

@@ -30,14 +30,14 @@ def look(view: FloorView, place: tuple[float, float, float], euler: tuple[float,
 
 
 def test_the_picture_turns_and_shifts_with_the_craft() -> None:
-    """Turned by 180 degrees the picture is upside down; 10 cm ahead, at 1 m and 80 degrees, it moves 1.9 pixels down."""
-    view = FloorView(EYE, floor_m=-1.0)
+    """Turned by 180 degrees the picture is upside down; 10.5 cm ahead, 1 m up, 6 pixels down."""
+    view = FloorView(Eye(px=96), floor_m=-1.0)
     here = look(view, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     assert here.std() > 20.0
     around = look(view, (0.0, 0.0, 0.0), (0.0, 0.0, np.pi))
-    assert np.abs(around[::-1, ::-1] - here).mean() < 0.25 * np.abs(around - here).mean()
+    assert np.abs(around[::-1, ::-1] - here).mean() < 0.4 * np.abs(around - here).mean()
     ahead = look(view, (0.105, 0.0, 0.0), (0.0, 0.0, 0.0))
-    assert np.abs(ahead[2:] - here[:-2]).mean() < 0.5 * np.abs(ahead - here).mean()
+    assert np.abs(ahead[6:] - here[:-6]).mean() < 0.5 * np.abs(ahead - here).mean()
     assert look(view, (0.0, 0.0, 0.0), (np.pi, 0.0, 0.0)).std() < 1.0  # on its back it sees sky
     view.close()
 
