@@ -94,7 +94,8 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
     if config.teacher is None:
         given = FlyConfig(
             task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
-            updates=config.teacher_updates, eval_flights=config.eval_flights, eager=config.eager,
+            updates=config.teacher_updates, eval_flights=config.eval_flights, eval_s=config.eval_s,
+            eager=config.eager,
         )  # fmt: skip
         train_all(given, Setting.of(given), RunDir.create(given.out, given))
         folder = Path(given.out)

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli import main
+from robo_rl.apps.vision import taught
+from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.errors import CheckpointError
 
 pytest.importorskip("pybullet")
 
@@ -31,11 +34,16 @@ def test_it_leaves_results_a_film_and_a_bundle_that_sees(tmp_path: Path, capsys:
     for name in ("flight.png", "flight.mp4", "bundle/policy.onnx"):
         assert (out / name).stat().st_size > 0
     assert "camera dark" in capsys.readouterr().out
-    assert main(["vision", *SMALL, f"teacher={out}/teacher", f"out={tmp_path / 'again'}", "video=false"]) == 0
-    assert not (tmp_path / "again" / "teacher").exists()
+    policy, settings = taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+    assert settings.integral is False
+    assert policy.obs_spec["state"].shape == (18 + 32,)
+    config = out / "teacher" / "config.yaml"
+    config.write_text(config.read_text().replace("task: hover", "task: figure8"))
+    with pytest.raises(CheckpointError, match="integral=false"):
+        taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
 
 
-@pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole control"), ("px=4", "at least 16")])
+@pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole control"), ("px=4", ">= 16")])
 def test_mistakes_are_answered_in_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
