@@ -24,6 +24,7 @@ POLICIES: Table = {
     "single_step": ("policies.single_step:SingleStepPolicy", None),
     "flight": ("policies.flight:FlightPolicy", None),
     "swarm": ("policies.swarm:SwarmPolicy", None),
+    "vision": ("policies.vision:VisionPolicy", None),
 }
 
 

@@ -45,7 +45,7 @@ CHOICE_SEED = 2  # episodes on which stages are compared; neither training's eva
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
-WEAK, REACH = 0.5, 0.4  # a start that succeeds less often than this misses by more than a usual residual can correct
+WEAK = 0.5  # a start that succeeds less often than this misses by more than a usual residual can correct
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def finetune_auto(config: FinetuneVerb) -> int:
         steps = min(total, stage_method("steering").env_steps)
         best, spent = _stage(config, "steering", base, best, run, steps, spent, curve)
     if best.rate.rate < ENOUGH and total - spent >= LEAST_STEPS:
-        best, spent = _stage(config, "residual", best.policy, best, run, total - spent, spent, curve)
+        recipe = "residual_far" if best.rate.rate < WEAK else "residual"
+        best, spent = _stage(config, recipe, best.policy, best, run, total - spent, spent, curve)
     note = {
         "verb": "finetune",
         "method": "auto",
@@ -161,7 +162,7 @@ def _stage(
     curve: Progress,
 ) -> tuple[Stage, int]:
     """Train one method from `start`; keep the better of its result and `best`. A resumed run goes on inside it."""
-    folder = run.path / name
+    folder = run.path / name.removesuffix("_far")
     saved = folder / "base"
     if not saved.exists():
         save_policy(saved, start, {"noise": best.noise_scale})
@@ -169,10 +170,8 @@ def _stage(
     inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
     inner.method = stage_method(name)
     inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
-    if name == "residual":
+    if name != "steering":
         inner.method.base_noise = best.noise_scale
-        if best.rate.rate < WEAK:
-            inner.method.map.scale = REACH
     if config.demos is None:
         inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()

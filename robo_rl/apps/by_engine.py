@@ -14,8 +14,9 @@ FLIGHT_TASKS = {
     "trajectory": "figure8",
     "waypoints": "waypoints",
     "race": "race",
+    "obstacles": "obstacles",
 }
-_SWARM = "swarm"
+_SWARM, _VISION = "swarm", "vision_hover"
 
 
 def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -27,6 +28,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if verb != "train" or "engine" not in given:
         return verb, arguments
     engine, task = given["engine"], given.get("task", "hover")
+    if engine == "pybullet" and task == _VISION:
+        return "vision", [word for word in arguments if not word.startswith("engine=")]
     if engine == "pybullet":
         raise ConfigError(
             f"engine=pybullet has no gradients to train task={task} by. Train it with engine=quad and fly the policy, "

@@ -13,6 +13,7 @@ from policies.bundle import write_bundle
 from policies.c_export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
 from policies.flight import STATE, FlightPolicy
+from robo_rl.apps.fly_field import write_field_pictures
 from robo_rl.apps.fly_table import LABELS, print_table
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
@@ -24,24 +25,26 @@ from robo_rl.eval.flight_video import write_flight_video
 from robo_rl.eval.gates import GateFrame
 from robo_rl.eval.race_plots import write_race_plots
 from sim.engines.quad.envelope import envelope_of
+from sim.tasks.obstacles import ObstacleTask
 from sim.tasks.race import RaceTask
 from sim.tasks.waypoints import WaypointTask
 
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow, Setting
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.conf.vision import VisionConfig
     from sim.engines.quad.trial import Trial
 
 FILMED = 6  # drones in the video
 FILMED_S = 12.0
+_OF_TASK = {"race": ("track",), "obstacles": ("density",), "vision_hover": ("px", "camera_hz")}  # settings to tell
 
 
 def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]) -> int:
     """Print the table and write everything that outlives the run."""
     out = run.path
-    _results(out / "results.json", config, rows)
-    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
-    _pictures(config, setting, out, logs)
+    write_results(out / "results.json", config, rows)
+    _pictures(config, setting, out, trials)
     policy = load_policy(run.policy)
     assert isinstance(policy, FlightPolicy)
     note = read_policy_json(run.policy)["train"]
@@ -57,9 +60,15 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     return 0
 
 
-def _pictures(config: FlyConfig, setting: Setting, out: Path, logs: list[FlightLog]) -> None:
-    """flight.png and flight.mp4; of a race the track with its gates."""
+def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, Trial]) -> None:
+    """flight.png and flight.mp4; of a race the track with its gates, of a field its cylinders."""
     title = f"{setting.craft.name}, {config.eval_flights} starts"
+    if isinstance(setting.task, ObstacleTask):
+        write_field_pictures(
+            out, setting.task, trials, f"obstacles, density {config.density:.0%}: {title}", config.video
+        )
+        return
+    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
     if isinstance(setting.task, RaceTask):
         track = setting.task.track
         gates = [GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates]
@@ -116,7 +125,7 @@ def flight_log(setting: Setting, name: str, trial: Trial) -> FlightLog:
     )
 
 
-def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
+def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """Means over seeds at the top, every row below."""
     ours = [row for row in rows if row.name == "policy"]
     errors = [row.position_error_m for row in ours if row.position_error_m is not None]
@@ -127,7 +136,7 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
-            **({"track": config.track} if config.task == "race" else {}),
+            **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),
             **{name: _mean([row.facts[name] for row in ours]) for name in ours[0].facts},

@@ -16,8 +16,16 @@ from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.realism import Realism, check_realism, steps_of
 from sim.engines.quad.rows import Spread
-from sim.engines.quad.setting import DEFAULT, FlightOptions, MeasuredTask, measured_task, senses_of
+from sim.engines.quad.setting import (
+    DEFAULT,
+    FlightOptions,
+    MeasuredTask,
+    measured_task,
+    senses_of,
+    unused_options,
+)
 from sim.engines.quad.vec_env import flight_spec
+from sim.tasks.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.protocol import FlightTask
 from sim.tasks.race import RaceTask
 from sim.tasks.tracking import TrackingTask
@@ -28,6 +36,7 @@ RECIPES = {  # task -> what suits it
     "figure8": FirstOrderConfig(),
     "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
+    "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
 }
 
 PERFECT = Realism()
@@ -50,7 +59,7 @@ class Setting:
         craft = load_craft(config.craft)
         options = options_of(config)
         task: Any = measured_task(config.task, craft, options)
-        training: Any = training_task(task, config.gate_shift_m)
+        training: Any = training_task(task, craft, config)
         changes: dict[str, Any] = {} if config.w_action_rate is None else {"w_action_rate": config.w_action_rate}
         training = replace(training, **changes)
         if config.eval_s is not None:
@@ -98,18 +107,20 @@ def options_of(config: FlyConfig) -> FlightOptions:
     """What an environment by name has to be told to be the one that is measured. Of speeds and tracks only those that
     the task has.
     """
-    given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
-    if config.task == "hover":
-        del given["speed_m_s"]
-    if config.task != "race":
-        given = {key: given[key] for key in given if key not in ("track", "track_scale", "baseline_speed_m_s")}
+    unused = unused_options(config.task)
+    given = {item.name: getattr(config, item.name) for item in fields(FlightOptions) if item.name not in unused}
     return FlightOptions(**given)
 
 
-def training_task(task: MeasuredTask, gate_shift_m: float) -> MeasuredTask:
-    """The measured task as it is trained: on random curves, from anywhere on a course."""
+def training_task(task: MeasuredTask, craft: Craft, config: FlyConfig) -> MeasuredTask:
+    """The measured task as it is trained: on random curves, from anywhere on a course or in a field."""
     if isinstance(task, TrackingTask):
         return replace(task, curve=None)
     if isinstance(task, WaypointTask):
         return replace(task, start_anywhere=True, radius_m=task.train_radius_m)
-    return replace(task, start_anywhere=True, gate_shift_m=gate_shift_m) if isinstance(task, RaceTask) else task
+    if isinstance(task, ObstacleTask):
+        world = replace(task.world, density=max(config.density, config.train_density))
+        field = replace(task, world=world, path="none", anywhere=True, least_density=0.0)
+        check_obstacles(field, craft)
+        return field
+    return replace(task, start_anywhere=True, gate_shift_m=config.gate_shift_m) if isinstance(task, RaceTask) else task

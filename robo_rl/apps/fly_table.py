@@ -13,6 +13,7 @@ from robo_rl.eval import text
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.conf.vision import VisionConfig
 
 LABELS = {
     "policy": "Learned policy",
@@ -20,6 +21,8 @@ LABELS = {
     "geometric": "Geometric (Lee 2010)",
     "mellinger": "Mellinger (2011)",
     "lqr": "LQR",
+    "teacher": "Teacher, told where it is",
+    "blind": "The same student, camera dark",
 }
 Column = tuple[str, Callable[["FlyRow"], str]]
 
@@ -52,6 +55,7 @@ _HOLD: list[Column] = [
 COLUMNS: dict[str, list[Column]] = {
     "hover": _HOLD,
     "figure8": _HOLD,
+    "vision_hover": _HOLD,
     "waypoints": [
         ("completed", lambda row: text.percent(row.held)),
         _INTERVAL,
@@ -67,6 +71,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("hit a gate", _share("hit_a_gate")),
         ("ended", lambda row: f"{row.terminated_fraction:.1%}"),
     ],
+    "obstacles": [
+        ("reached", lambda row: text.percent(row.held)),
+        _INTERVAL,
+        ("hit a cylinder", _share("hit_a_cylinder")),
+        ("time to goal", _fact("time_to_goal_s", 1, "s")),
+        ("mean speed", _fact("mean_speed_m_s", 2, "m/s")),
+        _LEFT,
+    ],
 }
 _HOLD_NOTE = (
     "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
@@ -76,10 +88,13 @@ _HOLD_NOTE = (
 NOTES = {
     "hover": _HOLD_NOTE,
     "figure8": _HOLD_NOTE,
+    "vision_hover": _HOLD_NOTE,
     "waypoints": "completed: all points of an unseen sequence within the radius, in time. Controllers fly to the same "
     "points, each as one to stop at.",
     "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
     "through the gates at a constant speed. ended: hit a gate or left the room, at any time of the flight.",
+    "obstacles": "reached: within 0.5 m of the goal over the last second, and never touched anything. Controllers "
+    "follow a straight line; with planner=true a path around the cylinders, all of which it knows.",
 }
 _COST: list[Column] = [
     ("env steps", lambda row: text.count(row.env_steps) if row.env_steps else text.NONE),
@@ -87,7 +102,7 @@ _COST: list[Column] = [
 ]
 
 
-def print_table(config: FlyConfig, rows: list[FlyRow]) -> None:
+def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """To the terminal, at least 120 columns wide where there is none."""
     title = f"{config.task}, {config.eval_flights} starts with disturbance and sensor noise"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)

@@ -27,10 +27,10 @@ def film(path: Path, flown: Flown, scene: Scene, trial: Trial, size: tuple[int, 
     width, height = size
     if width % 4 or height % 4 or min(size) < 64:
         raise ConfigError(f"size={list(size)} cannot be filmed: give sides of 64 pixels or more, multiples of 4.")
-    poses = _poses(trial)
+    poses = poses_of(trial)
     others = 1 if scene.above_m is None else 2
     world = BulletWorld(equipped(flown.craft, scene), others, 1.0 / 240.0, floor_m=-scene.height_m, per_arena=others)
-    middle, eye = _stand(poses.position_m)
+    middle, eye = stand(poses.position_m)
     every = max(1, round(1.0 / (FPS * flown.task.dt_s)))
     steps = range(0, poses.position_m.shape[1], every)
     with VideoWriter(path, 1.0 / (every * flown.task.dt_s)) as writer, progress(len(steps), "film", "frame") as bar:
@@ -38,7 +38,7 @@ def film(path: Path, flown: Flown, scene: Scene, trial: Trial, size: tuple[int, 
             world.place(_with_other(poses, i, scene.above_m))
             outside = world.look(0, eye, middle, np.array([0.0, 0.0, 1.0]), width, height).rgb
             onboard = world.camera(0, round(_INSET * width), round(_INSET * height)).rgb
-            frame = _inset(outside, onboard)
+            frame = inset(outside, onboard)
             writer.add(caption(frame, f"PyBullet | onboard camera in the corner | {flown.craft.name}",
                                f"{(i + 1) * flown.task.dt_s:.2f} s", None))  # fmt: skip
             bar.update(1)
@@ -46,7 +46,7 @@ def film(path: Path, flown: Flown, scene: Scene, trial: Trial, size: tuple[int, 
     return path
 
 
-def _poses(trial: Trial) -> Motion:
+def poses_of(trial: Trial) -> Motion:
     """Drone 0, a column per step, until it left the box."""
     position, quat = (value[:, :, 0].double().numpy().T for value in (trial.position_m, trial.quat_wxyz))
     stayed = np.isfinite(position).all(0)
@@ -61,14 +61,14 @@ def _with_other(poses: Motion, i: int, above_m: float | None) -> Motion:
     return Motion(*(np.concatenate(both, axis=-1) for both in zip(now, other, strict=True)))
 
 
-def _stand(position_m: Float[ndarray, "3 t"]) -> tuple[ndarray, ndarray]:
+def stand(position_m: Float[ndarray, "3 t"]) -> tuple[ndarray, ndarray]:
     """(where to look, where to stand) so that the whole flight is in the picture."""
     low, high = position_m.min(1), position_m.max(1)
     middle, span = (low + high) / 2.0, max(float((high - low).max()), 0.4)
     return middle, middle + 1.3 * span * _FROM
 
 
-def _inset(frame: Frame, small: Frame) -> Frame:
+def inset(frame: Frame, small: Frame) -> Frame:
     frame = frame.copy()
     height, width = small.shape[:2]
     frame[8 : 8 + height, -8 - width : -8] = small

@@ -92,6 +92,14 @@ VERBS = {
         "robo-rl fly task=hover",
         "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
     ),
+    "vision": _verb(
+        "vision",
+        "vision:VisionConfig",
+        "pybullet",
+        "hover by an onboard camera in PyBullet, learned from a policy that is told where it is",
+        "robo-rl vision",
+        "robo-rl vision seeds=3 camera_hz=25 out=runs/vision3",
+    ),
     "mission": _verb(
         "mission",
         "mission:MissionConfig",

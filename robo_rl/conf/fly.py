@@ -13,12 +13,16 @@ from robo_rl.rl.first_order import FirstOrderConfig
 class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
-    task: str = one_of("hover", "figure8", "waypoints", "race")  # hold a point, follow a curve, points in turn, gates
-    speed_m_s: float | None = at_least(0.01, None)  # figure8: on the curve (2); waypoints, race: at most (2, 3.5)
+    task: str = one_of("hover", "figure8", "waypoints", "race", "obstacles")  # point, curve, points, gates, field
+    speed_m_s: float | None = at_least(0.01, None)  # figure8: 2; at most: waypoints 2, race 3.5, obstacles 1.5
     track: str = "ring"  # race: a track by name, or a YAML file of one's own
     track_scale: float = at_least(0.01, 1.0)  # race: all lengths of the track times this, for larger crafts
     gate_shift_m: float = at_least(0.0, 0.0)  # race: in training every gate stands up to this far off along each axis
     baseline_speed_m_s: float | None = at_least(0.01, None)  # race: of the path of classical controllers; none: 1.5
+    density: float = at_least(0.0, 0.2)  # obstacles: share of the 64 cells with a cylinder, measured with; 0 ... 1
+    train_density: float = at_least(0.0, 0.8)  # obstacles: training draws between 0 and this, or density if higher
+    cylinders: int = at_least(1, 4)  # obstacles: how many of the nearest are seen, at most 9
+    planner: bool = False  # obstacles: classical controllers follow a path around the cylinders, not a straight line
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     out: str = "runs/fly"  # everything goes here
     updates: int = at_least(0, 0)  # of the policy; 0: what suits the task
@@ -35,7 +39,7 @@ class FlyConfig(FirstOrderConfig):
     gust_m_s: float = at_least(0.0, 0.0)  # standard deviation of horizontal gusts, for crafts with drag
     battery_s: float = at_least(0.0, 0.0)  # a charge hovers this long, thrust falls with it; 0: no battery
     eval_flights: int = at_least(1, 1000)  # starts of every row of the table, the same for all
-    eval_s: float | None = at_least(0.1, None)  # length of each; none: 5 s hover, 10 s figure8, 20 s waypoints and race
+    eval_s: float | None = at_least(0.1, None)  # of each; none: 5 s hover, 10 s figure8, 15 s obstacles, else 20 s
     eval_seed: int = at_least(0, 1)  # which starts
     seed: int = at_least(0, 0)  # of the first training
     seeds: int = at_least(1, 1)  # trainings, from `seed` on; the first one's policy is kept

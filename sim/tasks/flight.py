@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-TASKS = ("hover", "figure8", "waypoints", "race")
+TASKS = ("hover", "figure8", "waypoints", "race", "obstacles")

@@ -115,9 +115,9 @@ def test_a_residual_alone_where_no_noise_helps(
     assert "no noise helps" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("successes", "scale"), [(1, 0.4), (2, 0.2)])
+@pytest.mark.parametrize(("successes", "recipe", "scale"), [(1, "residual_far", 0.4), (2, "residual", 0.2)])
 def test_a_weak_start_gets_a_longer_reach(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, scale: float
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, recipe: str, scale: float
 ) -> None:
     """Below a half the base misses by more than the usual correction can bridge."""
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
@@ -126,7 +126,7 @@ def test_a_weak_start_gets_a_longer_reach(
     monkeypatch.setattr(auto, "own_rates", lambda *_: [SuccessRate(successes, 4)] * 2)
     assert finetune(base, tmp_path / "run") == 0
     config = yaml.safe_load((tmp_path / "run/residual/run/config.yaml").read_text())
-    assert config["method"]["map"]["scale"] == scale
+    assert (config["method"]["name"], config["method"]["map"]["scale"]) == (recipe, scale)
 
 
 def test_a_stopped_run_goes_on_inside_its_stage(

@@ -14,6 +14,8 @@ def test_an_engine_leads_to_its_verb() -> None:
     assert by_engine("fly", ["task=race"]) == ("fly", ["task=race"])
     assert by_engine("train", ["task=trajectory", "engine=quad", "seeds=2"]) == ("fly", ["task=figure8", "seeds=2"])
     assert by_engine("train", ["engine=quad"]) == ("fly", ["task=hover"])
+    assert by_engine("train", ["engine=quad", "task=obstacles"]) == ("fly", ["task=obstacles"])
+    assert by_engine("train", ["engine=pybullet", "task=vision_hover"]) == ("vision", ["task=vision_hover"])
     assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["drones=4"])
 
 

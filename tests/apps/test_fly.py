@@ -73,7 +73,10 @@ def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
     assert "figure8_observe" not in header
 
 
-@pytest.mark.parametrize(("task", "ahead", "fact"), [("waypoints", 3, "completed"), ("race", 9, "lap_time_s")])
+@pytest.mark.parametrize(
+    ("task", "ahead", "fact"),
+    [("waypoints", 3, "completed"), ("race", 9, "lap_time_s"), ("obstacles", 12, "hit_a_cylinder")],
+)
 def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Path) -> None:
     """Points and gates, with latency: their own figures in results.json, body axes in the contract, a film, C."""
     out = tmp_path / "fly"

@@ -19,7 +19,13 @@ from sim.engines.quad.control.controllers import Controller, make_controller
 from sim.engines.quad.vec_env import QuadVecEnv
 from sim.keyed import keyed_normal
 
-CONTROLLER = {"hover": "pid", "figure8": "pid", "waypoints": "pid", "race": "pid"}  # task -> who demonstrates it
+CONTROLLER = {
+    "hover": "pid",
+    "figure8": "pid",
+    "waypoints": "pid",
+    "race": "pid",
+    "obstacles": "pid",
+}  # task -> who demonstrates it
 _STREAM = 2  # of an episode's random numbers, beside those that the environment draws
 
 

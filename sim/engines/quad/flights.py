@@ -44,6 +44,12 @@ class Flights:
     `state_dict`.
     """
 
+    state: Tensor  # (17, n)
+    memory: Tensor
+    params: Tensor
+    external: Tensor
+    obs: Tensor  # (o, n)
+
     def __init__(
         self,
         craft: Craft,

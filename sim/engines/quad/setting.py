@@ -13,13 +13,19 @@ from sim.engines.quad.craft import Craft
 from sim.engines.quad.memory import Senses
 from sim.tasks.flight import TASKS
 from sim.tasks.hover import HoverTask
+from sim.tasks.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.race import RaceTask, check_race, craft_radius_m
+from sim.tasks.swarm.world import SwarmWorld, arm_m
 from sim.tasks.track import load_track
 from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
 from sim.tasks.waypoints import WaypointTask, check_waypoint_speed
 
-MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask
-_TRACK = ("track", "track_scale", "baseline_speed_m_s")
+MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask | ObstacleTask
+_OWN = {  # option -> tasks that have it; all others are everybody's
+    "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
+    **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
+    **dict.fromkeys(("density", "cylinders", "planner"), ("obstacles",)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,13 @@ class FlightOptions:
     """What there is to choose of a flight. None: what suits the task."""
 
     craft: str = "cf2x_l2f"
-    speed_m_s: float | None = None  # figure8: on the curve (2); waypoints, race: at most (2, 3.5)
+    speed_m_s: float | None = None  # figure8: on the curve (2); at most: waypoints 2, race 3.5, obstacles 1.5
     track: str = "ring"  # race
     track_scale: float = 1.0  # race: all lengths of the track times this
     baseline_speed_m_s: float | None = None  # race: of the path of classical controllers (1.5)
+    density: float = 0.2  # obstacles: share of the 64 cells with a cylinder
+    cylinders: int = 4  # obstacles: how many of the nearest are seen
+    planner: bool = False  # obstacles: `reference` leads around the cylinders, not straight
     history: int = 8  # last actions that are seen
     integral: bool = True  # hover, figure8: the integral of the position error is seen
 
@@ -59,7 +68,17 @@ def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTa
         task = WaypointTask() if options.speed_m_s is None else WaypointTask(most_speed_m_s=options.speed_m_s)
         check_waypoint_speed(craft, task.most_speed_m_s, task)
         return task
-    return _race(craft, options)
+    return _obstacles(craft, options) if name == "obstacles" else _race(craft, options)
+
+
+def _obstacles(craft: Craft, options: FlightOptions) -> ObstacleTask:
+    world = SwarmWorld(drones=1, density=options.density, arm_m=arm_m(craft))
+    task = ObstacleTask(world, cylinders=options.cylinders, path="planned" if options.planner else "straight")
+    if options.speed_m_s is not None:
+        guidance = replace(task.weights.guidance, most_m_s=options.speed_m_s)
+        task = replace(task, weights=replace(task.weights, guidance=guidance))
+    check_obstacles(task, craft)
+    return task
 
 
 def _race(craft: Craft, options: FlightOptions) -> RaceTask:
@@ -78,9 +97,13 @@ def senses_of(name: str, options: FlightOptions) -> Senses:
     return Senses(options.history, options.integral and name in ("hover", "figure8"))
 
 
+def unused_options(name: str) -> tuple[str, ...]:
+    """Options that this task has not."""
+    return tuple(option for option, tasks in _OWN.items() if name not in tasks)
+
+
 def check_options(name: str, options: FlightOptions) -> None:
     """Raises ConfigError for an option that this task has not: it would be thought to matter."""
-    unused = {"hover": ("speed_m_s", *_TRACK), "figure8": _TRACK, "waypoints": _TRACK}.get(name, ())
-    for option in unused:
+    for option in unused_options(name):
         if getattr(options, option) != getattr(DEFAULT, option):
             raise ConfigError(f"quad/{name} has no {option}: leave it out, or fly a task that has one.")

@@ -32,6 +32,7 @@ class Trial:
     left: Bool[Tensor, " n"]  # ended early
     held: Bool[Tensor, " n"]  # success: stayed, and close; or all waypoints reached, or the laps flown
     facts: dict[str, float | None] = field(default_factory=dict)  # the task's own figures
+    external: Float[Tensor, "e n"] | None = None  # disturbance, and below it what the episodes are made of
 
     @property
     def action_change(self) -> float:
@@ -60,7 +61,10 @@ def fly(flights: Flights, pilot: Pilot) -> Trial:
         value.masked_fill(gone.unsqueeze(1), float("nan"))
         for value in (position, quat, velocity, rate, (0.5 * action + 0.5).clamp(0.0, 1.0))
     )
-    return Trial(position, quat, velocity, rate, rotor, goal, score.error_m, score.ended, score.success, score.facts)
+    return Trial(
+        position, quat, velocity, rate, rotor, goal, score.error_m, score.ended, score.success, score.facts,
+        flights.external,
+    )  # fmt: skip
 
 
 def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:

@@ -7,6 +7,7 @@ rests goes round a rectangle of no size.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
 GOAL_ROWS = 7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
 EVADER_M_S = 0.5
 _SPACING_M = 0.5  # between neighbours of a formation
+Dice = Callable[..., Tensor]  # dice(*shape): uniform numbers in [0, 1)
 
 
 class Setup(NamedTuple):
@@ -53,8 +55,8 @@ def draw(
     scenario = chosen[(first + torch.arange(num)) % len(names)]
     low, high = densities or (world.density, world.density)
     count = (world.cells * (low + (high - low) * rand(num))).round().long()
-    cylinders, free = _cylinders(world, count, rand)
-    start, goal = _cell_points(world, free, rand), _cell_points(world, free, rand)
+    cylinders, free = stand_cylinders(world, count, rand)
+    start, goal = cell_points(world, free, rand), cell_points(world, free, rand)
     setup = Setup(cylinders, start, _resting(goal), scenario)
     swapped = _swap(start, goal)
     same = goal[:, :, :1].expand_as(goal)
@@ -92,7 +94,7 @@ class _Dice:
         return torch.rand(shape, generator=self.generator)
 
 
-def _cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: _Dice) -> tuple[Tensor, Tensor]:
+def stand_cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: Dice) -> tuple[Tensor, Tensor]:
     """(axes (2, w, m), cells of the whole floor that stay free (w, floor_cells))."""
     num, side = len(count), round(world.field_m / CELL_M)
     order = rand(num, world.cells).argsort(1)[:, : max(world.most_cylinders, 1)]
@@ -106,7 +108,7 @@ def _cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: _Dice) -> tu
     return axes, taken < 0.5
 
 
-def _cell_points(world: SwarmWorld, free: Tensor, rand: _Dice) -> Float[Tensor, "3 w d"]:
+def cell_points(world: SwarmWorld, free: Tensor, rand: Dice) -> Float[Tensor, "3 w d"]:
     """The middle of a free cell of its own for every drone, at any height."""
     num, cells = free.shape
     score = torch.where(free, rand(num, cells), -1.0)

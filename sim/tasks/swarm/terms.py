@@ -118,9 +118,9 @@ def terms(
     beyond = torch.relu(position[0:2].abs() - (world.room_m[0] / 2 - WALL_M)).sum(0)
     beyond = beyond + torch.relu(WALL_M - position[2]) + torch.relu(position[2] - world.room_m[2] + WALL_M)
     apart, closing = position.unsqueeze(1) - drones[0:3], velocity.unsqueeze(1) - drones[3:6]
-    danger = _danger(apart, closing, world.touch_drone_m, weights.warn_drone_m, weights.brake_drone_m, weights)
+    peril = danger(apart, closing, world.touch_drone_m, weights.warn_drone_m, weights.brake_drone_m, weights)
     beside, flat = position[0:2].unsqueeze(1) - cylinders, velocity[0:2].unsqueeze(1)
-    danger = danger + _danger(
+    peril = peril + danger(
         beside, flat, world.touch_cylinder_m, weights.warn_cylinder_m, weights.brake_cylinder_m, weights
     )
     return {
@@ -130,11 +130,11 @@ def terms(
         "yaw": weights.yaw * 4.0 * yaw * yaw,
         "action": weights.action * (action - hover).square().sum(0),
         "edge": weights.edge * beyond,
-        "danger": caution * danger,
+        "danger": caution * peril,
     }
 
 
-def _danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights) -> Tensor:
+def danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights) -> Tensor:
     """A wall that rises before touching, and a price on the speed of approach that rises before that: (n,)."""
     far = torch.sqrt(apart.square().sum(0) + 1e-8)
     closing = torch.relu(-(apart * speed).sum(0) / far)

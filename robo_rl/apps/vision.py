@@ -1,0 +1,243 @@
+"""`robo-rl vision`: a student that hovers by its camera, learned from a teacher that is told where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.checkpoint import load_policy, save_policy
+from policies.flight import FlightPolicy
+from policies.vision import FRAMES, VisionPolicy
+from policies.vision_fit import Flown, PoseHead, fit_frames, fit_head
+from robo_rl.apps.acting import find_policy
+from robo_rl.apps.fly import FlyRow, row, train_all
+from robo_rl.apps.fly_setting import Setting
+from robo_rl.apps.progress import progress
+from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.vision_report import finish
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import derive_seed, generator
+from robo_rl.eval.timing import cpu_seconds
+from sim.engines.bullet.client import load_pybullet
+from sim.engines.bullet.effects import Scene
+from sim.engines.bullet.floor_view import Eye
+from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, vision_spec
+from sim.engines.quad.craft import Craft, load_craft
+from sim.engines.quad.flights import Flights
+from sim.engines.quad.memory import Senses
+from sim.engines.quad.trial import Pilot, Trial, fly, policy_pilot
+from sim.tasks.hover import HoverTask
+
+__all__ = ["Sight", "compared", "main", "sight_of", "taught", "train_students"]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What flies and what it sees."""
+
+    craft: Craft
+    task: HoverTask
+    teacher: FlightPolicy
+    history: int
+    scene: Scene
+    eye: Eye
+    camera_hz: float
+
+    def flights(self, num: int, seed: int) -> VisionFlights:
+        return VisionFlights(
+            self.craft, self.task, self.history, num, seed, self.scene, self.eye, self.camera_hz
+        )  # fmt: skip
+
+    def student(self) -> VisionPolicy:
+        return VisionPolicy(vision_spec(self.task, self.history, self.eye, self.camera_hz), self.teacher)
+
+    @property
+    def setting(self) -> Setting:
+        """As pictures take it."""
+        return Setting(self.craft, self.task, self.task, Senses(self.history, integral=False))
+
+
+def main(config: VisionConfig) -> int:
+    """Train teacher and `seeds` students, fly them on the same starts, and leave table, pictures, film and bundle."""
+    load_pybullet()  # before the work, not after it
+    torch.set_num_threads(1)
+    steps_per_picture(config.camera_hz, HoverTask().dt_s)
+    run = RunDir.create(config.out, config, overwrite=config.overwrite)
+    sight = sight_of(config, taught(config, run.path))
+    rows, trials = train_students(config, sight, run)
+    for other, trial in compared(config, sight, run):
+        rows.append(other)
+        trials[other.name] = trial
+    return finish(config, sight, run, rows, trials)
+
+
+def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
+    """On the same starts: the teacher, told where it is, and the kept student without its camera."""
+    policy = load_policy(run.policy)
+    assert isinstance(policy, VisionPolicy)
+    for name, pilot in {"teacher": lambda _: policy_pilot(sight.teacher.columns), "blind": _blind(policy)}.items():
+        trial, _ = measured(config, sight, pilot)
+        yield row(name, trial), trial
+
+
+def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
+    """The teacher and the settings of its training. Raises CheckpointError for one that cannot teach this."""
+    if config.teacher is None:
+        given = FlyConfig(
+            task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
+            updates=config.teacher_updates, eval_flights=config.eval_flights, eval_s=config.eval_s,
+            eager=config.eager,
+        )  # fmt: skip
+        train_all(given, Setting.of(given), RunDir.create(given.out, given))
+        folder = Path(given.out)
+    else:
+        folder = Path(config.teacher)
+        known = set(FlyConfig.__dataclass_fields__)
+        given = FlyConfig(**{key: value for key, value in RunDir.open(folder).config().items() if key in known})
+    policy = load_policy(find_policy(folder))
+    if not isinstance(policy, FlightPolicy) or given.task != "hover" or given.integral:
+        raise CheckpointError(
+            f"{folder} cannot teach hovering by camera: it must be a run of robo-rl fly task=hover integral=false, for "
+            "a camera policy carries no sum of errors from step to step."
+        )
+    return policy, given
+
+
+def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> Sight:
+    policy, given = teacher
+    task = replace(HoverTask(), start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s)
+    if config.eval_s is not None:
+        task = replace(task, max_steps=round(config.eval_s / task.dt_s))
+    return Sight(load_craft(given.craft), task, policy, given.history, Scene(), Eye(config.px), config.camera_hz)
+
+
+def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """Every seed from nothing; the first one's policy and flights are kept."""
+    rows: list[FlyRow] = []
+    trials: dict[str, Trial] = {}
+    steps = (config.rounds + 1) * sight.task.max_steps + (config.rounds + 1) * config.updates
+    with progress(steps * config.seeds, "vision", "step") as bar, run.metrics(None, bar=bar) as metrics:
+        metrics.shown = ("fit/position_m",)
+
+        def told() -> None:
+            bar.update(1)
+
+        for seed in range(config.seed, config.seed + config.seeds):
+            policy, note = train(config, sight, seed, metrics.log, told)
+            save_policy(run.path / f"seed{seed}", policy, note)
+            trial, pictures = measured(config, sight, seeing(policy, told))
+            rows.append(row("policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed))
+            if not trials:
+                save_policy(run.policy, policy, note | {"measured": rows[0].held.to_json(), "pictures": pictures})
+                trials["policy"] = trial
+    return rows, trials
+
+
+def train(
+    config: VisionConfig, sight: Sight, seed: int, log: Callable[[int, Any], None], told: Callable[[], None]
+) -> tuple[VisionPolicy, dict[str, Any]]:
+    """Record, fit, record with what was learned, fit on all: DAgger with exact states as labels."""
+    start_s = cpu_seconds()
+    torch.manual_seed(derive_seed("vision init", seed))
+    policy = sight.student()
+    pose, rng = PoseHead(policy.sizes["features"]), generator("vision fit", seed)
+    rounds: list[Flown] = []
+    for index in range(config.rounds):
+        flights = sight.flights(config.flights, derive_seed("vision flights", seed, index))
+        flights.record = Record(flights.every)
+        fly(flights.flights, (_watched(sight.teacher, told) if index == 0 else seeing(policy, told))(flights))
+        flights.close()
+        rounds.append(_flown(flights.record))
+        last = index == config.rounds - 1
+        loss = fit_frames(policy, pose, rounds, config.epochs + (config.epochs + 1) // 2 * last, config.lr, rng)
+        rms = fit_head(policy, rounds, config.updates * (2 if last else 1), config.lr, rng, told=told)
+        log(
+            index + 1,
+            {"fit/frame_loss": loss, "fit/position_m": rms[:3].norm(), "fit/velocity_m_s": rms[3:6].norm(),
+             "fit/held_while_recording": float(np.mean(rounds[-1].flying[-1].numpy()))},
+        )  # fmt: skip
+    note = {
+        "verb": "vision", "task": config.task, "craft": sight.craft.name, "source": sight.craft.source,
+        "env_steps": sum(len(item.state) * item.state.shape[1] for item in rounds), "seed": seed, "noise": 0.0,
+        "pictures": sum(int(item.frame_flying.sum()) for item in rounds),
+        "train_cpu_s": round(cpu_seconds() - start_s, 2), "commit": commit(), "settings": asdict(config),
+    }  # fmt: skip
+    return policy, note
+
+
+def measured(config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]) -> tuple[Trial, int]:
+    """The shared starts, the same for every pilot; and how many pictures they took."""
+    flights = sight.flights(config.eval_flights, derive_seed("vision eval", config.eval_seed))
+    trial = fly(flights.flights, pilot(flights))
+    flights.close()
+    return trial, flights.pictures
+
+
+def seeing(policy: VisionPolicy, told: Callable[[], None] | None = None) -> Callable[[VisionFlights], Pilot]:
+    """The policy behind its camera. Features of a picture are computed once, when it is taken."""
+
+    def of(flights: VisionFlights) -> Pilot:
+        features = torch.zeros(0)
+
+        def act(_: Flights) -> Tensor:
+            nonlocal features
+            flights.look()
+            if flights.fresh:
+                features = policy.frames(flights.image())
+            state = flights.state()
+            if told is not None:
+                told()
+            return policy.act(policy.estimate(features, state), state).T
+
+        return act
+
+    return of
+
+
+def _watched(teacher: FlightPolicy, told: Callable[[], None]) -> Callable[[VisionFlights], Pilot]:
+    """The teacher, told where it is, while the camera runs."""
+
+    def of(flights: VisionFlights) -> Pilot:
+        def act(behind: Flights) -> Tensor:
+            flights.look()
+            told()
+            return teacher.columns(behind.obs)
+
+        return act
+
+    return of
+
+
+def _blind(policy: VisionPolicy) -> Callable[[VisionFlights], Pilot]:
+    """The same policy with a dark camera: what it reaches by its inertial sensors alone."""
+
+    def of(flights: VisionFlights) -> Pilot:
+        dark = torch.zeros(1, flights.view.eye.px, flights.view.eye.px, FRAMES, dtype=torch.uint8)
+        features = policy.frames(dark).expand(flights.flights.num, -1)
+
+        def act(_: Flights) -> Tensor:
+            flights.look()
+            state = flights.state()
+            return policy.act(policy.estimate(features, state), state).T
+
+        return act
+
+    return of
+
+
+def _flown(record: Record) -> Flown:
+    """Lists of moments as arrays."""
+    images, marks = (torch.from_numpy(np.stack(rows)) for rows in (record.frames, record.frame_flying))
+    return Flown(
+        images, torch.stack(record.frame_tilt), torch.stack(record.frame_truth), marks, torch.stack(record.state),
+        torch.stack(record.truth), torch.from_numpy(np.stack(record.flying)), record.every,
+    )  # fmt: skip
