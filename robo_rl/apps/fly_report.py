@@ -127,6 +127,7 @@ def _results(path: Path, config: FlyConfig, rows: list[FlyRow]) -> None:
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
+            "method": config.method.name,
             **({"track": config.track} if config.task == "race" else {}),
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),

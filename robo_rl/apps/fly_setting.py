@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import ShacMethod
 from robo_rl.core.spec import EnvSpec
 from robo_rl.rl.first_order import FirstOrderConfig
 from sim.engines.quad.craft import Craft, load_craft
@@ -30,6 +31,8 @@ RECIPES = {  # task -> what suits it
     "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
 }
+
+SHORT = FirstOrderConfig(updates=1200, horizon=16, lr=1e-2, value=True)  # what suits method=shac
 
 PERFECT = Realism()
 
@@ -64,9 +67,13 @@ class Setting:
         settles = config.task in ("hover", "figure8")  # elsewhere the goal is never stayed at for long
         return cls(craft, training, task, Senses(config.history, config.integral and settles), realism)
 
+    def spread(self, config: FlyConfig) -> Spread | None:
+        """How far crafts differ in training."""
+        return Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
+
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
         task = self.training if gradient else self.task
-        spread = Spread(*([config.randomize] * 5)) if gradient and config.randomize > 0.0 else None
+        spread = self.spread(config) if gradient else None
         return Flights(
             self.craft, task, self.senses, num, seed,
             spread=spread, realism=self.realism, gradient=gradient, eager=config.eager,
@@ -85,7 +92,7 @@ class Setting:
 
 def recipe(config: FlyConfig) -> FirstOrderConfig:
     """How to learn: what the settings say, and what suits the task where they say nothing."""
-    own = RECIPES[config.task]
+    own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
     for name in ("updates", "horizon", "lr"):
         given[name] = given[name] or getattr(own, name)

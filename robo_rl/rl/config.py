@@ -15,6 +15,7 @@ class LearnerConfig:
 
     actor: str = one_of("gaussian", "deterministic")  # gaussian: SAC; deterministic: TD3
     hidden: list[int] = field(default_factory=lambda: [128, 128])
+    activation: str = one_of("relu", "tanh")  # of the actor's hidden layers
     layer_norm: bool = True  # LayerNorm in actor and critics
     heads: int = at_least(1, 2)  # critics in the ensemble
     target_subset: int = at_least(1, 2)  # random heads whose minimum is the target
