@@ -9,7 +9,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
-from robo_rl.apps.fly_methods import hand_over, make_trainer, total_updates
+from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_updates
 from robo_rl.apps.fly_report import finish
 from robo_rl.apps.fly_setting import Setting
 from robo_rl.apps.progress import progress
@@ -106,9 +106,7 @@ def _train(
     saved: dict[str, Any] | None, run: RunDir, bar: Any, metrics: Any, stop: Any,
 ) -> tuple[FlightPolicy, dict[str, Any]]:  # fmt: skip
     """One policy from nothing. Ctrl-C saves what is there and says how to go on."""
-    torch.manual_seed(derive_seed("init", seed))
-    hover = 2.0 * setting.craft.hover_speed - 1.0
-    policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover)
+    policy = new_policy(config, setting, seed)
     learner, compile_s = make_trainer(config, setting, policy, seed)
     used_s = 0.0
     if saved is not None:

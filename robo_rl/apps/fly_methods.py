@@ -18,6 +18,7 @@ from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.rl.first_order import FirstOrder
 from robo_rl.rl.ppo_rows import PpoRows, PpoRowsConfig
 from robo_rl.rl.replay_rows import ReplayConfig, ReplayRows
+from sim.engines.quad.control.linear_law import linear_law
 from sim.engines.quad.flight_rows import FlightRows
 from sim.engines.quad.flights import Flights
 from sim.tasks.hover import HoverTask
@@ -48,6 +49,23 @@ def total_updates(config: FlyConfig) -> int:
     if isinstance(config.method, Td3Method | SacMethod | PpoMethod):
         return config.updates or config.method.rounds
     return recipe(config).updates
+
+
+def new_policy(config: FlyConfig, setting: Setting, seed: int) -> FlightPolicy:
+    """The policy before its first update. Raises ConfigError where it cannot start as a linear law."""
+    torch.manual_seed(derive_seed("init", seed))
+    hover, lqr = 2.0 * setting.craft.hover_speed - 1.0, config.start == "lqr"
+    policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover, law=lqr)
+    if not lqr:
+        return policy
+    if config.task != "hover" or isinstance(config.method, RewardMethod):
+        raise ConfigError(
+            f"start=lqr is a law about hover that first-order learning improves: it goes with task=hover and "
+            f"method=first_order or shac, found task={config.task} and method={config.method.name}."
+        )
+    law = linear_law(setting.craft, setting.task.dt_s, setting.senses)
+    policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
+    return policy
 
 
 def make_trainer(config: FlyConfig, setting: Setting, policy: FlightPolicy, seed: int) -> tuple[Trainer, float]:

@@ -17,6 +17,7 @@ class FlyConfig(FirstOrderConfig):
 
     task: str = one_of("hover", "figure8", "waypoints", "race")  # hold a point, follow a curve, points in turn, gates
     method: Any = variant(METHODS)  # how it learns
+    start: str = one_of("random", "lqr")  # hover: what the policy is before it learns; lqr: exactly that linear law
     speed_m_s: float | None = at_least(0.01, None)  # figure8: on the curve (2); waypoints, race: at most (2, 3.5)
     track: str = "ring"  # race: a track by name, or a YAML file of one's own
     track_scale: float = at_least(0.01, 1.0)  # race: all lengths of the track times this, for larger crafts
