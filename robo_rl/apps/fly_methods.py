@@ -96,7 +96,7 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
         setting.craft, task, setting.senses, method.lanes, derive_seed("flights", seed),
         spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,
     )  # fmt: skip
-    return FlightRows(flights, HoverReward(task, method.reward), setting.scale(), method.asymmetric)
+    return FlightRows(flights, HoverReward(task, method.reward, method.reward_size), setting.scale(), method.asymmetric)
 
 
 def hand_over(trainer: Trainer, policy: FlightPolicy) -> None:

@@ -31,6 +31,7 @@ class RewardMethod:
     """What learners that take rewards have in common."""
 
     lanes: int = at_least(1, 64)  # drones side by side
+    reward_size: float = at_least(0.0, 0.05)  # factor of every reward
     asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
     reward: str = one_of("task", "l2f")  # the cost of first-order learning as a reward, or that of Eschmann et al. 2024
 
@@ -44,7 +45,7 @@ class Td3Method(ReplayConfig, RewardMethod):
         default_factory=lambda: LearnerConfig(
             actor="deterministic",
             activation="tanh",
-            layer_norm=False,
+            actor_norm=False,
             gamma=0.99,
             tau=0.005,
             batch=256,
@@ -67,7 +68,7 @@ class SacMethod(ReplayConfig, RewardMethod):
         default_factory=lambda: LearnerConfig(
             actor="gaussian",
             activation="tanh",
-            layer_norm=False,
+            actor_norm=False,
             gamma=0.99,
             tau=0.005,
             batch=256,
@@ -106,7 +107,7 @@ class PpoMethod(PpoRowsConfig, RewardMethod):
         default_factory=lambda: LearnerConfig(
             actor="deterministic",
             activation="tanh",
-            layer_norm=False,
+            actor_norm=False,
             gamma=0.98,
             lr_actor=1e-3,
             lr_critic=1e-3,

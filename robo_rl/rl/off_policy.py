@@ -69,10 +69,9 @@ class OffPolicyLearner:
     def _make_actor(self, obs_dim: int) -> Actor:
         cfg = self.cfg
         hidden, in_dim = tuple(cfg.hidden), self.views.actor_width(obs_dim) + self.map.ctx_dim
+        norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
         return make_actor(
-            ActorConfig(
-                cfg.actor, in_dim, self.map.dim, hidden, cfg.layer_norm, cfg.init_std, activation=cfg.activation
-            )
+            ActorConfig(cfg.actor, in_dim, self.map.dim, hidden, norm, cfg.init_std, activation=cfg.activation)
         )
 
     def _make_critic(self, obs_dim: int) -> CriticEnsemble:

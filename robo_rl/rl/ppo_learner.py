@@ -62,7 +62,8 @@ class PpoLearner:
         in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
-            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, cfg.layer_norm)
+            norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
+            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, norm)
             actor = replace(actor, squash=ppo.squash, activation=cfg.activation)
             self.actor = make_actor(actor)
             state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
