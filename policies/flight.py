@@ -7,7 +7,8 @@ The last layer starts near zero with the bias that hovers, so learning starts fr
 
     action = clip(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3 + L (scale x) + l, -1, 1),   W3 = b3 = 0 at the start
 
-Networks that start as an explicit linear law: Braniff & Tian 2025, "YANNs: Y-wise Affine Neural Networks".
+Networks that start as explicit linear optimal control, then learn: Braniff & Tian 2025, YANN-RL (arXiv 2508.16474);
+theirs is piecewise affine by its own layers, ours by a linear part and the clip.
 """
 
 from __future__ import annotations

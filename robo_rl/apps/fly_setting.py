@@ -34,6 +34,8 @@ RECIPES = {  # task -> what suits it
 
 SHORT = FirstOrderConfig(updates=1200, horizon=16, lr=1e-2, value=True)  # what suits method=shac
 
+LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
+
 PERFECT = Realism()
 
 
@@ -93,6 +95,8 @@ class Setting:
 def recipe(config: FlyConfig) -> FirstOrderConfig:
     """How to learn: what the settings say, and what suits the task where they say nothing."""
     own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
+    if config.start == "lqr":
+        own = replace(own, lr=min(own.lr, LQR_LR))
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
     for name in ("updates", "horizon", "lr"):
         given[name] = given[name] or getattr(own, name)
