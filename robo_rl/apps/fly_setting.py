@@ -32,7 +32,7 @@ RECIPES = {  # task -> what suits it
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
 }
 
-SHORT = FirstOrderConfig(updates=1200, horizon=16, lr=1e-2, value=True)  # what suits method=shac
+SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # what suits method=shac
 
 LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
 
@@ -100,7 +100,8 @@ def recipe(config: FlyConfig) -> FirstOrderConfig:
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
     for name in ("updates", "horizon", "lr"):
         given[name] = given[name] or getattr(own, name)
-    given["value"] = own.value if config.value is None else config.value
+    for name in ("value", "beyond"):
+        given[name] = getattr(own, name) if given[name] is None else given[name]
     return FirstOrderConfig(**given)
 
 

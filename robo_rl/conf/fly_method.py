@@ -33,7 +33,7 @@ class RewardMethod:
     lanes: int = at_least(1, 64)  # drones side by side
     reward_size: float = at_least(0.0, 0.05)  # factor of every reward
     asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
-    reward: str = one_of("task", "l2f")  # the cost of first-order learning as a reward, or that of Eschmann et al. 2024
+    reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
 
 
 @dataclass
@@ -45,7 +45,6 @@ class Td3Method(ReplayConfig, RewardMethod):
     """
 
     name: str = "td3"
-    reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
     updates: int = at_least(1, 32)  # of the critics in a round
     warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
     lesson_rounds: int = at_least(0, 49)  # of a lesson of the curriculum, 100,000 steps; 0: no curriculum
@@ -74,7 +73,6 @@ class SacMethod(ReplayConfig, RewardMethod):
     """SAC with the same critics, and a temperature tuned to an entropy of -1 nat per motor."""
 
     name: str = "sac"
-    reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
     updates: int = at_least(1, 32)  # of the critics in a round
     warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
     learner: LearnerConfig = field(
