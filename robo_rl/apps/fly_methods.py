@@ -91,7 +91,7 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
             f"method={cast('Any', method).name} learns task=hover only, found task={config.task}. "
             "Use method=first_order."
         )
-    task = replace(setting.training, train_box_m=setting.task.box_m)
+    task = replace(setting.training, train_box_m=setting.training.box_m)
     flights = Flights(
         setting.craft, task, setting.senses, method.lanes, derive_seed("flights", seed),
         spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,

@@ -73,7 +73,8 @@ class ReplayRows:
 
     def update(self) -> Info:
         """One round. Logs are tensors: cost per step, flights ended, and what the learner says."""
-        cfg, info = self.config, {}
+        cfg = self.config
+        info: Info = {}
         cost, ended = torch.zeros(()), torch.zeros(())
         learning = self.rounds >= cfg.warmup_rounds
         for _ in range(cfg.stride):
