@@ -86,7 +86,7 @@ def make_trainer(config: FlyConfig, setting: Setting, policy: FlightPolicy, seed
 
 def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, seed: int) -> FlightRows:
     """Training flights that end where measured ones do: nothing is earned behind that, so staying pays."""
-    if not isinstance(setting.training, HoverTask):
+    if config.task != "hover" or not isinstance(setting.training, HoverTask):
         raise ConfigError(
             f"method={cast('Any', method).name} learns task=hover only, found task={config.task}. "
             "Use method=first_order."
