@@ -5,6 +5,11 @@
 The protocol is Learning to Fly in Seconds' (start distribution, disturbance, noise, box of 0.6 m, 5 s), re-implemented.
 Names: hover/first_order/<budget>/position_error_m and .../terminated_fraction (mean over seeds, every seed beside it),
 .../train_cpu_s, and hover/pid/..., hover/geometric/... on the same starts. `--updates` sets the budgets.
+
+    python benchmarks/hover.py --methods all --seeds 3 --budgets 30
+
+lays learners side by side at equal CPU seconds: hover/<method>/<budget>_cpu_s/position_error_m and
+.../terminated_fraction, for first_order, first_order_lqr (starts as the LQR law), shac, td3, sac and ppo.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import math
 import os
 import shutil
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 from statistics import fmean
 
@@ -20,6 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser
+from hover_methods import ARMS, compare, picture
 
 from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, evaluated, row, train_all
 from robo_rl.apps.run_dir import RunDir
@@ -32,8 +39,15 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=5, help="trainings per budget, from seed 0")
     options.add_argument("--updates", default="900,1900", help="budgets in updates, by commas")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
+    options.add_argument("--methods", help=f"compare these, by commas, or all: {', '.join(ARMS)}")
+    options.add_argument("--budgets", default="30,60", help="of --methods: CPU seconds of training, by commas")
+    options.add_argument("--marks", type=int, default=6, help="of --methods: points on the curve of the first seed")
+    options.add_argument("--picture", type=Path, help="of --methods: draw those curves into this PNG")
     args = options.parse_args()
     torch.set_num_threads(1)
+    if args.methods:
+        methods(args)
+        return
     budgets = [150] if args.quick else [int(part) for part in args.updates.split(",")]
     setting = Setting.of(FlyConfig(craft=args.craft))
     for updates in budgets:
@@ -46,6 +60,18 @@ def main() -> None:
     for name in CONTROLLERS:
         pilot = controller_pilot(name, setting.craft, setting.task.dt_s, config.eval_flights)
         report(f"hover/{name}", [row(name, evaluated(config, setting, pilot))])
+
+
+def methods(args: Namespace) -> None:
+    """The table of learners at equal CPU seconds."""
+    names = list(ARMS) if args.methods == "all" else args.methods.split(",")
+    if unknown := sorted(set(names) - set(ARMS)):
+        raise SystemExit(f"--methods {', '.join(unknown)}: there is no such arm. Known: {', '.join(ARMS)}.")
+    budgets_s = [2.0] if args.quick else sorted(float(part) for part in args.budgets.split(","))
+    seeds, marks, probe_s = (1, 1, 1.0) if args.quick else (args.seeds, args.marks, 4.0)
+    curves = compare(names, args.craft, budgets_s, seeds, marks, probe_s)
+    if args.picture is not None:
+        picture(args.picture, curves)
 
 
 def report(name: str, rows: list[FlyRow]) -> None:

@@ -45,7 +45,7 @@ CHOICE_SEED = 2  # episodes on which stages are compared; neither training's eva
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
-WEAK = 0.5  # a start that succeeds less often than this misses by more than a usual residual can correct
+WEAK = 0.6  # a start that succeeds less often than this misses by more than a usual residual can correct
 
 
 @dataclass(frozen=True)

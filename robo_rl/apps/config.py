@@ -22,8 +22,11 @@ T = TypeVar("T")
 
 
 def groups(schema: type) -> dict[str, list[str]]:
-    """YAML groups a schema can take, e.g. {"method": ["auto", "residual"]}: folders named like one of its fields."""
-    names = {key.split(".")[0] for key in settings(schema)}
+    """YAML groups a schema can take, e.g. {"method": ["auto", "residual"]}: folders named like one of its fields.
+
+    A field whose options are dataclasses takes no YAML.
+    """
+    names = {key.split(".")[0] for key in settings(schema)} - variants(schema).keys()
     return {
         folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
         for folder in sorted(CONF.iterdir())

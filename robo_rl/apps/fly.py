@@ -9,8 +9,9 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
+from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_updates
 from robo_rl.apps.fly_report import finish
-from robo_rl.apps.fly_setting import Setting, recipe
+from robo_rl.apps.fly_setting import Setting
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.stop import stop_between_steps
@@ -20,7 +21,6 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
-from robo_rl.rl.first_order import FirstOrder
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 __all__ = ["FlyRow", "Setting", "evaluated", "main", "row", "train_all"]
@@ -70,7 +70,7 @@ def train_all(config: FlyConfig, setting: Setting, run: RunDir) -> tuple[list[Fl
     done: list[dict[str, Any]] = [] if saved is None else list(saved["done"])
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
-    total = recipe(config).updates * config.seeds
+    total = total_updates(config) * config.seeds
     with (
         progress(total, "fly", "update", initial=at[0] if at else 0) as bar,
         run.metrics(at[0] if at else None, bar=bar) as metrics,
@@ -106,15 +106,13 @@ def _train(
     saved: dict[str, Any] | None, run: RunDir, bar: Any, metrics: Any, stop: Any,
 ) -> tuple[FlightPolicy, dict[str, Any]]:  # fmt: skip
     """One policy from nothing. Ctrl-C saves what is there and says how to go on."""
-    torch.manual_seed(derive_seed("init", seed))
-    hover = 2.0 * setting.craft.hover_speed - 1.0
-    policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover)
-    flights = setting.flights(config.flights, derive_seed("flights", seed), config, gradient=True)
-    learner, used_s = FirstOrder(policy, flights, recipe(config)), 0.0
+    policy = new_policy(config, setting, seed)
+    learner, compile_s = make_trainer(config, setting, policy, seed)
+    used_s = 0.0
     if saved is not None:
         learner.load_state_dict(saved["learner"])
         used_s = float(saved["train_cpu_s"])
-    start_s, offset = cpu_seconds(), index * learner.config.updates
+    start_s, offset = cpu_seconds(), index * total_updates(config)
 
     def save() -> None:
         state = {"learner": learner.state_dict(), "done": done, "train_cpu_s": used_s + cpu_seconds() - start_s}
@@ -133,8 +131,10 @@ def _train(
             raise KeyboardInterrupt(
                 f"saved update {learner.updates} in {run.path}; the same command with resume=true goes on"
             )
+    hand_over(learner, policy)
     note = {
         "verb": "fly",
+        "method": config.method.name,
         "task": config.task,
         "craft": setting.craft.name,
         "source": setting.craft.source,
@@ -142,7 +142,7 @@ def _train(
         "seed": seed,
         "noise": 0.0,
         "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2),
-        "compile_cpu_s": round(flights.compile_s, 2),
+        "compile_cpu_s": round(compile_s, 2),
         "commit": commit(),
         "settings": asdict(config),
     }

@@ -16,6 +16,7 @@ from policies.flight import STATE, FlightPolicy
 from robo_rl.apps.fly_field import write_field_pictures
 from robo_rl.apps.fly_table import LABELS, print_table
 from robo_rl.apps.run_dir import RunDir
+from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
@@ -32,7 +33,6 @@ from sim.tasks.waypoints import WaypointTask
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow, Setting
     from robo_rl.conf.fly import FlyConfig
-    from robo_rl.conf.vision import VisionConfig
     from sim.engines.quad.trial import Trial
 
 FILMED = 6  # drones in the video
@@ -84,6 +84,8 @@ def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, 
 
 def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
     """policy.h, compiled and compared with torch where a C compiler is there; says which."""
+    if policy.law is not None:
+        return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
     craft, senses = setting.craft, setting.senses
     memory = FlightMemory(
         senses.history, senses.integral, senses.integral_limit, setting.task.dt_s, 2.0 * craft.hover_speed - 1.0
@@ -136,6 +138,7 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
+            **({} if isinstance(config, VisionConfig) else {"method": config.method.name}),
             **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),

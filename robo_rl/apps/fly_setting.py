@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import ShacMethod
 from robo_rl.core.spec import EnvSpec
 from robo_rl.rl.first_order import FirstOrderConfig
 from sim.engines.quad.craft import Craft, load_craft
@@ -38,6 +39,10 @@ RECIPES = {  # task -> what suits it
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
     "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
 }
+
+SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # what suits method=shac
+
+LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
 
 PERFECT = Realism()
 
@@ -74,9 +79,13 @@ class Setting:
         check_realism(realism, craft)
         return cls(craft, training, task, senses_of(config.task, options), realism, options)
 
+    def spread(self, config: FlyConfig) -> Spread | None:
+        """How far crafts differ in training."""
+        return Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
+
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
         task = self.training if gradient else self.task
-        spread = Spread(*([config.randomize] * 5)) if gradient and config.randomize > 0.0 else None
+        spread = self.spread(config) if gradient else None
         return Flights(
             self.craft, task, self.senses, num, seed,
             spread=spread, realism=self.realism, gradient=gradient, eager=config.eager,
@@ -95,11 +104,14 @@ class Setting:
 
 def recipe(config: FlyConfig) -> FirstOrderConfig:
     """How to learn: what the settings say, and what suits the task where they say nothing."""
-    own = RECIPES[config.task]
+    own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
+    if config.start == "lqr":
+        own = replace(own, lr=min(own.lr, LQR_LR))
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
     for name in ("updates", "horizon", "lr"):
         given[name] = given[name] or getattr(own, name)
-    given["value"] = own.value if config.value is None else config.value
+    for name in ("value", "beyond"):
+        given[name] = getattr(own, name) if given[name] is None else given[name]
     return FirstOrderConfig(**given)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from robo_rl.conf.fields import at_least
+from robo_rl.conf.fields import at_least, variant
+from robo_rl.conf.fly_method import METHODS
 from robo_rl.core.settings import one_of
 from robo_rl.rl.first_order import FirstOrderConfig
 
@@ -14,6 +16,7 @@ class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
     task: str = one_of("hover", "figure8", "waypoints", "race", "obstacles")  # point, curve, points, gates, field
+    start: str = one_of("random", "lqr")  # hover: what the policy is before it learns; lqr: exactly that linear law
     speed_m_s: float | None = at_least(0.01, None)  # figure8: 2; at most: waypoints 2, race 3.5, obstacles 1.5
     track: str = "ring"  # race: a track by name, or a YAML file of one's own
     track_scale: float = at_least(0.01, 1.0)  # race: all lengths of the track times this, for larger crafts
@@ -48,3 +51,4 @@ class FlyConfig(FirstOrderConfig):
     eager: bool = False  # do not compile the simulator
     resume: bool = False  # go on with the training in `out` after its last checkpoint
     overwrite: bool = False  # replace the run in `out`
+    method: Any = variant(METHODS)  # how it learns

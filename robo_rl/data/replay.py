@@ -39,19 +39,26 @@ class Batch:
 
 
 class Replay:
-    """fields: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps` steps."""
+    """widths: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps` steps.
+
+    extra: columns that are kept and never sampled, such as the parts that a reward is made of.
+    """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
     SCALARS = ("reward", "steps", "mc_return", "demo")
     FLAGS = ("terminated", "truncated", "cut")  # cut: the lane's next entry does not follow this one; bootstrap here
 
-    def __init__(self, capacity: int, lanes: int, widths: Mapping[str, int]) -> None:
+    def __init__(
+        self, capacity: int, lanes: int, widths: Mapping[str, int], extra: Mapping[str, int] | None = None
+    ) -> None:
         if capacity < lanes:
             raise ConfigError(f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise `replay_capacity`.")
         self.lanes, self.slots = lanes, capacity // lanes
         self.data: dict[str, Tensor] = {name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS}
         self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}
         self.data |= {name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in self.FLAGS}
+        self._extra = dict(extra or {})
+        self.data |= {name: torch.zeros(lanes, self.slots, width) for name, width in self._extra.items()}
         self.head = torch.zeros(lanes, dtype=torch.long)  # decisions ever stored, per lane
         self.episode_start = torch.zeros(lanes, dtype=torch.long)  # value of `head` when the running episode began
 
@@ -64,7 +71,7 @@ class Replay:
         `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows; what else it holds is left.
         """
         slot = self.head[rows] % self.slots
-        for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS):
+        for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
             self.data[name][rows, slot] = values[name].to(self.data[name].dtype)
         self.data["mc_return"][rows, slot] = torch.nan
         self.head[rows] += 1

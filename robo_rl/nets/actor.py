@@ -27,6 +27,7 @@ class ActorConfig:
     layer_norm: bool = True
     init_std: float = 1.0  # gaussian: standard deviation before the tanh at the start
     squash: bool = True  # tanh on the output
+    activation: str = "relu"  # of the hidden layers
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -39,7 +40,9 @@ class Actor(nn.Module):
         super().__init__()
         self.config = config
         hidden = tuple(config.hidden)
-        self.net = mlp(config.in_dim, hidden, out_dim, layer_norm=config.layer_norm, zero_last=True)
+        self.net = mlp(
+            config.in_dim, hidden, out_dim, layer_norm=config.layer_norm, activation=config.activation, zero_last=True
+        )
 
     def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
         """The deterministic action."""
@@ -51,6 +54,11 @@ class Actor(nn.Module):
         """Zero the last layer again: back to u = 0, and a Gaussian actor to its first spread."""
         for parameter in self.net[-1].parameters():
             parameter.zero_()
+
+    @torch.no_grad()
+    def start_at(self, u: Float[Tensor, " dim"]) -> None:
+        """Begin with this u, inside (-1, 1), everywhere: for learning from nothing, where zero is no neutral action."""
+        self.net[-1].get_parameter("bias")[: self.config.dim] = torch.atanh(u) if self.config.squash else u
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
         """`mode` of features and context side by side."""

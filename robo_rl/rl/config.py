@@ -15,7 +15,9 @@ class LearnerConfig:
 
     actor: str = one_of("gaussian", "deterministic")  # gaussian: SAC; deterministic: TD3
     hidden: list[int] = field(default_factory=lambda: [128, 128])
+    activation: str = one_of("relu", "tanh")  # of the actor's hidden layers
     layer_norm: bool = True  # LayerNorm in actor and critics
+    actor_norm: bool | None = None  # LayerNorm in the actor; none: as layer_norm says
     heads: int = at_least(1, 2)  # critics in the ensemble
     target_subset: int = at_least(1, 2)  # random heads whose minimum is the target
     actor_reduce: str = one_of("min", "mean", "first")  # the actor climbs the min or the mean of all heads, or one

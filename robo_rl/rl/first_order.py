@@ -63,6 +63,7 @@ class FirstOrderConfig:
     final_lr: float = at_least(0.0, 1e-5)
     grad_clip: float = at_least(0.0, 1.0)
     value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
+    beyond: bool | None = None  # with value: an end by the task is no end of the cost; none: where it suits the task
     gamma: float = at_least(0.0, 0.99)  # discount of a step, where the cost-to-go is learned
 
 
@@ -123,7 +124,8 @@ class FirstOrder:
         """Discounted cost of the window and, where a flight goes on behind it, the cost-to-go.
 
         A flight that the task ended has no more cost, one that the clock ended would have had; the next flight in its
-        lane is not discounted by its predecessor's age.
+        lane is not discounted by its predecessor's age. With `beyond` the first would have gone on costing as well:
+        where all costs are positive, leaving the box would otherwise be the cheapest thing to do.
         """
         cfg, env = self.config, cast("EndingEnv", self.env)
         act = cast("ColumnPolicy", self.policy).columns
@@ -132,10 +134,11 @@ class FirstOrder:
             obs = env.obs
             cost, over = env.step(act(obs))
             total, weight = total + weight * cost, weight * cfg.gamma
-            window.add(obs, env.final_obs, cost, over, env.terminated)
-            if over.any():
-                rest = value.steady(env.final_obs) * (over & ~env.terminated)
-                total, weight = total + weight * rest, torch.where(over, 1.0, weight)
+            dead = torch.zeros_like(over) if cfg.beyond else env.terminated
+            window.add(obs, env.final_obs, cost, over, dead)
+            if (cut := over & ~dead).any():
+                total = total + weight * value.steady(env.final_obs) * cut
+            weight = torch.where(over, 1.0, weight)
         total = total + weight * value.steady(env.obs)
         logs = {"train/cost": window.mean_cost(), "train/ended": window.num_ended()}
         return total.mean() / cfg.horizon, logs, window

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, ActorConfig, GaussianActor, make_actor
 from robo_rl.nets.critic import CriticEnsemble
@@ -32,13 +33,20 @@ from robo_rl.rl.losses import (
 class OffPolicyLearner:
     """Owns actor, critics, their targets and optimisers. Knows the action map only by its protocol.
 
-    All random numbers come from `generator`, so that a restored learner continues bit for bit. Raises ConfigError for
-    settings that make no learner.
+    All random numbers come from `generator`, so that a restored learner continues bit for bit. `views`: which parts of
+    a stored observation actor and critics see. Raises ConfigError for settings that make no learner.
     """
 
-    def __init__(self, obs_dim: int, action_map: ActionMap, cfg: LearnerConfig, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        obs_dim: int,
+        action_map: ActionMap,
+        cfg: LearnerConfig,
+        generator: torch.Generator,
+        views: Views = ALL,
+    ) -> None:
         check_learner(cfg)
-        self.map, self.cfg, self.generator = action_map, cfg, generator
+        self.map, self.cfg, self.generator, self.views = action_map, cfg, generator, views
         self.updates = 0
         self._wander = torch.zeros(0, action_map.dim)  # correlated exploration noise of every lane
         with torch.random.fork_rng(devices=[]):
@@ -60,19 +68,32 @@ class OffPolicyLearner:
 
     def _make_actor(self, obs_dim: int) -> Actor:
         cfg = self.cfg
-        hidden, in_dim = tuple(cfg.hidden), obs_dim + self.map.ctx_dim
-        return make_actor(ActorConfig(cfg.actor, in_dim, self.map.dim, hidden, cfg.layer_norm, cfg.init_std))
+        hidden, in_dim = tuple(cfg.hidden), self.views.actor_width(obs_dim) + self.map.ctx_dim
+        norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
+        return make_actor(
+            ActorConfig(cfg.actor, in_dim, self.map.dim, hidden, norm, cfg.init_std, activation=cfg.activation)
+        )
 
     def _make_critic(self, obs_dim: int) -> CriticEnsemble:
         cfg = self.cfg
-        return CriticEnsemble(obs_dim + self.map.critic_dim, cfg.hidden, cfg.heads, cfg.layer_norm)
+        return CriticEnsemble(
+            self.views.critic_width(obs_dim) + self.map.critic_dim, cfg.hidden, cfg.heads, cfg.layer_norm
+        )
+
+    def _x(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
+        """What the actor sees."""
+        return torch.cat([obs[:, self.views.actor], ctx], dim=-1)
+
+    def _state(self, obs: Float[Tensor, "b f"]) -> Float[Tensor, "b s"]:
+        """What the critics see beside the action."""
+        return obs[:, self.views.critic]
 
     # Acting
 
     @torch.no_grad()
     def act(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool) -> Float[Tensor, "b d"]:
         """u for these observations; with `gate`, 0 wherever the critics prefer the base."""
-        x = torch.cat([obs, ctx], dim=-1)
+        x = self._x(obs, ctx)
         u = self._explore(x) if explore else self.actor.mode(x)
         return self._gated(u, obs, ctx, self.critic) if self.cfg.gate else u
 
@@ -112,7 +133,7 @@ class OffPolicyLearner:
         self, u: Float[Tensor, "b d"], obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], critic: CriticEnsemble
     ) -> Float[Tensor, "b d"]:
         zero = torch.zeros_like(u)
-        q_actor, q_base = critic.compare(obs, self.map.to_critic(u, ctx), self.map.to_critic(zero, ctx))
+        q_actor, q_base = critic.compare(self._state(obs), self.map.to_critic(u, ctx), self.map.to_critic(zero, ctx))
         return torch.where((q_actor > q_base).unsqueeze(-1), u, zero)
 
     # Learning
@@ -137,14 +158,15 @@ class OffPolicyLearner:
     def diagnose(self, batch: Batch) -> Info:
         """Mean Q of u = 0 (the base, where there is one) and of the actor's own u, in the states of this batch."""
         zero = torch.zeros(len(batch.reward), self.map.dim)
-        mode = self.actor.mode(torch.cat([batch.obs, batch.ctx], dim=-1))
+        mode = self.actor.mode(self._x(batch.obs, batch.ctx))
+        state = self._state(batch.obs)
         named = {"critic/q_base": zero, "critic/q_actor": mode}
-        return {name: self.critic(batch.obs, self.map.to_critic(u, batch.ctx)).mean() for name, u in named.items()}
+        return {name: self.critic(state, self.map.to_critic(u, batch.ctx)).mean() for name, u in named.items()}
 
     @torch.no_grad()
     def _base_target(self, batch: Batch) -> Float[Tensor, " b"]:
         zero = torch.zeros(len(batch.reward), self.map.dim)
-        value = self._subset_min(self.target(batch.next_obs, self.map.to_critic(zero, batch.next_ctx)))
+        value = self._subset_min(self.target(self._state(batch.next_obs), self.map.to_critic(zero, batch.next_ctx)))
         return td_target(batch.reward, batch.discount, value)
 
     @torch.no_grad()
@@ -153,12 +175,12 @@ class OffPolicyLearner:
         u, bonus = self._next_action(batch)
         if self.cfg.gate:
             u = self._gated(u, batch.next_obs, batch.next_ctx, self.target)
-        value = self._subset_min(self.target(batch.next_obs, self.map.to_critic(u, batch.next_ctx)))
+        value = self._subset_min(self.target(self._state(batch.next_obs), self.map.to_critic(u, batch.next_ctx)))
         return self._soft_target(batch, value, bonus)
 
     def _next_action(self, batch: Batch) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"] | None]:
         """u of the next decision, as bootstrapping needs it, and the entropy bonus of a soft backup."""
-        x = torch.cat([batch.next_obs, batch.next_ctx], dim=-1)
+        x = self._x(batch.next_obs, batch.next_ctx)
         if isinstance(self.actor, GaussianActor):
             u, log_prob = self.actor.sample(x, self._normal(len(x)))
             return u, -self.log_alpha.exp() * log_prob if self.cfg.entropy_in_target else None
@@ -181,7 +203,7 @@ class OffPolicyLearner:
         return q.amin(dim=0)
 
     def _critic_step(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
-        q = self.critic(batch.obs, batch.critic_action)
+        q = self.critic(self._state(batch.obs), batch.critic_action)
         loss, info = critic_loss(q, target)
         if self.cfg.conservative > 0.0:
             extra, more = self._conservative(batch, q)
@@ -194,13 +216,13 @@ class OffPolicyLearner:
         assert isinstance(self.actor, GaussianActor)  # check_learner
         b, n = len(batch.reward), self.cfg.conservative_actions
         obs, ctx = (value.repeat_interleave(n, 0) for value in (batch.obs, batch.ctx))
-        then = torch.cat([batch.next_obs, batch.next_ctx], dim=-1).repeat_interleave(n, 0)
+        then = self._x(batch.next_obs, batch.next_ctx).repeat_interleave(n, 0)
         with torch.no_grad():
             uniform = torch.rand(b * n, self.map.dim, generator=self.generator) * 2.0 - 1.0
-            x = torch.cat([torch.cat([obs, ctx], dim=-1), then])
+            x = torch.cat([self._x(obs, ctx), then])
             u, log_prob = self.actor.sample(x, self._normal(len(x)))
         candidates = self.map.to_critic(torch.cat([uniform, u]), ctx.repeat(3, 1))
-        q_uniform, q_actor = self.critic(obs.repeat(3, 1), candidates).split([b * n, 2 * b * n], dim=1)
+        q_uniform, q_actor = self.critic(self._state(obs).repeat(3, 1), candidates).split([b * n, 2 * b * n], dim=1)
         return conservative_loss(
             q,
             q_uniform.view(-1, b, n),
@@ -211,14 +233,14 @@ class OffPolicyLearner:
         )
 
     def _actor_step(self, batch: Batch) -> Info:
-        x = torch.cat([batch.obs, batch.ctx], dim=-1)
+        x = self._x(batch.obs, batch.ctx)
         gaussian = isinstance(self.actor, GaussianActor)
         if isinstance(self.actor, GaussianActor):
             u, log_prob = self.actor.sample(x, self._normal(len(x)))
         else:
             u, log_prob = self.actor.mode(x), torch.zeros(len(x))
         heads = 1 if self.cfg.actor_reduce == "first" else None
-        q = self.critic(batch.obs, self.map.to_critic(u, batch.ctx), heads)
+        q = self.critic(self._state(batch.obs), self.map.to_critic(u, batch.ctx), heads)
         q = q.amin(dim=0) if self.cfg.actor_reduce == "min" else q.mean(dim=0)
         alpha = self.log_alpha.exp().detach() if gaussian else 0.0
         loss, info = sac_actor_loss(q, log_prob, alpha)

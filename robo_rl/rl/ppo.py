@@ -25,7 +25,9 @@ class PpoConfig:
     target_kl: float = at_least(0.0, 0.1)  # the pass that moves the policy further is the last one
     clip: float = at_least(0.0, 0.2)  # of the probability ratio
     gae_lambda: float = at_least(0.0, 0.95)  # of the advantage: 0 trusts the critic, 1 the return
-    std: float = at_least(0.0, 0.37)  # fixed spread of u, before the map scales it
+    std: float = at_least(0.0, 0.37)  # spread of u at the start, before the map scales it
+    final_std: float = at_least(0.0, 0.0)  # ... at the end, reached by a constant factor per round; 0: it stays
+    squash: bool = False  # the mean goes through a tanh
     normalize_reward: bool = True  # divide rewards by the running spread of returns
     clip_reward: float = at_least(0.0, 5.0)  # of normalised rewards
     value_bias: float = 0.25  # the critic's answer at the start
@@ -91,6 +93,13 @@ def learning_rate_factor(done: int, total: int, warmup: int) -> float:
         return (done + 1) / (warmup + 1)
     share = (done - warmup) / max(1, total - warmup)
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, share)))
+
+
+def spread(config: PpoConfig, share: float) -> float:
+    """std (final_std / std)^share: exploration shrinks evenly in its logarithm; `share` of training is over."""
+    if config.final_std <= 0.0:
+        return config.std
+    return float(config.std * (config.final_std / config.std) ** min(1.0, share))
 
 
 class RewardScale:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings
+from robo_rl.core.views import ALL, Views
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.flat import flat_gradient, flatten_parameters
 from robo_rl.nets.mlp import mlp
@@ -23,6 +25,7 @@ from robo_rl.rl.ppo import (
     clipped_surrogate,
     learning_rate_factor,
     normal_log_prob,
+    spread,
     standardized,
     value_loss,
 )
@@ -30,13 +33,20 @@ from robo_rl.rl.rollout import Transitions
 
 
 class PpoLearner:
-    """u ~ N(actor(s, ctx), std^2), std fixed, without a tanh: the map clips what the robot executes.
+    """u ~ N(actor(s, ctx), std^2), std not learned: the map clips what the robot executes.
 
-    The actor's mean starts at 0, so that the base is the start. All random numbers come from `generator`.
+    The actor's mean starts at 0, so that the base is the start. All random numbers come from `generator`. `views`:
+    which parts of an observation actor and critic see.
     """
 
     def __init__(
-        self, obs_dim: int, action_map: ActionMap, cfg: LearnerConfig, ppo: PpoConfig, generator: torch.Generator
+        self,
+        obs_dim: int,
+        action_map: ActionMap,
+        cfg: LearnerConfig,
+        ppo: PpoConfig,
+        generator: torch.Generator,
+        views: Views = ALL,
     ) -> None:
         check_learner(cfg)
         check_settings(ppo, "ppo.")
@@ -44,14 +54,20 @@ class PpoLearner:
             raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1.")
-        self.map, self.cfg, self.ppo, self.generator = action_map, cfg, ppo, generator
+        self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
         self.updates = self.rounds = 0
-        in_dim, hidden = obs_dim + action_map.ctx_dim, tuple(cfg.hidden)
+        self.std = ppo.std  # of u now
+        if action_map.ctx_dim and views != ALL:
+            raise ConfigError("Actor and critic can see different things only where the map has no context.")
+        in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
-            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, cfg.layer_norm, squash=False)
+            norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
+            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, norm)
+            actor = replace(actor, squash=ppo.squash, activation=cfg.activation)
             self.actor = make_actor(actor)
-            self.critic = mlp(in_dim, hidden, 1, layer_norm=cfg.layer_norm)
+            state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
+            self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm)
         nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
         self._actor_flat, self._critic_flat = flatten_parameters(self.actor), flatten_parameters(self.critic)
         self.actor_opt = torch.optim.Adam([self._actor_flat], lr=cfg.lr_actor, fused=True)
@@ -59,8 +75,8 @@ class PpoLearner:
 
     @torch.no_grad()
     def act(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool) -> Float[Tensor, "b d"]:
-        mean = self.actor.act(obs, ctx)
-        return mean + self.ppo.std * torch.randn(mean.shape, generator=self.generator) if explore else mean
+        mean = self.actor.act(obs[:, self.views.actor], ctx)
+        return mean + self.std * torch.randn(mean.shape, generator=self.generator) if explore else mean
 
     @torch.no_grad()
     def value(self, obs: Float[Tensor, "... f"], ctx: Float[Tensor, "... c"]) -> Float[Tensor, "..."]:
@@ -68,12 +84,12 @@ class PpoLearner:
         return self._value(torch.cat([obs, ctx], dim=-1))
 
     def _value(self, x: Float[Tensor, "... i"]) -> Float[Tensor, "..."]:
-        value: Tensor = self.critic(x)
+        value: Tensor = self.critic(x[..., self.views.critic])
         return value.squeeze(-1)
 
     def log_prob(self, x: Float[Tensor, "b i"], u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
         """log pi(u | x)."""
-        return normal_log_prob(u, self.actor.mode(x), self.ppo.std)
+        return normal_log_prob(u, self.actor.mode(x[:, self.views.actor]), self.std)
 
     def update(self, data: Transitions, total_rounds: int) -> Info:
         """One round: at most `epochs` passes over a roll-out of the current policy. Logs the last minibatch."""
@@ -92,7 +108,8 @@ class PpoLearner:
             if float(info["actor/kl"]) > self.ppo.target_kl:
                 break
         self.rounds += 1
-        return info
+        self.std = spread(self.ppo, self.rounds / max(1, total_rounds))
+        return info | {"actor/std": torch.tensor(self.std)}
 
     def _minibatches(self, size: int) -> tuple[Tensor | slice, ...]:
         """Rows in random order; a single part is the whole roll-out in its own order."""
@@ -101,8 +118,8 @@ class PpoLearner:
         return torch.randperm(size, generator=self.generator).tensor_split(min(size, self.ppo.minibatches))
 
     def _step(self, x: Tensor, u: Tensor, old: Tensor, advantage: Tensor, returns: Tensor) -> Info:
-        mean = self.actor.mode(x)
-        log_prob = normal_log_prob(u, mean, self.ppo.std)
+        mean = self.actor.mode(x[:, self.views.actor])
+        log_prob = normal_log_prob(u, mean, self.std)
         loss, info = clipped_surrogate(log_prob, old, standardized(advantage), self.ppo.clip)
         penalty, size = residual_penalty(mean, self.cfg.penalty)
         self._descend(self.actor_opt, self._actor_flat, loss + penalty, self.actor)
@@ -134,10 +151,15 @@ class PpoLearner:
         """Weights, moments, counters and generator, as a copy."""
         names = ("actor", "critic", "actor_opt", "critic_opt")
         state = {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
-        return state | {"counters": [self.updates, self.rounds], "generator": self.generator.get_state()}
+        return state | {
+            "counters": [self.updates, self.rounds],
+            "std": self.std,
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in ("actor", "critic", "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
         self.updates, self.rounds = (int(count) for count in state["counters"])
+        self.std = float(state.get("std", self.ppo.std))
         self.generator.set_state(state["generator"])

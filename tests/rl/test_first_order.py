@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -105,3 +106,23 @@ def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RoboRLError, match="update 0 is not finite"):
         made.update()
     assert torch.equal(weights(made), before)
+
+
+def test_leaving_the_box_is_not_the_cheapest_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """V = 5 everywhere, all lanes leave at once: with `beyond` their loss is larger by gamma V."""
+    found = []
+    for beyond in (False, True):
+        made = learner(value=True, horizon=1)
+        made.config.beyond = beyond
+        assert made.value is not None
+        monkeypatch.setattr(made.value, "steady", lambda obs: torch.full((obs.shape[1],), 5.0))
+        step = made.env.step
+
+        def leave(action: Tensor, step: Any = step, env: Any = made.env) -> tuple[Tensor, Tensor]:
+            cost, _ = step(action)
+            env.terminated = torch.ones(8, dtype=torch.bool)
+            return cost, env.terminated
+
+        monkeypatch.setattr(made.env, "step", leave)
+        found.append(made._valued(made.value)[0].item())
+    assert found[1] - found[0] == pytest.approx(made.config.gamma * 5.0, rel=1e-5)

@@ -101,12 +101,23 @@ class Flights:
         Training flights end where the task says, for example in a wider box so that returning can be learned, and after
         task.train_steps.
         """
+        cost, ended = self.fly_on(action)
+        self.renew(ended)
+        return cost, ended
+
+    def fly_on(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
+        """The first half of `step`: state and observation are those that the action led to, for ended lanes too."""
         cost, _ = self.advance(action)
         self.final_obs, self.terminated = self.obs, self._far > 0.0
-        ended = self.terminated | (self.age >= self.task.train_steps)
-        if ended.any():
-            self._replace(ended)
-        return cost, ended
+        return cost, self.terminated | (self.age >= self.task.train_steps)
+
+    def renew(self, ended: Bool[Tensor, " n"]) -> None:
+        """The second half: fresh flights in the lanes that have ended."""
+        if not ended.any():
+            return
+        if not self.gradient:  # `_replace` then writes in place
+            self.final_obs = self.obs.clone()
+        self._replace(ended)
 
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """One control step in which nobody is replaced. Returns (cost, has the episode ended)."""

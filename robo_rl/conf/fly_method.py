@@ -1,0 +1,137 @@
+"""The methods of `robo-rl fly`: each a set of settings, overridden as method.<key>=<value>."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from robo_rl.conf.fields import at_least
+from robo_rl.core.settings import one_of
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.ppo import PpoConfig
+from robo_rl.rl.ppo_rows import PpoRowsConfig
+from robo_rl.rl.replay_rows import ReplayConfig
+
+
+@dataclass
+class FirstOrderMethod:
+    """Gradients through the dynamics; its settings are those of the verb: horizon, lr, ..."""
+
+    name: str = "first_order"
+
+
+@dataclass
+class ShacMethod:
+    """Short-horizon actor-critic (Xu et al. 2022): the same with a learned cost-to-go behind a shorter horizon."""
+
+    name: str = "shac"
+
+
+@dataclass
+class RewardMethod:
+    """What learners that take rewards have in common."""
+
+    lanes: int = at_least(1, 64)  # drones side by side
+    reward_size: float = at_least(0.0, 0.05)  # factor of every reward
+    asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
+    reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
+
+
+@dataclass
+class Td3Method(ReplayConfig, RewardMethod):
+    """TD3 as in Learning to Fly in Seconds: asymmetric critic, its reward and curriculum.
+
+    Fewer and larger updates than there (one per 10 steps, batch 256, rates 1e-3, gamma 0.99), for an update costs here
+    some ten times as much as in compiled C++: so n-step returns, faster targets and a nearer horizon.
+    """
+
+    name: str = "td3"
+    updates: int = at_least(1, 32)  # of the critics in a round
+    warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
+    lesson_rounds: int = at_least(0, 49)  # of a lesson of the curriculum, 100,000 steps; 0: no curriculum
+    learner: LearnerConfig = field(
+        default_factory=lambda: LearnerConfig(
+            actor="deterministic",
+            activation="tanh",
+            actor_norm=False,
+            gamma=0.98,
+            n_step=5,
+            tau=0.02,
+            batch=512,
+            actor_reduce="first",
+            lr_actor=3e-4,
+            lr_critic=1e-3,
+            actor_delay=2,
+            explore_std=0.2,
+            explore_correlation=0.8,
+            target_std=0.1,
+        )
+    )
+
+
+@dataclass
+class SacMethod(ReplayConfig, RewardMethod):
+    """SAC with the same critics, and a temperature tuned to an entropy of -1 nat per motor."""
+
+    name: str = "sac"
+    updates: int = at_least(1, 32)  # of the critics in a round
+    warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
+    learner: LearnerConfig = field(
+        default_factory=lambda: LearnerConfig(
+            actor="gaussian",
+            activation="tanh",
+            actor_norm=False,
+            gamma=0.98,
+            n_step=5,
+            tau=0.02,
+            batch=512,
+            lr_actor=3e-4,
+            lr_critic=1e-3,
+            actor_delay=2,
+            init_std=0.3,
+            alpha=2e-3,
+            auto_alpha=True,
+            target_entropy=-1.0,
+            entropy_in_target=True,
+        )
+    )
+
+
+@dataclass
+class PpoMethod(PpoRowsConfig, RewardMethod):
+    """PPO in thousands of lanes."""
+
+    name: str = "ppo"
+    lanes: int = at_least(1, 1024)  # drones side by side
+    ppo: PpoConfig = field(
+        default_factory=lambda: PpoConfig(
+            rollout=16,
+            epochs=4,
+            minibatches=8,
+            target_kl=0.05,
+            std=0.3,
+            final_std=0.08,
+            squash=True,
+            warmup=2,
+            value_bias=0.0,
+        )
+    )
+    learner: LearnerConfig = field(
+        default_factory=lambda: LearnerConfig(
+            actor="deterministic",
+            activation="tanh",
+            actor_norm=False,
+            gamma=0.98,
+            lr_actor=2e-3,
+            lr_critic=2e-3,
+            grad_clip=1.0,
+        )
+    )
+
+
+METHODS = {
+    "first_order": FirstOrderMethod,
+    "shac": ShacMethod,
+    "td3": Td3Method,
+    "sac": SacMethod,
+    "ppo": PpoMethod,
+}

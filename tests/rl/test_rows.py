@@ -1,0 +1,151 @@
+"""Learners in many lanes: they learn a task that can be said by hand, lessons re-price the past, a resumed run is the
+same run, and an actor does not see what it must not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.rows import RowStep
+from robo_rl.core.state_io import load_state, save_state
+from robo_rl.core.views import Views
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.ppo import PpoConfig, spread
+from robo_rl.rl.ppo_rows import PpoRows, PpoRowsConfig
+from robo_rl.rl.replay_rows import ReplayConfig, ReplayRows
+
+LANES, START = 32, torch.tensor([0.2])
+
+
+class Push:
+    """x' = x + 0.2 u; a step costs x^2, and 4 steps are an episode. The actor sees x, the critic x and a constant."""
+
+    num, num_parts, views = LANES, 1, Views(slice(0, 1), slice(0, 2))
+
+    def __init__(self) -> None:
+        self.rng, self.lesson = torch.Generator().manual_seed(1), 0
+        self.restart()
+
+    def restart(self) -> None:
+        self.x, self.age = self._draw(), torch.arange(LANES) % 4
+        self.obs = self._see()
+
+    def _draw(self) -> Tensor:
+        return 2.0 * torch.rand(LANES, generator=self.rng) - 1.0
+
+    def _see(self) -> Tensor:
+        return torch.stack([self.x, torch.full((LANES,), 0.5)], dim=1)
+
+    def step(self, action: Tensor) -> RowStep:
+        self.x, self.age = self.x + 0.2 * action[:, 0], self.age + 1
+        parts, final, over = self.x.square().unsqueeze(1), self._see(), self.age >= 4
+        never = torch.zeros(LANES, dtype=torch.bool)
+        self.x, self.age = torch.where(over, self._draw(), self.x), torch.where(over, 0, self.age)
+        self.obs = self._see()
+        return RowStep(final, self.reward_of(parts, never), parts, never, over)
+
+    def harden(self) -> None:
+        self.lesson += 1
+
+    def reward_of(self, parts: Tensor, terminated: Tensor) -> Tensor:
+        return -parts[..., 0] * 2.0**self.lesson
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"x": self.x, "age": self.age, "rng": self.rng.get_state(), "lesson": self.lesson}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.x, self.age, self.lesson = state["x"], state["age"], state["lesson"]
+        self.rng.set_state(state["rng"])
+        self.obs = self._see()
+
+
+def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayRows | PpoRows:
+    rng = torch.Generator().manual_seed(0)
+    common: dict[str, Any] = {"hidden": [16], "layer_norm": False, "lr_actor": 3e-3, "lr_critic": 1e-2, "gamma": 0.9}
+    if kind == "ppo":
+        ppo = PpoConfig(rollout=16, epochs=4, minibatches=4, std=0.4, final_std=0.1, squash=True, warmup=0)
+        return PpoRows(Push(), PpoRowsConfig(rounds, ppo, LearnerConfig(actor="deterministic", **common)), START, rng)
+    actor = {"td3": "deterministic", "sac": "gaussian"}[kind]
+    learner = LearnerConfig(actor=actor, batch=64, tau=0.05, explore_std=0.3, alpha=0.01, **common)
+    config = ReplayConfig(
+        rounds=rounds,
+        stride=8,
+        updates=12,
+        warmup_rounds=1,
+        replay_capacity=8000,
+        lesson_rounds=lesson,
+        learner=learner,
+    )
+    return ReplayRows(Push(), config, START, rng)
+
+
+def weights(learner: ReplayRows | PpoRows) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in learner.actor.parameters()])
+
+
+@pytest.mark.parametrize("kind", ["td3", "sac", "ppo"])
+def test_it_learns_to_go_home(kind: str) -> None:
+    """From the action 0.2 everywhere to one that points at zero, firmly, on both sides."""
+    learner = made(kind)
+    x = torch.tensor([[0.8], [-0.8]])
+    assert learner.actor.mode(x).flatten().tolist() == pytest.approx([0.2, 0.2], abs=1e-6)
+    while not learner.done:
+        learner.update()
+    right, left = learner.actor.mode(x).flatten().tolist()
+    assert right < -0.5
+    assert left > 0.5
+
+
+@pytest.mark.parametrize("kind", ["td3", "ppo"])
+def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
+    """Six rounds equal three, a save, a load into another, three more: the lesson and the spread come back as well."""
+    whole = made(kind, 6, lesson=2)
+    for _ in range(6):
+        whole.update()
+    first, second = made(kind, 6, lesson=2), made(kind, 6, lesson=2)
+    for _ in range(3):
+        first.update()
+    save_state(tmp_path / "state", first.state_dict())
+    second.update()  # something to be overwritten
+    second.load_state_dict(load_state(tmp_path / "state"))
+    for _ in range(3):
+        second.update()
+    assert torch.equal(weights(second), weights(whole))
+    assert second.env_steps == whole.env_steps
+
+
+def test_a_lesson_prices_the_past_anew() -> None:
+    """Everything that lies in the replay is worth twice as much after the first lesson, once, not twice."""
+    learner = made("td3", lesson=2)
+    assert isinstance(learner, ReplayRows)
+    learner.update()
+    data = learner.replay.data
+    before = data["reward"].clone()
+    learner._next_lesson()
+    torch.testing.assert_close(data["reward"], 2.0 * before)
+    assert before.abs().sum() > 0.0
+
+
+def test_only_the_critic_sees_the_rest() -> None:
+    """The actor's answer does not change with the second column, the critics' does."""
+    learner = made("td3")
+    assert isinstance(learner, ReplayRows)
+    for _ in range(4):
+        learner.update()
+    low, high = torch.tensor([[0.3, 0.0]]), torch.tensor([[0.3, 1.0]])
+    none, critic = torch.zeros(1, 0), learner.learner.critic
+    assert torch.equal(learner.learner.act(low, none, False), learner.learner.act(high, none, False))
+    assert not torch.equal(critic(low, torch.zeros(1, 1)), critic(high, torch.zeros(1, 1)))
+
+
+def test_exploration_shrinks_evenly_in_its_logarithm() -> None:
+    """Half way from 0.4 to 0.1 is their geometric mean; without a final spread it stays."""
+    config = PpoConfig(std=0.4, final_std=0.1)
+    assert [spread(config, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.2, 0.1])
+    assert spread(PpoConfig(std=0.4), 0.7) == 0.4
