@@ -29,7 +29,7 @@ from sim.tasks.protocol import FlightTask, Flying
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers
-_KEPT = ("_state", "_memory", "_external", "_obs", "_seed", "_age", "_tally")
+_KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
 
 
 def flight_spec(task: FlightTask, senses: Senses, options: FlightOptions | None = None) -> EnvSpec:
@@ -60,7 +60,7 @@ class QuadVecEnv:
     _memory: Tensor
     _external: Tensor
     _obs: Tensor  # (o, n)
-    _seed: Tensor  # (n,) of the running episodes
+    _episode_seed: Tensor  # (n,) of the running episodes
     _age: Tensor  # (n,) steps made
     _tally: Tensor  # (n,) the task's, for its verdict
 
@@ -74,6 +74,9 @@ class QuadVecEnv:
         track: str = "ring",
         track_scale: float = 1.0,
         baseline_speed_m_s: float | None = None,
+        density: float = 0.2,
+        cylinders: int = 4,
+        planner: bool = False,
         history: int = 8,
         integral: bool = True,
         max_episode_steps: int | None = None,
@@ -82,7 +85,11 @@ class QuadVecEnv:
         check_lane_count(num_envs, 0)
         self.num_envs, self.metadata = num_envs, METADATA
         self.craft: Craft = load_craft(craft)
-        options = FlightOptions(craft, speed_m_s, track, track_scale, baseline_speed_m_s, history, integral)
+        options = FlightOptions(
+            craft=craft, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
+            baseline_speed_m_s=baseline_speed_m_s, density=density, cylinders=cylinders, planner=planner,
+            history=history, integral=integral,
+        )  # fmt: skip
         check_options(task, options)
         whole: Any = measured_task(task, self.craft, options)
         self.task: FlightTask = whole if max_episode_steps is None else replace(whole, max_steps=max_episode_steps)
@@ -117,7 +124,7 @@ class QuadVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        noise = keyed_normal(self._seed, self._age + 1, SEEN_ROWS, _SENSOR)
+        noise = keyed_normal(self._episode_seed, self._age + 1, SEEN_ROWS, _SENSOR)
         self._state, self._memory, self._obs, cost, left, _ = self._flight(
             self._state, self._memory, self._pending, self._params, self._external, noise
         )
@@ -128,7 +135,7 @@ class QuadVecEnv:
         flying = Flying(self._from_goal(), self._kept, self._age, terminated)
         self._tally = self.task.tally(self._tally, flying)
         success, error_m = self.task.verdict(self._tally, flying)
-        ended, seed, final = terminated | truncated, self._seed, self._obs.T.contiguous()
+        ended, seed, final = terminated | truncated, self._episode_seed, self._obs.T.contiguous()
         obs = final
         if ended.any():
             rows = ended.nonzero()[:, 0]
@@ -139,7 +146,7 @@ class QuadVecEnv:
             "final_mask": ended,
             "success": success,
             "episode_seed": seed.clone(),
-            "next_seed": self._seed.clone(),
+            "next_seed": self._episode_seed.clone(),
         }
         if error_m is not None:
             info["error_m"] = error_m
@@ -153,11 +160,11 @@ class QuadVecEnv:
         zero = torch.zeros(len(rows))
         if len(rows) == self.num_envs:
             self._state, self._memory, self._external, self._obs = state, memory, external, obs
-            self._seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
+            self._episode_seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
             return
         for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
             setattr(self, name, getattr(self, name).index_copy(1, rows, new))
-        for name, new in (("_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
+        for name, new in (("_episode_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
             setattr(self, name, getattr(self, name).index_copy(0, rows, new))
 
     @property
