@@ -64,6 +64,15 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
 
 
+def has_dense_reward(name: str, reward: str | None = None) -> bool:
+    """Does every step of this environment pay, and not success alone? `reward`: the option, None when not given."""
+    suite, _ = _split("environment", name)
+    if suite in BATCHED:
+        return True
+    chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, suite))}.get("reward", "dense")
+    return (reward or chosen) == "dense"
+
+
 def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> VecEnv:
     engine = _attribute(BATCHED[suite])
     known = [name for name, item in signature(engine).parameters.items() if item.kind is item.KEYWORD_ONLY]

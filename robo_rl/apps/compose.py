@@ -95,10 +95,14 @@ def build_session(
     *,
     seed: int,
     demos: EpisodeStore | None,
+    dense_reward: bool = False,
     logger: Logger | None = None,
     say: Callable[[str], None] = print,
 ) -> Session:
-    """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit together."""
+    """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit together.
+
+    dense_reward: the environment pays at every step, so demonstrations count with the rewards that they recorded.
+    """
     action_map = build_map(method.map, base)
     features = feature_dim(base, env)
     rng, widths = generator("learner", seed), store_widths(base, features, action_map)
@@ -113,7 +117,7 @@ def build_session(
         on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
         tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
     else:
-        stores = build_stores(method, base, env.num_envs, widths, action_map, demos)
+        stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward)
         collector = Collector(env, executor, noise, action_map, method.learner.gamma, stores["online"])
         collector.interventions = stores.get("intervention")
         off_policy = build_learner(method, base, features, action_map, rng)
@@ -190,6 +194,7 @@ def build_stores(
     widths: dict[str, int],
     action_map: ActionMap,
     demos: EpisodeStore | None,
+    dense_reward: bool,
 ) -> dict[str, Replay]:
     """The replays that the method's mix names."""
     names = [name for name in ("online", "base", "intervention") if name == "online" or getattr(method.mix, name) > 0.0]
@@ -202,5 +207,8 @@ def build_stores(
             )
         check_compatible(base, demos.spec)
         gamma, reward = method.learner.gamma, learned_reward(method)
-        stores["demo"] = demo_replay(demos, base, action_map, widths, gamma, method.base_noise, *reward)
+        stores["demo"] = demo_replay(
+            demos, base, action_map, widths, gamma, method.base_noise, *reward,
+            recorded=dense_reward and method.reward_source == "task",
+        )  # fmt: skip
     return stores

@@ -36,7 +36,7 @@ from robo_rl.core.state_io import load_state, save_state
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
-from sim.registry import make_env
+from sim.registry import has_dense_reward, make_env
 
 CURVE_FILE = "curve.json"
 
@@ -170,7 +170,10 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     ):
         metrics.shown = ("eval/success", "critic/q")
         train_env = supervised(method, name, env, config.seed)
-        session = build_session(method, base, train_env, seed=config.seed, demos=demos, logger=metrics, say=bar.write)
+        session = build_session(
+            method, base, train_env, seed=config.seed, demos=demos,
+            dense_reward=has_dense_reward(name, config.reward), logger=metrics, say=bar.write,
+        )  # fmt: skip
         start_from(session.tuner, config.init)
         loop = _Loop(config, session, train_env, eval_env, run, metrics)
         with stop_between_steps() as stop:

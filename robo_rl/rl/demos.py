@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Bool, Float, Float32
 from numpy import ndarray
 from torch import Tensor
 
@@ -29,6 +29,10 @@ class DemoEpisode(Protocol):
     @property
     def action(self) -> Float32[ndarray, "n a"]: ...
     @property
+    def reward(self) -> Float32[ndarray, " n"]: ...
+    @property
+    def terminated(self) -> Bool[ndarray, " n"]: ...
+    @property
     def success(self) -> bool | None: ...
     def obs(self, key: str) -> ndarray: ...
 
@@ -42,10 +46,13 @@ def demo_replay(
     noise_scale: float = 1.0,
     reward_scale: float = 1.0,
     reward_bias: float = 0.0,
+    recorded: bool = False,
 ) -> Replay:
     """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0 before.
 
-    As in the collector, what is learned is reward_scale * reward + reward_bias, at every step.
+    recorded: with the rewards and endings as they were recorded instead, for an environment that pays at every step;
+    an episode that did not terminate ran out of time. As in the collector, what is learned is
+    reward_scale * reward + reward_bias, at every step.
 
     For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at which the
     base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known, and when there is no
@@ -63,10 +70,40 @@ def demo_replay(
             f"None of the {len(every)} demonstrations is a success to learn from. Record some, or set "
             "method.mix.demo=0 method.mix.online=1."
         )
+    if recorded and not any(np.any(episode.reward) for episode in chosen):
+        raise ConfigError(
+            "The demonstrations hold no rewards, and this environment pays at every step. Train with reward=sparse "
+            "where the environment has it, or go without them by method.mix.demo=0 method.mix.online=1."
+        )
     store = Replay(sum(episode.frames for episode in chosen), 1, widths)
     for index, episode in enumerate(chosen):
-        _add(store, episode, base, action_map, gamma, index, noise_scale, (reward_scale, reward_bias))
+        outcome = recorded_outcome(episode) if recorded else success_outcome(episode)
+        paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
+        _add(store, episode, base, action_map, gamma, index, noise_scale, paid)
     return store
+
+
+class Outcome(NamedTuple):
+    """What every step of an episode was worth, and how the episode ended; rows are steps."""
+
+    reward: Float[Tensor, " n"]
+    terminated: Bool[Tensor, " n"]
+    truncated: Bool[Tensor, " n"]
+
+
+def success_outcome(episode: DemoEpisode) -> Outcome:
+    """Success at the last action, which ends the episode."""
+    last = torch.zeros(episode.frames, dtype=torch.bool)
+    last[-1] = True
+    return Outcome(last.float(), last, torch.zeros_like(last))
+
+
+def recorded_outcome(episode: DemoEpisode) -> Outcome:
+    """As it was recorded; the clock ended what did not end by itself."""
+    terminated = torch.from_numpy(np.array(episode.terminated))
+    truncated = torch.zeros_like(terminated)
+    truncated[-1] = ~terminated[-1]
+    return Outcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
 
 
 def _add(
@@ -77,7 +114,7 @@ def _add(
     gamma: float,
     index: int,
     scale: float,
-    reward: tuple[float, float],
+    outcome: Outcome,
 ) -> None:
     frames = episode.frames
     obs = stacked_obs(episode, base)
@@ -90,7 +127,7 @@ def _add(
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
     for t in range(frames):
-        end, after = t == frames - 1, min(t + 1, len(features) - 1)
+        after = min(t + 1, len(features) - 1)
         values = {
             "obs": features[t : t + 1],
             "ctx": ctx[t : t + 1],
@@ -98,11 +135,11 @@ def _add(
             "action": action[t : t + 1],
             "next_obs": features[after : after + 1],
             "next_ctx": ctx[min(t + 1, frames - 1)][None],
-            "reward": torch.tensor([reward[0] * end + reward[1]]),
+            "reward": outcome.reward[t : t + 1],
             "steps": torch.tensor([1]),
             "demo": torch.ones(1),
-            "terminated": torch.tensor([end]),
-            "truncated": no,
+            "terminated": outcome.terminated[t : t + 1],
+            "truncated": outcome.truncated[t : t + 1],
             "cut": no,
         }
         store.add(lane, values, gamma)

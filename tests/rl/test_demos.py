@@ -27,6 +27,16 @@ class Demo:
     frames: int
     success: bool | None = True
     final_obs: bool = True
+    paid: float = 0.5  # per step
+    ended: bool = False
+
+    @property
+    def reward(self) -> NDArray[np.float32]:
+        return np.full(self.frames, self.paid, np.float32)
+
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        return np.arange(self.frames) == (self.frames - 1 if self.ended else -1)
 
     @property
     def action(self) -> NDArray[np.float32]:
@@ -45,6 +55,21 @@ def test_success_is_worth_one_at_the_last_action() -> None:
     assert store.data["mc_return"][0].tolist() == [0.25, 0.5, 1.0]
     assert store.data["action"][0].flatten().tolist() == [0.5, 0.5, 0.5]
     assert store.data["demo"].eq(1.0).all()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
+    """0.5 a step, three times that less 1: 0.5 again. What did not end by itself ran out of time: no end."""
+    demos = [Demo(3, ended=ended)]
+    store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, 3.0, -1.0, recorded=True)
+    assert store.data["reward"][0].tolist() == [0.5, 0.5, 0.5]
+    assert store.data["terminated"][0].tolist() == [False, False, ended]
+    assert store.data["truncated"][0].tolist() == [False, False, not ended]
+
+
+def test_demonstrations_without_rewards_do_not_teach_that_nothing_pays() -> None:
+    with pytest.raises(ConfigError, match="hold no rewards"):
+        demo_replay([Demo(3, paid=0.0)], flow_policy(SPEC), MAP, widths(MAP), 0.5, recorded=True)
 
 
 def test_failures_are_left_out() -> None:

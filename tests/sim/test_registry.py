@@ -9,7 +9,7 @@ import pytest
 
 from robo_rl.core.errors import MissingDependencyError, UnknownNameError
 from sim import registry
-from sim.registry import list_envs, make_env, make_expert
+from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,22 @@ def test_a_mistyped_option_is_suggested() -> None:
 def test_options_that_are_none_keep_the_default() -> None:
     """Configurations carry None for what the user did not say."""
     assert make_env("pusht/state", 1, max_episode_steps=None, reward=None).spec.max_episode_steps == 300
+
+
+@pytest.mark.parametrize(
+    ("name", "reward", "dense"),
+    [
+        ("metaworld/reach-v3", None, False),
+        ("metaworld/reach-v3", "dense", True),
+        ("pusht/state", None, True),
+        ("pusht/state", "sparse", False),
+        ("gym/Hopper-v5", None, True),
+        ("quad/hover", None, True),
+    ],
+)
+def test_whether_every_step_pays(name: str, reward: str | None, dense: bool) -> None:
+    """Demonstrations are replayed by it: with their own rewards, or as successes."""
+    assert has_dense_reward(name, reward) is dense
 
 
 def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
