@@ -36,6 +36,7 @@ class Killed(BaseException):
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verb finds the toy world under every name."""
     monkeypatch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    monkeypatch.setattr(finetune, "has_dense_reward", lambda *_: False)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,7 @@ def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kill") / "whole"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+        patch.setattr(finetune, "has_dense_reward", lambda *_: False)
         assert finetune.main(config(base, out)) == 0
     return out
 

@@ -22,7 +22,7 @@ def flown(name: str, lanes: int, steps: int, noise: float = 0.0, seed: int = 0) 
     env = make_env(name, lanes)
     expert = make_expert(name, noise, seed, env)
     obs, made = env.reset(EpisodeSeeds(("expert", 3))), torch.zeros(lanes, dtype=torch.long)
-    episode = env.snapshot()["seed"]
+    episode = env.snapshot()["episode_seed"]
     ended, success, actions = torch.zeros(lanes, dtype=torch.bool), torch.zeros(lanes, dtype=torch.bool), []
     for _ in range(steps):
         actions.append(expert.act(obs, episode, made))
@@ -65,7 +65,7 @@ def test_the_dial_has_the_size_it_says() -> None:
     """noise = sigma in action units where no limit cuts it off, another draw for another expert seed."""
     env = QuadVecEnv("hover", 200)
     obs = env.reset(EpisodeSeeds(("expert", 3)))
-    seeds, step = env.snapshot()["seed"], torch.ones(200, dtype=torch.long)
+    seeds, step = env.snapshot()["episode_seed"], torch.ones(200, dtype=torch.long)
     clean, noisy, other = (
         make_expert("quad/hover", noise, seed, env).act(obs, seeds, step)
         for noise, seed in ((0.0, 0), (0.05, 0), (0.05, 1))
