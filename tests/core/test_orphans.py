@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from robo_rl.core.orphans import exit_with_parent
 
 def work(_):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())  # whole: lines of two processes must not mix
     time.sleep(600)
 
 with ProcessPoolExecutor(2, initializer=exit_with_parent) as pool:

@@ -28,7 +28,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module is ours, the package that it imports is not there."""
     (tmp_path / "needs_it.py").write_text("import a_package_that_is_not_there\nThing = 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[sim\]'"):
         lookup("environment", {"it": ("needs_it:Thing", "sim")}, "it")
     sys.modules.pop("needs_it", None)
