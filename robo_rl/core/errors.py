@@ -48,6 +48,18 @@ class MissingDependencyError(RoboRLError):
     """An optional package that is not installed; the message holds the command that installs it."""
 
 
+class BusError(RoboRLError):
+    """A topic, service or node of the robot's bus that cannot be reached, offered or understood."""
+
+    exit_code = 3
+
+
+class DriverError(RoboRLError):
+    """A robot that cannot be reached, refuses, or answers what its protocol does not know."""
+
+    exit_code = 3
+
+
 class DiskFullError(RoboRLError):
     """The disk is full, or too little is left to go on safely."""
 

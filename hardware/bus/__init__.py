@@ -1,0 +1,1 @@
+"""How nodes talk: one protocol, three adapters (in process, rclpy, DDS without ROS)."""
