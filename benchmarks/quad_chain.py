@@ -30,13 +30,10 @@ from sim.registry import make_env, make_expert
 
 TASK = "hover:history=0"  # last actions in sight, a base copies them instead of looking where it flies
 FINAL_SEED = 1  # of the starts that are reported; evaluations on the way use 0
-COLLECT = {"episodes": 50, "noise": 0.2, "num_envs": 50}
-TRAIN = {"steps": 1500, "batch_size": 128, "chunk": 4, "execute": 1, "net": "mlp", "net.width": 128, "process.steps": 5}
-FINETUNE = {
-    "method": "residual", "env_steps": 120_000, "num_envs": 64, "method.utd": 0.04, "method.base_steps": 20_000,
-    "method.burn_in": 1000, "method.reward_scale": 0.1, "method.learner.timeout_is_failure": "false",
-    "eval_every": 40_000, "eval_episodes": 10, "final_episodes": 10, "checkpoint_every": 40_000,
-}  # fmt: skip
+COLLECT = {"episodes": 200, "noise": 0.0, "num_envs": 100}
+TRAIN = {"steps": 8000, "batch_size": 256, "chunk": 4, "execute": 1, "net": "mlp", "net.width": 256, "process.steps": 5}
+FINETUNE = {"method": "residual_dense", "num_envs": 64, "eval_every": 20_000, "eval_episodes": 64,
+            "final_episodes": 64, "checkpoint_every": 40_000}  # fmt: skip
 DISTILL = {"net": "mlp", "net.width": 128, "steps": 1500, "rollout_steps": 16_000, "round_steps": 8000, "num_envs": 64,
            "eval_episodes": 10}  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {

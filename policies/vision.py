@@ -1,11 +1,15 @@
-"""Hover by what a camera sees: pictures and inertial sensors to a pose and a velocity, those to a state teacher.
+"""Hover by what a camera sees: each picture to a pose, two poses and what the accelerometer felt between to a velocity.
 
-    z_i = net(picture_i)                                       at three times, the same network
-    (p, v, psi) = head(z_1 z_2 z_3, tilts then and now, rates, last actions, age)
-    action = teacher(p, R(psi, tilt), v, rates, last actions)
+    p_i, psi_i = pose(net(picture_i), tilt_i)      at t0, t0 - D, t0 - 2 D; D = apart_s
+    v = (p_0 - p_2) / 2 D + R_z(psi_0) w           w: velocity now less its mean from t0 - 2 D to t0, level axes
+    p = p_0 + age v                                age: of the newest picture
+    action = teacher(p, R(psi_0, tilt), v, rates, last actions)
 
-The teacher is frozen: what is learned is where one is, with exact labels from the simulator. Tilt comes from the
-inertial unit, which a craft has; position, velocity and heading come from the pictures alone.
+w is what inertial units integrate (`gained_velocity`); in it a slope over pictures 160 ms apart becomes the velocity of
+now. The teacher is frozen: what is learned is where one is, with exact labels from the simulator. Tilt comes from the
+inertial unit, which a craft has; position and heading come from the pictures alone. Velocity is computed, not learned:
+a network that sees tilts and actions learns that they go with velocity under the teacher, and then believes its own
+mistakes.
 """
 
 from __future__ import annotations
@@ -23,10 +27,12 @@ from robo_rl.core.spec import EnvSpec
 
 IMAGE, STATE = "image.down", "state"
 FRAMES = 3  # pictures of different ages, the channels of one image, newest first
+POSE = 5  # position 3 [m], cos and sin of the heading
 ESTIMATE = 8  # position 3 [m], velocity 3 [m/s], cos and sin of the heading
-TILT, RATES = slice(0, 3), slice(3, 6)  # of `state`; behind them the last actions, tilts at the pictures, age
-_VELOCITY = 0.3  # m/s: what the head calls 1
-_POSITION = 0.3  # m
+# Of `state`; between them the last actions.
+TILT, RATES = slice(0, 3), slice(3, 6)
+TILTS, AGE, GAINED = slice(-4 - 3 * FRAMES, -4), slice(-4, -3), slice(-3, None)
+POSE_SCALE = (0.3, 0.3, 0.3, 1.0, 1.0)  # what the network calls 1
 
 
 class FrameNet(nn.Module):
@@ -49,6 +55,22 @@ class FrameNet(nn.Module):
         return out
 
 
+class Eye(nn.Module):
+    """One picture and the tilt at which it was taken -> the pose that it was taken from."""
+
+    def __init__(self, px: int, width: int, features: int) -> None:
+        super().__init__()
+        self.net = FrameNet(px, width, features)
+        self.head = nn.Sequential(nn.Linear(features + 3, 64), nn.Tanh(), nn.Linear(64, POSE))
+
+    def forward(self, picture: Float[Tensor, "b 1 h w"], tilt: Float[Tensor, "b 3"]) -> Float[Tensor, "b 5"]:
+        return self.pose(self.net(picture), tilt)
+
+    def pose(self, features: Float[Tensor, "b f"], tilt: Float[Tensor, "b 3"]) -> Float[Tensor, "b 5"]:
+        out: Tensor = self.head(torch.cat([features, tilt], dim=1))
+        return out * out.new_tensor(POSE_SCALE)
+
+
 class VisionPolicy(nn.Module):
     """One action at a time from `image.down` (px, px, 3) uint8 and `state`; deterministic, its noise is ignored."""
 
@@ -56,33 +78,36 @@ class VisionPolicy(nn.Module):
     obs_steps = chunk = execute = 1
 
     def __init__(
-        self, env: EnvSpec, teacher: FlightPolicy, width: int = 12, features: int = 48, hidden: int = 96
+        self, env: EnvSpec, teacher: FlightPolicy, period_s: float, apart_s: float, width: int = 12, features: int = 48
     ) -> None:
         super().__init__()
         if set(env.obs) != {IMAGE, STATE} or len(env.obs[IMAGE].shape) != 3 or env.obs[IMAGE].shape[2] != FRAMES:
             raise ConfigError(f"A vision policy sees '{IMAGE}' (h, w, {FRAMES}) and '{STATE}', found {env.obs}.")
+        if not 0.0 < period_s <= apart_s:
+            raise ConfigError(f"period_s = {period_s:g} and apart_s = {apart_s:g}: expected 0 < period_s <= apart_s.")
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
-        self.sizes = {"width": width, "features": features, "hidden": hidden}
+        self.period_s, self.apart_s = period_s, apart_s
+        self.sizes = {"width": width, "features": features}
         self.teacher = teacher.requires_grad_(False)
         self.history = teacher.obs_spec[STATE].shape[0] - 18
         rows = env.obs[STATE].shape[0]
-        if self.history < 0 or rows != 6 + self.history + 3 * FRAMES + 1:
-            raise ConfigError(f"'{STATE}' has {rows} numbers; this teacher asks for {16 + self.history}, no integral.")
-        self.net = FrameNet(env.obs[IMAGE].shape[0], width, features)
-        self.head = nn.Sequential(
-            nn.Linear(FRAMES * features + rows, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(),
-            nn.Linear(hidden, ESTIMATE),
-        )  # fmt: skip
+        if self.history < 0 or rows != 6 + self.history + 3 * FRAMES + 4:
+            raise ConfigError(f"'{STATE}' has {rows} numbers; this teacher asks for {19 + self.history}, no integral.")
+        self.eye = Eye(env.obs[IMAGE].shape[0], width, features)
 
     def frames(self, image: UInt8[Tensor, "b h w c"]) -> Float[Tensor, "b cf"]:
         """Features of all pictures of an image, side by side."""
         grey = image.permute(0, 3, 1, 2).float() / 255.0
-        return torch.cat([self.net(grey[:, i : i + 1]) for i in range(FRAMES)], dim=1)
+        return torch.cat([self.eye.net(grey[:, i : i + 1]) for i in range(FRAMES)], dim=1)
 
     def estimate(self, frames: Float[Tensor, "b cf"], state: Float[Tensor, "b s"]) -> Float[Tensor, "b 8"]:
         """Position [m], velocity [m/s], cos and sin of the heading, not of length 1."""
-        out = self.head(torch.cat([frames, state], dim=1))
-        return torch.cat([out[:, 0:3] * _POSITION, out[:, 3:6] * _VELOCITY, out[:, 6:8]], dim=1)
+        tilts = state[:, TILTS].split(3, dim=1)
+        poses = [self.eye.pose(seen, up) for seen, up in zip(frames.chunk(FRAMES, dim=1), tilts, strict=True)]
+        age_s, heading = state[:, AGE] * self.period_s, poses[0][:, 3:5]
+        slope = (poses[0][:, :3] - poses[-1][:, :3]) / ((FRAMES - 1) * self.apart_s)
+        velocity = slope + turned(state[:, GAINED], heading)
+        return torch.cat([poses[0][:, :3] + age_s * velocity, velocity, heading], dim=1)
 
     def act(self, estimate: Float[Tensor, "b 8"], state: Float[Tensor, "b s"]) -> Float[Tensor, "b a"]:
         """What the teacher does in the state that is believed in."""
@@ -106,12 +131,33 @@ class VisionPolicy(nn.Module):
         return action
 
     def config(self) -> dict[str, Any]:
-        return {"env": self.env.to_json(), "teacher": self.teacher.config(), **self.sizes}
+        times = {"period_s": self.period_s, "apart_s": self.apart_s}
+        return {"env": self.env.to_json(), "teacher": self.teacher.config(), **times, **self.sizes}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> VisionPolicy:
-        sizes = {name: int(data[name]) for name in ("width", "features", "hidden")}
-        return cls(EnvSpec.from_json(data["env"]), FlightPolicy.from_config(data["teacher"]), **sizes)
+        teacher, sizes = (
+            FlightPolicy.from_config(data["teacher"]),
+            {name: int(data[name]) for name in ("width", "features")},
+        )
+        return cls(EnvSpec.from_json(data["env"]), teacher, float(data["period_s"]), float(data["apart_s"]), **sizes)
+
+
+def turned(level: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[Tensor, "b 3"]:
+    """From level axes, x ahead, to the world's; heading: cos and sin, of any length."""
+    c, s = (heading / heading.norm(dim=1, keepdim=True).clamp(min=1e-6)).unbind(1)
+    x, y, z = level.unbind(1)
+    return torch.stack([c * x - s * y, s * x + c * y, z], dim=1)
+
+
+def gained_velocity(acceleration_m_s2: Float[Tensor, "t b 3"], dt_s: float, span: int) -> Float[Tensor, "b 3"]:
+    """Velocity now less its mean over `span` steps that ended when the newest picture was taken.
+
+    acceleration_m_s2: in level axes, gravity taken off, of all steps since the oldest picture, oldest first. With
+    p' = v, v(now) - mean v = the integral of k(t) a(t), where k rises from 0 to 1 over the span and is 1 after it.
+    """
+    weight = ((torch.arange(len(acceleration_m_s2)) + 0.5) / span).clamp(max=1.0)
+    return dt_s * (weight.to(acceleration_m_s2)[:, None, None] * acceleration_m_s2).sum(0)
 
 
 def attitude(up: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[Tensor, "b 9"]:

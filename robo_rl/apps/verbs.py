@@ -96,7 +96,7 @@ VERBS = {
         "vision",
         "vision:VisionConfig",
         "pybullet",
-        "learn to hover by an onboard camera in PyBullet; the student does not hold its place yet",
+        "learn to hover by an onboard camera in PyBullet, from a policy that is told where it is",
         "robo-rl vision",
         "robo-rl vision seeds=3 camera_hz=25 out=runs/vision3",
     ),

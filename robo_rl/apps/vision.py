@@ -14,7 +14,7 @@ from torch import Tensor
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
 from policies.vision import FRAMES, VisionPolicy
-from policies.vision_fit import Flown, PoseHead, fit_frames, fit_head
+from policies.vision_fit import Shots, fit_eye, pose_errors
 from robo_rl.apps.acting import find_policy
 from robo_rl.apps.fly import FlyRow, row, train_all
 from robo_rl.apps.fly_setting import Setting
@@ -30,12 +30,15 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.floor_view import Eye
-from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, vision_spec
+from sim.engines.bullet.scatter import scattered
+from sim.engines.bullet.vision import APART, Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.hover import HoverTask
+
+_SHOTS = 100  # pictures from scattered poses that count as one step of the progress bar
 
 __all__ = ["Sight", "compared", "main", "sight_of", "taught", "train_students"]
 
@@ -58,7 +61,9 @@ class Sight:
         )  # fmt: skip
 
     def student(self) -> VisionPolicy:
-        return VisionPolicy(vision_spec(self.task, self.history, self.eye, self.camera_hz), self.teacher)
+        period_s = 1.0 / self.camera_hz
+        spec = vision_spec(self.task, self.history, self.eye, self.camera_hz)
+        return VisionPolicy(spec, self.teacher, period_s, APART * period_s)
 
     @property
     def setting(self) -> Setting:
@@ -124,8 +129,7 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
     """Every seed from nothing; the first one's policy and flights are kept."""
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
-    steps = (config.rounds + 1) * sight.task.max_steps + (config.rounds + 1) * config.updates
-    with progress(steps * config.seeds, "vision", "step") as bar, run.metrics(None, bar=bar) as metrics:
+    with progress(_work(config, sight) * config.seeds, "vision", "step") as bar, run.metrics(None, bar=bar) as metrics:
         metrics.shown = ("fit/position_m",)
 
         def told() -> None:
@@ -142,36 +146,58 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
     return rows, trials
 
 
+def _work(config: VisionConfig, sight: Sight) -> int:
+    """What the progress bar counts: pictures by the hundred, control steps of flights, updates."""
+    eye = config.shots // _SHOTS + config.eye_updates + config.rounds * (config.eye_updates // 4)
+    return eye + (config.rounds + 1) * sight.task.max_steps
+
+
 def train(
     config: VisionConfig, sight: Sight, seed: int, log: Callable[[int, Any], None], told: Callable[[], None]
 ) -> tuple[VisionPolicy, dict[str, Any]]:
-    """Record, fit, record with what was learned, fit on all: DAgger with exact states as labels."""
+    """Look around; then record, fit, record with more trust, fit on all: DAgger with exact states as labels."""
     start_s = cpu_seconds()
     torch.manual_seed(derive_seed("vision init", seed))
-    policy = sight.student()
-    pose, rng = PoseHead(policy.sizes["features"]), generator("vision fit", seed)
-    rounds: list[Flown] = []
+    policy, rng = sight.student(), generator("vision fit", seed)
+    shots = [_look_around(config, sight, seed, told)]
+    fit_eye(policy.eye, shots, config.eye_updates, config.lr, rng, told=told)
     for index in range(config.rounds):
         flights = sight.flights(config.flights, derive_seed("vision flights", seed, index))
-        flights.record = Record(flights.every)
-        fly(flights.flights, (_watched(sight.teacher, told) if index == 0 else seeing(policy, told))(flights))
+        flights.record = Record()
+        fly(flights.flights, seeing(policy, told, trust=trust(index, config.rounds))(flights))
         flights.close()
-        rounds.append(_flown(flights.record))
-        last = index == config.rounds - 1
-        loss = fit_frames(policy, pose, rounds, config.epochs + (config.epochs + 1) // 2 * last, config.lr, rng)
-        rms = fit_head(policy, rounds, config.updates * (2 if last else 1), config.lr, rng, told=told)
+        shots.append(_shots(flights.record))
+        rms = pose_errors(policy.eye, shots[-1])  # not yet learned from
+        fit_eye(policy.eye, shots, config.eye_updates // 4, config.lr / 4, rng, told=told)
         log(
             index + 1,
-            {"fit/frame_loss": loss, "fit/position_m": rms[:3].norm(), "fit/velocity_m_s": rms[3:6].norm(),
-             "fit/held_while_recording": float(np.mean(rounds[-1].flying[-1].numpy()))},
+            {"fit/position_m": rms[:3].norm(), "fit/heading_rad": rms[3:].norm(),
+             "fit/held_while_recording": float(flights.flying.mean())},
         )  # fmt: skip
     note = {
         "verb": "vision", "task": config.task, "craft": sight.craft.name, "source": sight.craft.source,
-        "env_steps": sum(len(item.state) * item.state.shape[1] for item in rounds), "seed": seed, "noise": 0.0,
-        "pictures": sum(int(item.frame_flying.sum()) for item in rounds),
+        "env_steps": config.rounds * config.flights * sight.task.max_steps, "seed": seed, "noise": 0.0,
+        "pictures": sum(len(item.frames) for item in shots),
         "train_cpu_s": round(cpu_seconds() - start_s, 2), "commit": commit(), "settings": asdict(config),
     }  # fmt: skip
     return policy, note
+
+
+def _look_around(config: VisionConfig, sight: Sight, seed: int, told: Callable[[], None]) -> Shots:
+    """Pictures from poses all over the box."""
+    rng = np.random.default_rng(derive_seed("vision shots", seed))
+    left = 0
+
+    def shot(num: int) -> None:
+        nonlocal left
+        left += num
+        for _ in range(left // _SHOTS):
+            told()
+        left %= _SHOTS
+
+    return Shots(*scattered(
+        sight.eye, -sight.scene.height_m, config.shots, sight.task.box_m, config.start_tilt_rad, rng, shot
+    ))  # fmt: skip
 
 
 def measured(config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]) -> tuple[Trial, int]:
@@ -182,8 +208,19 @@ def measured(config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights]
     return trial, flights.pictures
 
 
-def seeing(policy: VisionPolicy, told: Callable[[], None] | None = None) -> Callable[[VisionFlights], Pilot]:
-    """The policy behind its camera. Features of a picture are computed once, when it is taken."""
+def trust(index: int, rounds: int) -> float:
+    """How far a round of recording believes the student: not at all in the first, wholly in the last two."""
+    return min(1.0, index / max(1, rounds - 2))
+
+
+def seeing(
+    policy: VisionPolicy, told: Callable[[], None] | None = None, trust: float = 1.0
+) -> Callable[[VisionFlights], Pilot]:
+    """The policy behind its camera. Features of a picture are computed once, when it is taken.
+
+    trust: below 1 the teacher acts on truth + trust * (estimate - truth), so that a student which knows little yet
+    errs where it will fly later, not where it falls.
+    """
 
     def of(flights: VisionFlights) -> Pilot:
         features = torch.zeros(0)
@@ -196,21 +233,10 @@ def seeing(policy: VisionPolicy, told: Callable[[], None] | None = None) -> Call
             state = flights.state()
             if told is not None:
                 told()
-            return policy.act(policy.estimate(features, state), state).T
-
-        return act
-
-    return of
-
-
-def _watched(teacher: FlightPolicy, told: Callable[[], None]) -> Callable[[VisionFlights], Pilot]:
-    """The teacher, told where it is, while the camera runs."""
-
-    def of(flights: VisionFlights) -> Pilot:
-        def act(behind: Flights) -> Tensor:
-            flights.look()
-            told()
-            return teacher.columns(behind.obs)
+            estimate = policy.estimate(features, state)
+            if trust < 1.0:
+                estimate = torch.lerp(truth(flights.flights.state), estimate, trust)
+            return policy.act(estimate, state).T
 
         return act
 
@@ -234,10 +260,5 @@ def _blind(policy: VisionPolicy) -> Callable[[VisionFlights], Pilot]:
     return of
 
 
-def _flown(record: Record) -> Flown:
-    """Lists of moments as arrays."""
-    images, marks = (torch.from_numpy(np.stack(rows)) for rows in (record.frames, record.frame_flying))
-    return Flown(
-        images, torch.stack(record.frame_tilt), torch.stack(record.frame_truth), marks, torch.stack(record.state),
-        torch.stack(record.truth), torch.from_numpy(np.stack(record.flying)), record.every,
-    )  # fmt: skip
+def _shots(record: Record) -> Shots:
+    return Shots(torch.from_numpy(np.concatenate(record.frames)), torch.cat(record.tilt), torch.cat(record.pose))

@@ -20,10 +20,10 @@ class VisionConfig:
     camera_hz: float = at_least(1.0, 25.0)  # pictures per second, under control at 100 Hz
     start_tilt_rad: float = at_least(0.0, 0.5)  # starts are tilted by up to this: beyond, the camera sees no floor
     start_speed_m_s: float = at_least(0.0, 0.5)  # ... and move with up to this along each axis
-    rounds: int = at_least(1, 3)  # of recording: the teacher flies the first, the student all others
-    flights: int = at_least(1, 40)  # recorded in each
-    epochs: int = at_least(1, 4)  # passes over all pictures after each round; after the last, one and a half times that
-    updates: int = at_least(1, 800)  # of the head after each round; after the last, twice that
+    shots: int = at_least(1, 40_000)  # pictures from scattered poses, which teach the eye before anything flies by it
+    eye_updates: int = at_least(1, 1600)  # of the eye on them; after each round of flights a quarter of that
+    rounds: int = at_least(1, 5)  # of recording: the teacher flies the first, the student, more and more, the others
+    flights: int = at_least(1, 60)  # recorded in each
     lr: float = at_least(0.0, 2e-3)  # learning rate at the start of each fit
     eval_flights: int = at_least(1, 200)  # starts of every row of the table, the same for all
     eval_s: float | None = at_least(0.1, None)  # length of a flight, recorded or measured; none: 5 s

@@ -15,8 +15,8 @@ from robo_rl.core.errors import CheckpointError
 pytest.importorskip("pybullet")
 
 SMALL = [
-    "px=16", "flights=2", "rounds=2", "epochs=1", "updates=3", "eval_flights=2", "eval_s=0.12", "teacher_updates=1",
-    "eager=true",
+    "px=16", "flights=2", "rounds=2", "shots=8", "eye_updates=4", "eval_flights=2", "eval_s=0.12",
+    "teacher_updates=1", "eager=true",
 ]  # fmt: skip
 
 

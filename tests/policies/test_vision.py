@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
-from policies.vision import IMAGE, STATE, VisionPolicy, attitude
-from policies.vision_fit import Flown, PoseHead, features_of, fit_frames, fit_head, windows
+from policies.vision import ESTIMATE, IMAGE, STATE, VisionPolicy, attitude, gained_velocity
+from policies.vision_fit import Shots, fit_eye, pose_errors
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.rows import rotation_matrix
@@ -21,7 +21,7 @@ HISTORY, PX = 4, 16
 ACTION = ActionSpec((-1.0,) * 4, (1.0,) * 4)
 SPEC = EnvSpec(
     "pybullet/vision_hover",
-    {IMAGE: ArraySpec((PX, PX, 3), "uint8"), STATE: ArraySpec((16 + HISTORY,))},
+    {IMAGE: ArraySpec((PX, PX, 3), "uint8"), STATE: ArraySpec((19 + HISTORY,))},
     ACTION,
     500,
     100.0,
@@ -31,7 +31,7 @@ SPEC = EnvSpec(
 def student(rows: int = 18 + HISTORY) -> VisionPolicy:
     torch.manual_seed(0)
     teacher = FlightPolicy(EnvSpec("quad/hover", {STATE: ArraySpec((rows,))}, ACTION, 500, 100.0), (8,))
-    return VisionPolicy(SPEC, teacher, width=4, features=8, hidden=16)
+    return VisionPolicy(SPEC, teacher, period_s=0.04, apart_s=0.08, width=4, features=8)
 
 
 @settings(max_examples=50, deadline=None)
@@ -52,8 +52,8 @@ def test_attitude_from_tilt_and_heading_is_the_rotation_matrix(yaw: float, pitch
 def test_brightness_and_contrast_change_little() -> None:
     """The frame network sees a picture less its mean, over its spread: half as bright is nearly the same."""
     policy, picture = student(), torch.rand(3, 1, PX, PX, generator=torch.Generator().manual_seed(1))
-    one, other = policy.net(picture), policy.net(0.5 * picture + 0.2)
-    assert (one - other).abs().max() < 0.25 * (one - policy.net(picture.flip(3))).abs().max()
+    one, other = policy.eye.net(picture), policy.eye.net(0.5 * picture + 0.2)
+    assert (one - other).abs().max() < 0.25 * (one - policy.eye.net(picture.flip(3))).abs().max()
 
 
 def test_it_is_saved_with_its_teacher(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_it_is_saved_with_its_teacher(tmp_path: Path) -> None:
     again = load_policy(tmp_path / "p")
     obs = {
         IMAGE: torch.randint(0, 256, (2, 1, PX, PX, 3), dtype=torch.uint8),
-        STATE: torch.randn(2, 1, 16 + HISTORY),
+        STATE: torch.randn(2, 1, 19 + HISTORY),
     }
     noise = torch.zeros(2, 1, 4)
     torch.testing.assert_close(policy.sample(obs, noise), again.sample(obs, noise), atol=0.0, rtol=0.0)
     assert not any(p.requires_grad for p in policy.teacher.parameters())
-    assert all(p.requires_grad for p in policy.net.parameters())
+    assert all(p.requires_grad for p in policy.eye.parameters())
 
 
 def test_a_teacher_with_an_integral_is_refused() -> None:
@@ -77,39 +77,44 @@ def test_a_teacher_with_an_integral_is_refused() -> None:
         student(18 + HISTORY + 3)
 
 
-def recorded(pictures: int = 60, num: int = 4) -> Flown:
-    """A bright spot whose place is the position, and two steps per picture."""
-    rng = torch.Generator().manual_seed(2)
-    place = 0.2 * (2.0 * torch.rand(pictures, num, 2, generator=rng) - 1.0)
-    axis = torch.linspace(-0.4, 0.4, PX)
-    across, down = ((axis - place[..., i : i + 1]).square() / 0.01 for i in (0, 1))
-    spot = torch.exp(-across.unsqueeze(2) - down.unsqueeze(3))
-    truth = torch.zeros(pictures, num, 8)
-    truth[..., :2], truth[..., 6] = place, 1.0
-    up = torch.zeros(pictures, num, 3)
-    up[..., 2] = 1.0
-    flying, double = torch.ones(pictures, num, dtype=torch.bool), truth.repeat_interleave(2, 0)
-    state = torch.zeros(2 * pictures, num, 16 + HISTORY)
-    return Flown((255 * spot).byte(), up, truth, flying, state, double, flying.repeat_interleave(2, 0), every=2)
+def test_impossible_times_of_pictures_are_refused() -> None:
+    """Two pictures of an image cannot be closer than the camera takes them."""
+    teacher = student().teacher
+    with pytest.raises(ConfigError, match="period_s"):
+        VisionPolicy(SPEC, teacher, period_s=0.04, apart_s=0.02)
 
 
-def test_windows_hold_the_picture_of_now_and_two_older_ones() -> None:
-    """Step 13 of two steps per picture: pictures 6, 4 and 2; before the first one, the first."""
-    item = recorded()
-    numbers = torch.arange(60.0).view(60, 1, 1).expand(60, 4, 1)
-    frames, _, _ = windows(numbers, item)
-    frames = frames.view(120, 4, 3)
-    assert frames[13, 0].tolist() == [6.0, 4.0, 2.0]
-    assert frames[1, 0].tolist() == [0.0, 0.0, 0.0]
+def test_velocity_of_now_from_a_slope_and_what_was_felt() -> None:
+    """p = t^3, 160 ms from the oldest picture to the newest, 30 ms since: 0.16^3 / 0.16 on average, now 3 * 0.19^2."""
+    t_s = (torch.arange(19, dtype=torch.float64) + 0.5) * 0.01
+    acceleration = (6.0 * t_s).view(19, 1, 1).expand(19, 2, 3)
+    gained = gained_velocity(acceleration, 0.01, 16)
+    torch.testing.assert_close(
+        gained, torch.full((2, 3), 3 * 0.19**2 - 0.16**2, dtype=torch.float64), atol=1e-4, rtol=0
+    )
+
+
+def test_a_known_flight_is_believed() -> None:
+    """An eye that is always right: 1 m/s east, heading north, 20 ms since the picture, 0.5 m/s gained ahead."""
+    policy, place = student(), torch.tensor([[0.16], [0.08], [0.0]])  # at the three pictures, newest first
+    poses = iter(torch.cat([place, torch.zeros(3, 3), torch.ones(3, 1)], dim=1).split(1))
+    policy.eye.pose = lambda features, tilt: next(poses)  # type: ignore[method-assign]
+    state = torch.zeros(1, 19 + HISTORY)
+    state[:, 2], state[:, -4], state[:, -3] = 1.0, 0.5, 0.5
+    found = policy.estimate(torch.zeros(1, 3 * 8), state)
+    expected = torch.tensor([[0.16 + 0.02 * 1.0, 0.02 * 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 1.0]])
+    assert found.shape == (1, ESTIMATE)
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_place_is_learned_from_pictures() -> None:
-    """After both fits the error is a third of what guessing the middle costs."""
-    policy, item = student(), recorded()
-    rng = torch.Generator().manual_seed(0)
-    fit_frames(policy, PoseHead(8), [item], 60, 5e-3, rng, batch=32)
-    fit_head(policy, [item], 300, 5e-3, rng, batch=64)
-    frames, state, truth = windows(features_of(policy, item), item)
-    with torch.no_grad():
-        error = (policy.estimate(frames, state)[:, :2] - truth[:, :2]).square().mean().sqrt()
-    assert error < truth[:, :2].std() / 3.0
+    """A bright spot whose place is the position: the error falls to a fifth of what guessing the middle costs."""
+    rng = torch.Generator().manual_seed(2)
+    place = 0.2 * (2.0 * torch.rand(240, 2, generator=rng) - 1.0)
+    axis = torch.linspace(-0.4, 0.4, PX)
+    across, down = ((axis - place[:, i : i + 1]).square() / 0.01 for i in (0, 1))
+    spot = torch.exp(-across.unsqueeze(1) - down.unsqueeze(2))
+    pose = torch.cat([place, torch.zeros(240, 1), torch.ones(240, 1), torch.zeros(240, 1)], dim=1)
+    shots, policy = Shots((255 * spot).byte(), torch.tensor([[0.0, 0.0, 1.0]]).expand(240, 3), pose), student()
+    fit_eye(policy.eye, [shots], 150, 5e-3, rng, batch=32)
+    assert pose_errors(policy.eye, shots)[:2].max() < place.std() / 5.0

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Float, UInt8
 from numpy import ndarray
 from torch import Tensor
 
+from policies.vision import attitude, gained_velocity
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.floor_view import Eye, FloorView, exposed
 from sim.engines.bullet.motion import rotation
 from sim.engines.bullet.step import bullet_flights
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.memory import SEEN_ROWS, Senses
 from sim.engines.quad.rows import POS, QUAT, VEL, rotation_matrix
 from sim.tasks.hover import HoverTask
@@ -24,26 +25,25 @@ from sim.tasks.hover import HoverTask
 FRAMES = 3  # pictures of different ages in one image
 APART = 2  # pictures between two of them
 KEPT = APART * (FRAMES - 1) + 1  # pictures that are remembered
+ACCELEROMETER_STD_M_S2 = 0.3  # of a step, with the motors running
+ACCELEROMETER_BIAS_M_S2 = 0.1  # standard deviation over craft, of every axis
 
 
 @dataclass(slots=True)
 class Record:
-    """What was seen and what was true; f pictures, t steps, n drones."""
+    """Pictures of a flight and the poses that they were taken from, of the n drones that had not left the box."""
 
-    every: int  # steps per picture
     frames: list[UInt8[ndarray, "n h w"]] = field(default_factory=list)
-    frame_tilt: list[Float[Tensor, "n 3"]] = field(default_factory=list)
-    frame_truth: list[Float[Tensor, "n 8"]] = field(default_factory=list)
-    frame_flying: list[Bool[ndarray, " n"]] = field(default_factory=list)
-    state: list[Float[Tensor, "n s"]] = field(default_factory=list)
-    truth: list[Float[Tensor, "n 8"]] = field(default_factory=list)
-    flying: list[Bool[ndarray, " n"]] = field(default_factory=list)
+    tilt: list[Float[Tensor, "n 3"]] = field(default_factory=list)
+    pose: list[Float[Tensor, "n 5"]] = field(default_factory=list)
 
 
 class VisionFlights:
     """`num` hovering flights in PyBullet, start for start those of the `quad` engine, with a camera under each.
 
-    Call `look` once per control step, before acting; `image` and `state` are what a policy sees then.
+    Call `look` once per control step, before acting; `image` and `state` are what a policy sees then. The camera was on
+    before the flight began: its first older pictures are those of a craft that came in at the same attitude, carried
+    by a thrust of its weight.
     """
 
     def __init__(
@@ -57,6 +57,9 @@ class VisionFlights:
         self._gain = 1.0 + eye.gain * self._rng.uniform(-1.0, 1.0, num)
         self._frames: list[ndarray] = []
         self._tilts: list[Tensor] = []
+        self._bias = torch.from_numpy(self._rng.normal(0.0, ACCELEROMETER_BIAS_M_S2, (num, 3))).float()
+        self._felt: list[Tensor] = []  # acceleration in level axes since the oldest picture, oldest first
+        self._velocity = torch.zeros(0)
         self.flying = np.ones(num, dtype=bool)  # has not left the box
         self.pictures, self.fresh = 0, False
         self.record: Record | None = None  # where to write down what is seen
@@ -70,33 +73,71 @@ class VisionFlights:
         self._step += 1
         self.flying &= ~self.task.outside(flights.state, self.task.box_m).numpy()
         self.fresh = self._step % self.every == 0
+        self._feel()
         if self.fresh:
-            position, quat = (flights.state[rows].double().numpy() for rows in (POS, QUAT))
-            seen = self.view.look(position, rotation(quat), self.flying)
-            self.pictures += int(self.flying.sum())
-            newest = exposed(seen, self._gain, self.view.eye.noise, self._rng)
-            self._frames = [newest, *(self._frames or [newest] * KEPT)][:KEPT]
+            self._frames = [self._picture(0.0), *(self._frames or self._before())][:KEPT]
             self._tilts = [self._tilt(), *(self._tilts or [self._tilt()] * KEPT)][:KEPT]
             if record is not None:
-                record.frames.append(newest)
-                record.frame_tilt.append(self._tilt())
-                record.frame_truth.append(truth(flights.state))
-                record.frame_flying.append(self.flying.copy())
-        if record is not None:
-            record.state.append(self.state())
-            record.truth.append(truth(flights.state))
-            record.flying.append(self.flying.copy())
+                record.frames.append(self._frames[0][self.flying])
+                record.tilt.append(self._tilts[0][self.flying])
+                record.pose.append(truth(flights.state)[self.flying][:, [0, 1, 2, 6, 7]])
+
+    def _picture(self, ago_s: float) -> UInt8[ndarray, "n h w"]:
+        """What the cameras deliver; of some time ago, had the attitude been the same all the while."""
+        state = self.flights.state
+        turn = rotation(state[QUAT].double().numpy())
+        push = GRAVITY_M_S2 * (turn[:, 2] - np.array([[0.0], [0.0], [1.0]]))
+        position, velocity = (state[rows].double().numpy() for rows in (POS, VEL))
+        seen = self.view.look(position - ago_s * velocity + 0.5 * ago_s**2 * push, turn, self.flying)
+        self.pictures += int(self.flying.sum())
+        return exposed(seen, self._gain, self.view.eye.noise, self._rng)
+
+    def _before(self) -> list[UInt8[ndarray, "n h w"]]:
+        """Pictures from before the start, newest first."""
+        return [self._picture(age * self.every * self.task.dt_s) for age in range(1, KEPT)]
 
     def image(self) -> UInt8[Tensor, "n h w 3"]:
         """Grey pictures of now, and of `APART` pictures earlier each, as channels."""
         return torch.from_numpy(np.stack(self._frames[::APART], axis=-1))
 
     def state(self) -> Float[Tensor, "n s"]:
-        """What is up in body axes, rates, the last actions, what was up at each picture, age of the newest one."""
+        """What a `VisionPolicy` takes: up, rates, last actions, up at each picture, age of the newest, velocity."""
         obs = self.flights.obs.T
         age = torch.full((len(obs), 1), float(self._step % self.every) / self.every)
         actions = obs[:, SEEN_ROWS : SEEN_ROWS + 4 * self.history]
-        return torch.cat([obs[:, 9:12], obs[:, 15:18], actions, *self._tilts[::APART], age], dim=1)
+        gained = gained_velocity(torch.stack(self._felt), self.task.dt_s, self._span)
+        return torch.cat([obs[:, 9:12], obs[:, 15:18], actions, *self._tilts[::APART], age, gained], dim=1)
+
+    @property
+    def _span(self) -> int:
+        """Control steps from the oldest picture of an image to its newest."""
+        return APART * (FRAMES - 1) * self.every
+
+    def _feel(self) -> None:
+        """What the accelerometer measured over the last step, less gravity, in level axes."""
+        state, tilt = self.flights.state, self._tilt()
+        velocity = state[VEL].T
+        turn = rotation_matrix(state[QUAT]).T.reshape(-1, 3, 3)
+        if not self._felt:  # came in at this attitude, carried by a thrust of its weight
+            force = torch.zeros_like(velocity)
+            force[:, 2] = GRAVITY_M_S2
+            self._felt = [self._level(force, tilt)] * self._span
+        else:
+            rise = (velocity - self._velocity) / self.task.dt_s
+            rise[:, 2] += GRAVITY_M_S2
+            noise = torch.from_numpy(self._rng.normal(0.0, ACCELEROMETER_STD_M_S2, rise.shape)).float()
+            force = (turn.transpose(1, 2) @ rise.unsqueeze(2)).squeeze(2) + self._bias + noise
+            since = self._span + (self._step - 1) % self.every  # steps between the oldest picture and the last look
+            self._felt = [*self._felt[-since:], self._level(force, tilt)]
+            if self.fresh:
+                self._felt = self._felt[-self._span :]
+        self._velocity = velocity.clone()
+
+    def _level(self, force: Float[Tensor, "n 3"], up: Float[Tensor, "n 3"]) -> Float[Tensor, "n 3"]:
+        """Specific force in body axes to acceleration in level ones, by the measured tilt."""
+        ahead = up.new_tensor([[1.0, 0.0]]).expand(len(up), 2)
+        level = (attitude(up, ahead).view(-1, 3, 3) @ force.unsqueeze(2)).squeeze(2)
+        return level - level.new_tensor([0.0, 0.0, GRAVITY_M_S2])
 
     def _tilt(self) -> Tensor:
         return self.flights.obs[9:12].T.clone()
@@ -129,10 +170,10 @@ def vision_spec(task: HoverTask, history: int, eye: Eye, camera_hz: float) -> En
         f"grey, looking down, {eye.fov_deg:g} deg; channels: now, {apart_ms:.0f} ms and {2 * apart_ms:.0f} ms ago",
     )  # fmt: skip
     unit = (
-        f"up 1, rates rad/s, last {history} actions 1, up at each picture 1, age of the newest picture in periods; "
-        "all in body axes"
+        f"up 1, rates rad/s, last {history} actions 1, up at each picture 1, age of the newest picture in periods, "
+        "all in body axes; velocity now less its mean between the pictures, m/s, level axes"
     )
-    state = ArraySpec((6 + 4 * history + 3 * FRAMES + 1,), unit=unit)
+    state = ArraySpec((6 + 4 * history + 3 * FRAMES + 4,), unit=unit)
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
     return EnvSpec(
         "pybullet/vision_hover", {"image.down": image, "state": state}, action, task.max_steps, 1 / task.dt_s

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from policies.vision import AGE, GAINED, turned
 from robo_rl.core.errors import ConfigError
+from sim.engines.bullet import vision
 from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.floor_view import Eye, FloorView, exposed, markers
 from sim.engines.bullet.motion import quaternion, rotation
+from sim.engines.bullet.scatter import poses, scattered
 from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import start
@@ -69,12 +72,12 @@ def test_the_floor_is_always_the_same_and_the_camera_is_not() -> None:
 def test_pictures_come_at_their_own_rate() -> None:
     """25 Hz under 100 Hz: every fourth step; channels are now, two and four pictures ago; age counts up between."""
     flights = VisionFlights(CRAFT, TASK, 2, 3, 0, Scene(), EYE, 25.0)
-    flights.record = Record(flights.every)
+    flights.record = Record()
     ages = []
     hover = torch.full((4, 3), 2.0 * CRAFT.hover_speed - 1.0)
     for _ in range(18):
         flights.look()
-        ages.append(float(flights.state()[0, -1]))
+        ages.append(float(flights.state()[0, AGE]))
         flights.flights.advance(hover)
     assert ages[:6] == [0.0, 0.25, 0.5, 0.75, 0.0, 0.25]
     record, image = flights.record, flights.image().numpy()
@@ -84,8 +87,44 @@ def test_pictures_come_at_their_own_rate() -> None:
     spec = vision_spec(TASK, 2, EYE, 25.0)
     assert flights.image().shape[1:] == spec.obs["image.down"].shape
     assert flights.state().shape[1:] == spec.obs["state"].shape
-    assert flights.pictures == 15
+    assert flights.pictures == 15 + 4 * 3  # and four each from before the start
     flights.close()
+
+
+def test_slope_of_true_positions_and_what_was_felt_is_the_true_velocity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A craft that sinks and drifts, from a start at 0.3 m/s: within 3 cm/s after half a second, at any step."""
+    monkeypatch.setattr(vision, "ACCELEROMETER_STD_M_S2", 0.0)
+    monkeypatch.setattr(vision, "ACCELEROMETER_BIAS_M_S2", 0.0)
+    flights = VisionFlights(CRAFT, replace(TASK, start_rate_rad_s=0.0), 2, 3, 0, Scene(), EYE, 25.0)
+    places = []
+    for step in range(32):
+        flights.look()
+        now = truth(flights.flights.state)
+        if flights.fresh:
+            places.append(now[:, :3])
+        if step >= 16:
+            slope = (places[-1] - places[-5]) / 0.16
+            found = slope + turned(flights.state()[:, GAINED], now[:, 6:8])
+            assert (found - now[:, 3:6]).abs().max() < 0.03
+        flights.flights.advance(torch.full((4, 3), 0.8 * (2.0 * CRAFT.hover_speed - 1.0)))
+    flights.close()
+
+
+def test_scattered_poses_are_rotations_and_lie_in_the_box() -> None:
+    """Half within a few decimetres of the goal; labels are those poses, and every picture shows something."""
+    rng = np.random.default_rng(0)
+    position, turn = poses(400, 0.6, 0.5, rng)
+    eye = np.broadcast_to(np.eye(3)[:, :, None], turn.shape)
+    np.testing.assert_allclose(np.einsum("ijn,kjn->ikn", turn, turn), eye, atol=1e-12)
+    assert (np.arccos(turn[2, 2]) < 0.8).all()
+    assert np.abs(position).max() <= 0.6
+    assert 0.35 < (np.linalg.norm(position, axis=0) < 0.25).mean() < 0.65
+    frames, up, pose = scattered(EYE, -1.0, 30, 0.6, 0.5, np.random.default_rng(0))
+    again = poses(30, 0.6, 0.5, np.random.default_rng(0))
+    assert frames.shape == (30, 32, 32)
+    assert (frames.float().std((1, 2)) > 5.0).all()
+    np.testing.assert_allclose(pose[:, :3].T, again[0], atol=1e-6)
+    np.testing.assert_allclose(up.T, again[1][2], atol=1e-6)
 
 
 def test_truth_by_hand() -> None:
