@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from robo_rl.apps import cli
+from robo_rl.apps.config import load_config
 from robo_rl.apps.demo_report import finish
 from robo_rl.apps.metrics import read_metrics
 from robo_rl.apps.progress import progress
 from robo_rl.conf.demo import DemoConfig
-from robo_rl.core.errors import RoboRLError
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files import read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
 
@@ -62,6 +64,7 @@ class Stages:
 def main(config: DemoConfig) -> int:
     """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
     out = Path(config.out)
+    check_steps(config)
     if config.overwrite and (out / STAGES_FILE).exists():
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -76,6 +79,19 @@ def main(config: DemoConfig) -> int:
     stages.run("finetune", "Fine-tune the base: noise steering and a residual, side by side",
                lambda: side_by_side(config, out))  # fmt: skip
     return finish(config, out, stages)
+
+
+def check_steps(config: DemoConfig) -> None:
+    """Raise ConfigError, before any work, for steps in which a method would not come to learn."""
+    for name in METHODS:
+        key = f"{name}_steps"
+        steps = getattr(config, key)
+        base_steps = load_config("finetune", [f"method={name}", f"out={config.out}"], FinetuneVerb).method.base_steps
+        if steps <= base_steps:
+            raise ConfigError(
+                f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's alone. Ask for "
+                "more."
+            )
 
 
 def verb(name: str, *overrides: str) -> None:

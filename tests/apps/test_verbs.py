@@ -16,11 +16,12 @@ import zarr
 from safetensors.torch import load_file
 
 from policies.checkpoint import load_policy
-from robo_rl.apps import data_import, data_info, data_validate, evaluate, export, info, train
+from robo_rl.apps import data_import, data_info, data_validate, demo, evaluate, export, info, train
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.acting import load_actor
 from robo_rl.apps.metrics import read_metrics
 from robo_rl.apps.success_note import read_success_note
+from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -202,6 +203,14 @@ def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"flow", "diffusion"} <= set(facts["processes"])
     assert info.main(InfoConfig()) == 0
     assert "reach-v3" in capsys.readouterr().out
+
+
+def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
+    """Not after minutes of collecting and training a base."""
+    out = tmp_path / "demo"
+    with pytest.raises(ConfigError, match="steering_steps=1200 leaves nothing to learn in"):
+        demo.main(DemoConfig(out=str(out), steering_steps=1200))
+    assert not out.exists()
 
 
 def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:

@@ -118,6 +118,19 @@ def test_starts_wait_before_gate_zero_and_train_before_any() -> None:
     assert not RING.room.outside(state[POS]).any()
 
 
+def test_shifted_gates_stand_elsewhere_in_every_flight_and_the_measured_ones_do_not() -> None:
+    """With gate_shift_m = 0.3 each gate is up to 0.3 m off along each axis, seen as such, and its direction stays."""
+    unit = torch.rand(TASK.start_numbers, 400, generator=torch.Generator().manual_seed(0))
+    fixed, moved = (task.start(CRAFT, unit)[1] for task in (TASK, replace(TASK, gate_shift_m=0.3)))
+    for k, gate in enumerate(TASK.track.gates):
+        here = TASK.gate(fixed, TASK.first(fixed), k)
+        off = TASK.gate(moved, TASK.first(moved), k) - here
+        torch.testing.assert_close(here[0:3], torch.tensor(gate.position_m).unsqueeze(1).expand(3, 400))
+        assert off[:3].abs().max() <= 0.3 + 1e-6
+        assert (off[:3].std(dim=1) > 0.15).all()
+        assert off[3:].abs().max() == 0.0
+
+
 @pytest.mark.parametrize("name", list_tracks())
 def test_every_track_has_a_path_through_its_gates(name: str) -> None:
     """The reference passes all gates in order well inside their openings, and its velocity is its derivative."""
