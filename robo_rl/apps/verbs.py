@@ -40,6 +40,15 @@ VERBS = {
         "the whole way once: demonstrations, base, fine-tuning, single-step head, bundle, report",
         "robo-rl demo",
     ),
+    "view": _verb(
+        "view",
+        "schema:ViewConfig",
+        "sim",
+        "film an environment: its expert, a policy, random actions; a video and a sheet of stills, no display needed",
+        "robo-rl view env=metaworld/assembly-v3",
+        "robo-rl view env=quad/race:track=splits episodes=1",
+        "robo-rl view env=metaworld/push-v3 policy=runs/base",
+    ),
     "collect": _verb(
         "collect",
         "schema:CollectConfig",

@@ -73,6 +73,20 @@ class CollectConfig:
 
 
 @dataclass
+class ViewConfig:
+    """`robo-rl view`."""
+
+    env: str = REQUIRED  # environment, e.g. metaworld/peg-insert-side-v3; all names: robo-rl info
+    pilot: str = one_of("expert", "random", "still")  # who acts: its scripted expert, chance, or nobody
+    policy: str | None = None  # or a policy folder, run or bundle
+    noise: float | None = at_least(0.0, None)  # spread added to the expert's actions; scale of a policy's noise
+    episodes: int = at_least(1, 3)  # filmed one after another
+    seed: int = at_least(0, 0)  # of the evaluation whose episodes are shown
+    max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
+    out: str = "runs/view"  # folder of episodes.mp4 and sheet.png, which are replaced
+
+
+@dataclass
 class EvaluateConfig:
     """`robo-rl evaluate`."""
 

@@ -84,7 +84,7 @@ class VideoWriter:
 
 
 @dataclass(slots=True)
-class _Recorder:
+class Recorder:
     """A `Watcher` that films lane 0: the picture before each step, and the last one again with the outcome."""
 
     writer: VideoWriter
@@ -134,7 +134,7 @@ def record_episodes(
         raise ConfigError(f"A video is filmed in an environment with one lane, found {env.num_envs}. Make one with 1.")
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
-        recorder = _Recorder(writer, name, hold=max(1, round(HOLD_S * fps)))
+        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)))
         result = evaluate(env, policy, executor_factory, noise, seeds, watcher=recorder)
     if sheet is not None:
         write_contact_sheet(sheet, [row for row in recorder.thumbs if row], result.success)

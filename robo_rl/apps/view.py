@@ -1,0 +1,88 @@
+"""`robo-rl view`: what an environment looks like, flown or driven by its expert, a policy, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import chain, count
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from robo_rl.apps.collect import Driver, make_driver
+from robo_rl.apps.progress import progress
+from robo_rl.conf.schema import CollectConfig, ViewConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.seeding import generator
+from robo_rl.core.spec import ActionSpec
+from robo_rl.eval.rollout import eval_seeds
+from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, write_contact_sheet
+from sim.registry import make_env
+
+
+class Unskilled:
+    """Random actions, uniform in the limits and the same for the same seed, or none: the middle of the limits."""
+
+    def __init__(self, spec: ActionSpec, moves: bool) -> None:
+        self._spec, self._moves, self._rng = spec, moves, torch.Generator()
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._rng = generator("view", seeds[0])
+
+    def observe(self, obs: Obs) -> None:
+        """Whoever knows nothing need not look."""
+
+    def act(self) -> Tensor:
+        unit = (
+            torch.rand(1, self._spec.dim, generator=self._rng) if self._moves else torch.full((1, self._spec.dim), 0.5)
+        )
+        return self._spec.denormalize(2.0 * unit - 1.0)
+
+
+def main(config: ViewConfig) -> int:
+    """Film the episodes, and lay stills of them side by side."""
+    if config.policy is not None and config.pilot != "expert":
+        raise ConfigError(f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out.")
+    out = Path(config.out)
+    seeds = eval_seeds(config.seed, config.episodes)
+    with closing(make_env(config.env, 1, max_episode_steps=config.max_episode_steps)) as env:
+        recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
+    write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
+    print(f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, stills: "
+          f"{out / 'sheet.png'}")  # fmt: skip
+    return 0
+
+
+def film(env: VecEnv, driver: Driver, seeds: Sequence[int], path: Path, name: str) -> tuple[Recorder, list[bool]]:
+    """One episode after another, in an environment of one lane. Returns the stills and the outcomes."""
+    success: list[bool] = []
+    fps = env.spec.control_hz
+    with VideoWriter(path, fps) as writer, progress(None, "view", "step") as bar:
+        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)))
+        obs = env.reset(chain(seeds, count()))
+        driver.start([0], seeds[:1], obs)
+        steps = 0
+        while len(success) < len(seeds):
+            recorder.before_step(env)
+            obs, _, _, _, info = env.step(driver.act())
+            driver.observe(obs)
+            steps += 1
+            recorder.after_step(0, bool(info["success"][0]))
+            bar.update()
+            if bool(info["final_mask"][0]):
+                recorder.episode_end(0, int(info["episode_seed"][0]), bool(info["success"][0]), steps)
+                success.append(bool(info["success"][0]))
+                driver.start([0], [int(info["next_seed"][0])], obs)
+                steps = 0
+    return recorder, success
+
+
+def _driver(config: ViewConfig, env: VecEnv) -> Driver:
+    if config.pilot != "expert":
+        return Unskilled(env.spec.action, moves=config.pilot == "random")
+    given = CollectConfig(
+        env=config.env, out=config.out, policy=config.policy, noise=config.noise, seed=config.seed, num_envs=1
+    )
+    return make_driver(given, env)
