@@ -68,3 +68,22 @@ def same(a: Any, b: Any) -> bool:
     if is_dataclass(a):
         return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     return bool(a == b)
+
+
+SAMPLES: dict[type[Any], Any] = {
+    m.JointState: m.JointState(1.7e9 + 0.25, ("shoulder", "ü"), np.array([np.nan, -0.0]), np.array([1.5, np.inf])),
+    m.JointTrajectory: m.JointTrajectory(
+        1.7e9 + 0.5, ("a", "b"), np.array([[0.1, -0.2], [0.3, 1e300]]), np.array([0.02, 1.5]), epoch=3, sequence=41
+    ),
+    m.Floats: m.Floats(np.array([1.0, -2.0, 5e-324])),
+    m.Odometry: m.Odometry(
+        2.5, np.array([1.0, 2.0, 3.0]), np.array([0.5, -0.5, 0.5, -0.5]), np.array([4.0, 5.0, 6.0]), np.arange(3.0)
+    ),
+    m.Imu: m.Imu(3.75, np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 0.2, 0.3]), np.array([0.0, 0.0, 9.81])),
+    m.Image: m.Image(4.125, np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3), "wrist_optical"),
+    m.Text: m.Text("stop – now"),
+    m.Flag: m.Flag(True),
+    m.Diagnostics: m.Diagnostics(
+        5.0, (m.Status("arm", 2, "too far", {"joint": "a", "rad": "0.2"}), m.Status("camera", 0, "ok"))
+    ),
+}
