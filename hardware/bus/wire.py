@@ -267,7 +267,9 @@ WIRE: dict[type[Any], Row] = {
         "std_msgs/msg/String", lambda r, new: new("std_msgs/msg/String", data=r.text), lambda msg: m.Text(msg.data)
     ),
     m.Flag: Row(
-        "std_msgs/msg/Bool", lambda r, new: new("std_msgs/msg/Bool", data=r.on), lambda msg: m.Flag(bool(msg.data))
+        "std_msgs/msg/Bool",
+        lambda r, new: new("std_msgs/msg/Bool", data=bool(r.on)),
+        lambda msg: m.Flag(bool(msg.data)),
     ),
     m.Diagnostics: Row("diagnostic_msgs/msg/DiagnosticArray", _pack_diagnostics, _unpack_diagnostics),
 }
