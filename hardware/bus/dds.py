@@ -102,26 +102,38 @@ class DdsBus:
 
     def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
         """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
+        complained = False
+
+        def take(cdr: bytes, received_s: float) -> None:
+            nonlocal complained
+            try:
+                message = self._ros.decode(cdr, kind)
+            except BusError as error:
+                if not complained:
+                    full = resolve(topic, self.namespace, self.name)
+                    self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
+                complained = True
+            else:
+                callback(message, received_s)
+
+        self.subscribe_raw(topic, kind, profile, take)
+
+    def subscribe_raw(
+        self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
+    ) -> None:
+        """As `subscribe`, with the CDR bytes as they came."""
         from cyclonedds.sub import DataReader
 
         full, _, made = self._topic(topic, kind)
         qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
         watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
-        reader = _Reader(full, DataReader(self._participant, made, qos), watch)
 
         def take(sample: Any, received_s: float) -> None:
             if watch is not None and (said := watch.hear(received_s)) is not None:
                 self._warn(said)
-            try:
-                message = self._ros.decode(sample.cdr, kind)
-            except BusError as error:
-                if not reader.complained:
-                    self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
-                reader.complained = True
-            else:
-                callback(message, received_s)
+            callback(sample.cdr, received_s)
 
-        reader.take = take
+        reader = _Reader(full, DataReader(self._participant, made, qos), take, watch)
         self._attach(reader)
         self._graph.add([reader.dds], [])
 
@@ -134,8 +146,7 @@ class DdsBus:
 
         full = resolve(name, self.namespace, self.name)
         ends = Endpoints(self._participant, full, serving=True)
-        reader = _Reader(full, ends.reader, None)
-        reader.take = lambda sample, received_s: serve(ends, sample, callback)
+        reader = _Reader(full, ends.reader, lambda sample, received_s: serve(ends, sample, callback), None)
         self._writers.append(_Writer(full, ends.writer, True, ends))
         self._attach(reader)
         self._graph.add([ends.reader], [ends.writer])
@@ -261,11 +272,9 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, topic: str, dds: Any, watch: TopicWatch | None) -> None:
-        self.topic, self.dds, self.watch = topic, dds, watch
-        self.take: Callable[[Any, float], None] = lambda sample, received_s: None
+    def __init__(self, topic: str, dds: Any, take: Callable[[Any, float], None], watch: TopicWatch | None) -> None:
+        self.topic, self.dds, self.take, self.watch = topic, dds, take, watch
         self.condition: Any = None
-        self.complained = False
 
     def mismatched(self) -> int | None:
         status = self.dds.get_requested_incompatible_qos_status()

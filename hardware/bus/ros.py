@@ -79,27 +79,44 @@ class RosBus:
 
     def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
         """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
-        full = resolve(topic, self.namespace, self.name)
-        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
         complained = False
 
-        def receive(message: Any, info: Any) -> None:
+        def take(message: Any, received_s: float) -> None:
             nonlocal complained
-            received_s = self._received_s(info)
-            if watch is not None and (said := watch.hear(received_s)) is not None:
-                self._warn(said)
             try:
                 record = unpack(kind, message)
             except BusError as error:
                 if not complained:
+                    full = self._node.resolve_topic_name(topic)
                     self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
                 complained = True
             else:
                 callback(record, received_s)
 
-        self._node.create_subscription(message_class(WIRE[kind].ros_type), topic, receive, quality(profile, False))
+        self._subscribe(topic, kind, profile, take, raw=False)
+
+    def subscribe_raw(
+        self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
+    ) -> None:
+        """As `subscribe`, with the CDR bytes as they came."""
+        self._subscribe(topic, kind, profile, callback, raw=True)
+
+    def _subscribe(
+        self, topic: str, kind: type[Any], profile: Profile, take: Callable[[Any, float], None], raw: bool
+    ) -> None:
+        resolve(topic, self.namespace, self.name)
+        full = self._node.resolve_topic_name(topic)  # after remapping
+        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
+
+        def receive(message: Any, info: Any) -> None:
+            received_s = self._received_s(info)
+            if watch is not None and (said := watch.hear(received_s)) is not None:
+                self._warn(said)
+            take(message, received_s)
+
+        ros_type = message_class(WIRE[kind].ros_type)
+        self._node.create_subscription(ros_type, topic, receive, quality(profile, False), raw=raw)
         if watch is not None:
-            watch.topic = self._node.resolve_topic_name(topic)  # after remapping
             self._watches.append(watch)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from tests.hardware.bus.fake_ros_messages import Messages, Request, Response
+from tests.hardware.bus.fake_ros_messages import Messages, Request, Response, serialized
 
 SignalHandlerOptions = enum.Enum("SignalHandlerOptions", "NO ALL SIGINT SIGTERM")
 ClockType = enum.Enum("ClockType", "ROS_TIME SYSTEM_TIME STEADY_TIME")
@@ -172,7 +172,14 @@ class Node:
         return publisher
 
     def create_subscription(
-        self, msg_type: Any, topic: str, callback: Any, qos_profile: Any, *, callback_group: Any = None
+        self,
+        msg_type: Any,
+        topic: str,
+        callback: Any,
+        qos_profile: Any,
+        *,
+        callback_group: Any = None,
+        raw: bool = False,
     ) -> Any:
         with_info = len(inspect.signature(callback).parameters) == 2
         made = SimpleNamespace(
@@ -181,6 +188,7 @@ class Node:
             callback=callback if with_info else lambda msg, info: callback(msg),
             qos=qos_profile,
             node=self,
+            raw=raw,
         )
         world.subscriptions.append(made)
         for message in world.latched.get(made.topic, []) if qos_profile.latched else []:
@@ -234,7 +242,8 @@ class Publisher:
 
 def deliver(subscription: Any, msg: Any) -> None:
     info = {"source_timestamp": time.time_ns(), "received_timestamp": world.received_ns}
-    subscription.node.ready.append(lambda: subscription.callback(msg, info))
+    what = serialized(msg) if subscription.raw else msg
+    subscription.node.ready.append(lambda: subscription.callback(what, info))
 
 
 class SingleThreadedExecutor:

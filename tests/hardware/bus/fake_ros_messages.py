@@ -10,6 +10,8 @@ from array import array
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from hardware.bus.cdr import ros_types
 
 CODES = {"float64": ("double", "d"), "uint8": ("uint8", "B"), "float32": ("float", "f")}
@@ -103,3 +105,22 @@ def check(field: Any, value: Any, where: str) -> None:
         assert isinstance(value, list), where
         for item in value:
             check(of[0], item, where)
+
+
+def serialized(message: Any) -> bytes:
+    """The CDR bytes that a raw subscription gets."""
+    types = ros_types("jazzy")
+    return bytes(types.store.serialize_cdr(_plain(message), message.ros_type))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, array):
+        return np.array(value)
+    if isinstance(value, bytes):
+        return value[0]
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if hasattr(value, "ros_type"):
+        names = value.get_fields_and_field_types()
+        return ros_types("jazzy").store.types[value.ros_type](**{name: _plain(getattr(value, name)) for name in names})
+    return value

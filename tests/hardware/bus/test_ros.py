@@ -15,8 +15,9 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'ro
 
 from hardware import messages as m
 from hardware.bus import ros_messages, watch
+from hardware.bus.cdr import ros_types
 from hardware.bus.choose import choose, make_bus
-from hardware.bus.protocol import Bus, Profile
+from hardware.bus.protocol import Bus, Profile, RawBus
 from hardware.bus.ros import RosBus
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
@@ -50,6 +51,7 @@ def wait_for(bus: RosBus, true: Callable[[], bool]) -> None:
 
 def test_it_is_a_bus(node: RosBus) -> None:
     assert isinstance(node, Bus)
+    assert isinstance(node, RawBus)
     assert (node.name, node.namespace) == ("tester", "/lab")
     assert abs(node.stamp() - time.time()) < 1.0
 
@@ -64,6 +66,14 @@ def test_every_record_goes_through_the_setters_of_ros(node: RosBus, kind: type[A
     wait_for(node, lambda: bool(got))
     assert same(got[0][0], SAMPLES[kind])
     assert sent_s <= got[0][1] <= node.now()
+
+
+def test_a_raw_subscription_gets_the_bytes(node: RosBus) -> None:
+    got: list[bytes] = []
+    node.subscribe_raw("topic", m.JointTrajectory, Profile.COMMAND, lambda cdr, at_s: got.append(cdr))
+    node.publisher("topic", m.JointTrajectory, Profile.COMMAND)(SAMPLES[m.JointTrajectory])
+    wait_for(node, lambda: bool(got))
+    assert got == [ros_types("jazzy").encode(SAMPLES[m.JointTrajectory])]
 
 
 def test_a_picture_is_handed_over_as_one_block(node: RosBus) -> None:
