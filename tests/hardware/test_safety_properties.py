@@ -25,7 +25,7 @@ from tests.hardware.safety_oracle import Oracle
 
 BOX = {"low_m": [-0.5, -0.5, -0.1], "high_m": [0.5, 0.5, 0.75]}
 ROBOTS = {"plain": arm(), "boxed": arm(workspace=BOX), "fast state": arm(state_hz=200)}
-SEQUENCES, STEPS = 25, 30  # of an example; of a sequence
+SEQUENCES, STEPS = 25, 16  # of an example; of a sequence
 NASTY = st.lists(
     st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.sampled_from([math.nan, math.inf, -0.0, 5e-324])),
     min_size=1,
@@ -50,7 +50,7 @@ class Regime:
 
 REGIMES = st.builds(
     Regime,
-    robot=st.sampled_from(sorted(ROBOTS)),
+    robot=st.sampled_from(["plain", "boxed", "fast state", "plain"]),
     reach_rad=st.sampled_from([0.001, 0.02, 0.1, 1.0, 100.0]),
     lag=st.sampled_from([0.0, 0.2, 0.7, 1.0]),
     noise_rad=st.sampled_from([0.0, 0.0, 1e-3, 0.3]),
@@ -151,6 +151,8 @@ class Run:
             self.place = self.place + self.regime.lag * (out - self.place)
 
     def spoilt(self, values: Any) -> Any:
+        if self.regime.nasty == 0.0:
+            return values
         hit = self.rng.random(3) < self.regime.nasty * 0.3
         return np.where(hit, self.rng.choice(self.nasty, 3), values)
 
@@ -181,8 +183,8 @@ def judged(examples: int) -> tuple[int, int]:
 
 
 def test_nothing_forbidden_comes_out() -> None:
-    """Thousands of sequences; most of them do send, so that there is something to judge."""
-    sequences, sent = judged(100)
+    """Thousands of sequences; they do send, so that there is something to judge."""
+    sequences, sent = judged(80)
     assert sequences >= 2_000
     assert sent >= 5 * sequences
 
