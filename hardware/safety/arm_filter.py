@@ -30,6 +30,7 @@ Joints = Float[ndarray, " j"]
 Source = Literal["policy", "teleop"]
 STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0
 _SLACK_S = 1e-9  # of comparing times
+_BEYOND_RAD = 1.0  # outside of its range, an arm is believed to be this far and no further
 _SETTLED = 3  # times that the final position is sent before silence
 _LEAST, _LATE, _MOST = 0.2, 1.5, 2.0  # of a command period: between two sendings; until an unasked one; counted at most
 
@@ -75,7 +76,7 @@ class ArmFilter:
     def on_state(self, message: JointState, received_s: float) -> None:
         """The robot's own word on where it is."""
         position = read_state(message, self.robot.names) if math.isfinite(received_s) else None
-        if position is None:
+        if position is None or not self._can_be_at(position):
             self._count(Reason.BAD_STATE)
         elif self._jumped(position, received_s):
             self._count(Reason.STATE_JUMP)
@@ -175,6 +176,11 @@ class ArmFilter:
             self._now_s = -math.inf
         if math.isfinite(now_s):
             self._now_s = now_s
+
+    def _can_be_at(self, position: Joints) -> bool:
+        """An arm may wake up outside its range, not a turn away from it: that is a counter that lost its zero."""
+        low, high = self.limits.low_rad - _BEYOND_RAD, self.limits.high_rad + _BEYOND_RAD
+        return bool(((position >= low) & (position <= high)).all())
 
     def _jumped(self, position: Joints, received_s: float) -> bool:
         """Further than twice what its velocity allows, and a step: while silent, any place is believed."""

@@ -41,8 +41,8 @@ class Oracle:
         if len(message.names) != np.size(message.position_rad) or not set(self.robot.names) <= values.keys():
             return
         place = np.array([values[name] for name in self.robot.names])
-        if not np.isfinite(place).all():
-            return
+        if not (np.isfinite(place).all() and (place >= self.low - 1.0).all() and (place <= self.high + 1.0).all()):
+            return  # no place where this arm can be
         if self.measured is not None and self.may_send:
             known_s = min(max(received_s - self.measured_s, 0.0), 3.0 / self.robot.state_hz)
             if (np.abs(place - self.measured) > 2.0 * self.vmax * known_s + self.step).any():

@@ -277,7 +277,8 @@ def test_a_state_that_jumps_is_not_believed() -> None:
     assert bench.filter.counts[Reason.STATE_JUMP] == 1
     bench.filter.on_state(state([math.nan, 0.2, 0.2]), bench.now_s + 0.02)
     bench.filter.on_state(state([0.2, 0.2], ("a", "b")), bench.now_s + 0.02)
-    assert bench.filter.counts[Reason.BAD_STATE] == 2
+    bench.filter.on_state(state([0.2, 2.1, 0.2]), bench.now_s + 0.02)
+    assert bench.filter.counts[Reason.BAD_STATE] == 3
     assert bench.tick(0.2) == pytest.approx([0.2] * 3, abs=1e-3)
 
 
