@@ -19,7 +19,7 @@ from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, mismatch
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch
-from hardware.bus.wire import WIRE
+from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
 
 LOOK_S = 1.0  # how often mismatches and silent topics are looked for
@@ -93,6 +93,7 @@ class DdsBus:
         def publish(message: M) -> None:
             if writer.dds is None:
                 raise BusError(f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more.")
+            check_kind(full, kind, message)
             try:
                 writer.dds.write(carrier.of(self._ros.encode(message)))
             except self._error as error:

@@ -16,7 +16,7 @@ from hardware.bus.quality import QUALITY
 from hardware.bus.ros_messages import message_class, new
 from hardware.bus.shield import shielded
 from hardware.bus.watch import TopicWatch
-from hardware.bus.wire import WIRE, pack, unpack
+from hardware.bus.wire import WIRE, check_kind, pack, unpack
 from robo_rl.core.errors import BusError, MissingDependencyError
 
 IDLE_S = 0.05  # the longest wait between two looks at `until`
@@ -69,6 +69,7 @@ class RosBus:
         def publish(message: M) -> None:
             if self._closed:
                 raise BusError(f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more.")
+            check_kind(full, kind, message)
             ros_message = pack(message, _checked)
             try:
                 made.publish(ros_message)

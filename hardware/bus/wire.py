@@ -51,6 +51,13 @@ def unpack(kind: type[Any], message: Any) -> Any:
     return WIRE[kind].unpack(message)
 
 
+def check_kind(topic: str, kind: type[Any], message: Any) -> None:
+    """Raises BusError for a message of another kind than its topic carries."""
+    if type(message) is not kind:
+        found = type(message).__name__
+        raise BusError(f"'{topic}' carries {kind.__name__}, found {found}: nothing was sent.")
+
+
 def split_time(time_s: float) -> dict[str, int]:
     """sec and nanosec of builtin_interfaces/Time or Duration, rounded to the nearest nanosecond."""
     if not (math.isfinite(time_s) and -(2.0**31) <= time_s < 2.0**31 - 1):
