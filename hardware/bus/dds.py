@@ -103,38 +103,46 @@ class DdsBus:
 
     def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
         """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
+        full = resolve(topic, self.namespace, self.name)
+        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
         complained = False
 
         def take(cdr: bytes, received_s: float) -> None:
             nonlocal complained
+            if watch is not None and (said := watch.hear(received_s)) is not None:
+                self._warn(said)
             try:
                 message = self._ros.decode(cdr, kind)
             except BusError as error:
                 if not complained:
-                    full = resolve(topic, self.namespace, self.name)
                     self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
                 complained = True
             else:
                 callback(message, received_s)
 
-        self.subscribe_raw(topic, kind, profile, take)
+        self._subscribe(topic, kind, profile, take, watch)
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
-        """As `subscribe`, with the CDR bytes as they came."""
+        """See `RawBus.subscribe_raw`."""
+        self._subscribe(topic, kind, profile, callback, None)
+
+    def _subscribe(
+        self,
+        topic: str,
+        kind: type[Any],
+        profile: Profile,
+        take: Callable[[bytes, float], None],
+        watch: TopicWatch | None,
+    ) -> None:
         from cyclonedds.sub import DataReader
 
         full, _, made = self._topic(topic, kind)
         qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
-        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
-
-        def take(sample: Any, received_s: float) -> None:
-            if watch is not None and (said := watch.hear(received_s)) is not None:
-                self._warn(said)
-            callback(sample.cdr, received_s)
-
-        reader = _Reader(full, DataReader(self._participant, made, qos), take, watch)
+        reader = _Reader(
+            full, DataReader(self._participant, made, qos), lambda sample, at_s: take(sample.cdr, at_s), watch
+        )
         self._attach(reader)
         self._graph.add([reader.dds], [])
 

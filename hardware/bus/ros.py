@@ -99,7 +99,7 @@ class RosBus:
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
-        """As `subscribe`, with the CDR bytes as they came."""
+        """See `RawBus.subscribe_raw`."""
         self._subscribe(topic, kind, profile, callback, raw=True)
 
     def _subscribe(
@@ -107,7 +107,8 @@ class RosBus:
     ) -> None:
         resolve(topic, self.namespace, self.name)
         full = self._node.resolve_topic_name(topic)  # after remapping
-        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
+        watched = not raw and profile in (Profile.STATE, Profile.SENSOR)
+        watch = TopicWatch(full, self.now()) if watched else None
 
         def receive(message: Any, info: Any) -> None:
             received_s = self._received_s(info)

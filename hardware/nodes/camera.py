@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hardware.bus.protocol import Bus, Profile
+from hardware.bus.protocol import Bus
 from hardware.camera_source import Source, open_source
 from hardware.messages import Diagnostics, Image, Status
+from hardware.topics import CAMERA_STATUS, image_topic
 from robo_rl.core.errors import DriverError
 
 RETRY_S = 1.0  # a camera that stopped is opened again this often
@@ -27,24 +28,35 @@ class CameraConfig:
 
 
 class CameraNode:
-    """Publishes camera/<name>/image_raw and diagnostics. Raises DriverError when there is no camera at the start.
+    """Publishes camera/<name>/image_raw and camera/status. Raises DriverError when there is no camera at the start.
 
-    A camera that stops later is said once, shown in diagnostics, and opened again every second: who needs pictures
-    sees them grow old meanwhile. A video file that ends and is not looped ends the node (`done`).
+    A camera that stops later is said once, shown in its status, and opened again every second: who needs pictures sees
+    them grow old meanwhile. A video file ends, or begins anew.
     """
 
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
         self._bus, self._config, self._say = bus, config, say
         self._source: Source | None = self._open()
-        self._publish = bus.publisher(f"camera/{config.camera}/image_raw", Image, Profile.SENSOR)
-        self._diagnose = bus.publisher("diagnostics", Diagnostics, Profile.STATE)
+        self._publish = image_topic(config.camera).publisher(bus)
+        self._diagnose = CAMERA_STATUS.publisher(bus)
         self._retry_s = 0.0
         self.pictures, self.done = 0, False
         bus.timer(1.0 / config.fps, self._tick)
         bus.timer(1.0, self._tell)
 
-    def close(self) -> None:
+    def stop(self, why: str) -> str:
+        """Nothing moves because of this node."""
+        return f"{why}: {self.pictures} pictures were published"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
         """Let the camera go."""
+        self._close()
+
+    def _close(self) -> None:
         if self._source is not None:
             self._source.close()
         self._source = None
@@ -66,7 +78,7 @@ class CameraNode:
             self._lose()
 
     def _end(self) -> None:
-        self.close()
+        self._close()
         if self._config.loop and self.pictures:
             self._source = self._open()
             return
@@ -75,7 +87,7 @@ class CameraNode:
         self.done = True
 
     def _lose(self) -> None:
-        self.close()
+        self._close()
         self._retry_s = self._bus.now() + RETRY_S
         self._say(
             f"Camera '{self._config.camera}' ({self._config.source}) has stopped after {self.pictures} pictures: is it "

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from hardware.bus.cdr import ros_types
-from hardware.bus.protocol import Answer, Bus, Profile, RawBus
+from hardware.bus.protocol import Answer, Bus, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Text
 from hardware.recording import FLUSH_S, Channel, Recording
 from hardware.salvage import salvage
+from hardware.topics import EPISODE, Topic
 from robo_rl.core.errors import DataError
-
-STATUS = "episode/status"  # latched Text: "idle", "recording <name>", "saved <name>: ...", or what went wrong
-Topics = Mapping[str, tuple[type[Any], Profile]]
 
 
 @dataclass(frozen=True)
@@ -27,36 +25,53 @@ class RecorderConfig:
     """Settings of the recorder."""
 
     out: str = "recordings"  # folder of the recordings, one folder each
-    record: bool = False  # start with the first recording running
+    start: bool = False  # with the first recording running
 
 
 class RecorderNode:
-    """Records `topics` (name -> record and profile). Raises DataError when another recorder writes into the folder."""
+    """Records `topics`. Raises DataError when another recorder writes into the folder.
 
-    def __init__(self, bus: Bus, config: RecorderConfig, topics: Topics, say: Callable[[str], None] = print) -> None:
+    `episode/status` says "idle", "recording <name>", "saved <name>: ...", or what went wrong.
+    """
+
+    def __init__(
+        self, bus: Bus, config: RecorderConfig, topics: Sequence[Topic[Any]], say: Callable[[str], None] = print
+    ) -> None:
         self._bus, self._folder, self._say = bus, Path(config.out), say
-        self._types, self._topics = ros_types(), {name: pair for name, pair in topics.items() if name != STATUS}
-        self._channels: dict[str, Channel] = {}
+        self._types, self._channels = ros_types(), {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in topics}
         self._running: Recording | None = None
-        self._publish = bus.publisher(STATUS, Text, Profile.LATCHED)
+        self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
         for sentence in salvage(self._folder, self._types):
             say(sentence)
-        for topic, (kind, profile) in self._topics.items():
-            self._channels[topic] = Channel(WIRE[kind].ros_type, profile)
+        for topic in topics:
             if isinstance(bus, RawBus):
-                bus.subscribe_raw(topic, kind, profile, partial(self._add, topic))
+                bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
             else:  # in process there are no bytes: make those that would have come
-                bus.subscribe(topic, kind, profile, partial(self._encode, topic))
-        bus.service("~/start", self.start)
-        bus.service("~/stop", self.stop)
+                topic.subscribe(bus, partial(self._encode, topic.name))
+        bus.service("~/start", self.begin)
+        bus.service("~/stop", self.save)
         bus.service("~/discard", self.discard)
         bus.timer(FLUSH_S, self._tick)
         self._tell("idle")
-        if config.record:
-            self.start()
+        if config.start:
+            self.begin()
 
-    def start(self) -> Answer:
+    def stop(self, why: str) -> str:
+        """Save what runs."""
+        return f"{why}: {self.save()[1]}"
+
+    @property
+    def at_rest(self) -> bool:
+        return self._running is None
+
+    def last_word(self) -> None:
+        """Save what runs, and let the folder go."""
+        if self._running is not None:
+            self.save()
+        self._lock.close()
+
+    def begin(self) -> Answer:
         """Begin a recording, named by the time."""
         if self._running is not None:
             return False, f"recording {self._running.path.name} already; stop or discard it first"
@@ -70,7 +85,7 @@ class RecorderNode:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
         return True, self._tell(f"recording {name}")
 
-    def stop(self) -> Answer:
+    def save(self) -> Answer:
         """Commit the running recording."""
         if self._running is None:
             return False, "nothing is being recorded"
@@ -87,12 +102,6 @@ class RecorderNode:
         running, self._running = self._running, None
         running.discard()
         return True, self._tell(f"discarded {running.path.name}")
-
-    def close(self) -> None:
-        """Save what runs, before the bus is closed."""
-        if self._running is not None:
-            self.stop()
-        self._lock.close()
 
     def _tick(self) -> None:
         self._guarded(lambda running: running.tick())

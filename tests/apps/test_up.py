@@ -42,7 +42,7 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
     assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true"]
     assert "recorder" not in commands
     assert "arm_policy" not in load_set("arm_sim").commands({})
-    assert load_set("arm_sim").commands({"record": "r"})["recorder"] == ["recorder", "out=r"]
+    assert load_set("arm_sim").commands({"record": "r"})["recorder"] == ["recorder", "out=r", "start=true"]
 
 
 def test_wrong_arguments_are_one_sentence() -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import sys
 
 from hardware.bus.dds import DdsBus
-from hardware.bus.protocol import Profile
-from hardware.messages import Image, JointState, Text
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.topics import JOINT_STATES, TASK, image_topic
 
-TOPICS = {
-    "joint_states": (JointState, Profile.STATE),
-    "camera/wrist/image_raw": (Image, Profile.SENSOR),
-    "task": (Text, Profile.LATCHED),
-}
+TOPICS = (JOINT_STATES, image_topic("wrist"), TASK)
 
 
 def main() -> None:
     """Record at once, until killed."""
     bus = DdsBus("recorder", "lab")
-    RecorderNode(bus, RecorderConfig(out=sys.argv[1], record=True), TOPICS, lambda text: print(text, flush=True))
+    RecorderNode(bus, RecorderConfig(out=sys.argv[1], start=True), TOPICS, lambda text: print(text, flush=True))
     bus.spin(lambda: False)
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from hardware import messages as m
 from hardware.bus.in_process import World
-from hardware.bus.protocol import Profile
 from hardware.camera_source import Pattern, number_of, open_source
 from hardware.nodes import camera as camera_module
 from hardware.nodes.camera import CameraConfig, CameraNode
+from hardware.topics import CAMERA_STATUS, image_topic
 from robo_rl.core.errors import ConfigError, DriverError
 
 
@@ -36,8 +36,8 @@ def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image]
     pictures: list[m.Image] = []
     states: list[m.Status] = []
     viewer = world.bus("viewer")
-    viewer.subscribe(f"camera/{config.camera}/image_raw", m.Image, Profile.SENSOR, lambda p, _: pictures.append(p))
-    viewer.subscribe("diagnostics", m.Diagnostics, Profile.STATE, lambda d, _: states.extend(d.status))
+    image_topic(config.camera).subscribe(viewer, lambda picture, _: pictures.append(picture))
+    CAMERA_STATUS.subscribe(viewer, lambda d, _: states.extend(d.status))
     viewer.spin(lambda: world.now() >= seconds)
     return node, pictures, states, said
 

@@ -21,9 +21,10 @@ from hardware import messages as m
 from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
 from hardware.bus.protocol import Profile
-from hardware.nodes.recorder import STATUS, RecorderConfig, RecorderNode
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording import IN_PROGRESS, Channel, Recording
 from hardware.salvage import salvage
+from hardware.topics import EPISODE
 from robo_rl.core.errors import DataError
 from tests.hardware.nodes.record import TOPICS
 from tests.hardware.records import same
@@ -65,21 +66,21 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     state = bus.publisher("joint_states", m.JointState, Profile.STATE)
     camera = bus.publisher("camera/wrist/image_raw", m.Image, Profile.SENSOR)
     statuses: list[str] = []
-    bus.subscribe(STATUS, m.Text, Profile.LATCHED, lambda text, _: statuses.append(text.text))
+    EPISODE.subscribe(bus, lambda text, _: statuses.append(text.text))
     state(joints(99))  # before the start: not recorded
     bus.spin(iter([False] * 3 + [True]).__next__)
-    assert recorder.start()[0]
-    assert recorder.start() == (False, f"recording {recorder._running.path.name} already; stop or discard it first")
+    assert recorder.begin()[0]
+    assert recorder.begin() == (False, f"recording {recorder._running.path.name} already; stop or discard it first")
     picture = m.Image(1.7e9, np.arange(27, dtype=np.uint8).reshape(3, 3, 3))
     camera(picture)
     wait_for(bus, lambda: recorder._running.messages == 1)
     for number in range(10):
         state(joints(number))
         wait_for(bus, lambda number=number: recorder._running.messages == number + 2)
-    assert recorder.stop()[1].endswith("11 messages")
-    assert recorder.stop() == (False, "nothing is being recorded")
+    assert recorder.save()[1].endswith("11 messages")
+    assert recorder.save() == (False, "nothing is being recorded")
     wait_for(bus, lambda: len(statuses) > 0 and "saved" in statuses[-1])
-    recorder.close()
+    recorder.last_word()
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
     assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(range(10))
@@ -89,20 +90,20 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
 
 
 def test_a_discarded_recording_leaves_nothing(bus: DdsBus, tmp_path: Path) -> None:
-    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), record=True), TOPICS, lambda text: None)
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
     assert recorder.discard()[1].startswith("discarded episode_")
     assert recorder.discard() == (False, "nothing is being recorded")
-    recorder.close()
+    recorder.last_word()
     assert not list(tmp_path.glob("episode_*"))
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
 def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
     """Two recordings within a second have two names; one without messages is a recording, too."""
-    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), record=True), TOPICS, lambda text: None)
-    recorder.stop()
-    recorder.start()
-    recorder.close()
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
+    recorder.save()
+    recorder.begin()
+    recorder.last_word()
     assert len(list(tmp_path.glob("episode_*"))) == 2
     for path in tmp_path.glob("episode_*"):
         assert recorded(path) == {}
@@ -112,7 +113,7 @@ def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> Non
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
     with pytest.raises(DataError, match="Another recorder writes into"):
         RecorderNode(DdsBusLike(), RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
-    recorder.close()
+    recorder.last_word()
 
 
 class DdsBusLike:
@@ -137,7 +138,7 @@ def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) 
         publish, sent = bus.publisher("joint_states", m.JointState, Profile.STATE), []
         bus.publisher("task", m.Text, Profile.LATCHED)(m.Text("pick"))
         statuses: list[str] = []
-        bus.subscribe(STATUS, m.Text, Profile.LATCHED, lambda text, _: statuses.append(text.text))
+        EPISODE.subscribe(bus, lambda text, _: statuses.append(text.text))
         wait_for(bus, lambda: bool(statuses) and statuses[-1].startswith("recording"))
 
         def send() -> None:
@@ -153,7 +154,7 @@ def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) 
         process.kill()
         process.communicate(timeout=SOON_S)
     said: list[str] = []
-    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).close()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
     assert "was cut off; its" in said[0]
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
@@ -198,7 +199,7 @@ def test_a_full_disk_ends_the_recording_not_the_node(
 ) -> None:
     """The sentence says it, the next start tries again, and what reached the disk is salvaged later."""
     said: list[str] = []
-    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), record=True), TOPICS, said.append)
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, said.append)
     recorder._add("joint_states", ros_types().encode(joints(1)), bus.now())
     recorder._running._flush()
 
@@ -210,7 +211,7 @@ def test_a_full_disk_ends_the_recording_not_the_node(
         recorder._running._flushed_s = 0.0
         recorder._add("joint_states", ros_types().encode(joints(2)), bus.now())
         assert "broke off after 2 messages: [Errno 28] No space left on device" in said[-1]
-        assert recorder.stop() == (False, "nothing is being recorded")
-    recorder.close()
-    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).close()
+        assert recorder.save() == (False, "nothing is being recorded")
+    recorder.last_word()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
     assert "its 1 messages are kept" in said[-2]
