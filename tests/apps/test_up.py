@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+from hardware.bus.dds import DdsBus
+from hardware.topics import SAFE
 from robo_rl.apps.cli import main
 from robo_rl.apps.node_sets import load_set, set_names
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from tests.hardware.domains import free_domain
 
 
 @pytest.mark.parametrize("name", set_names())
@@ -62,3 +73,82 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
     assert "needs bundle=" in capsys.readouterr().err
     assert main(["up"]) == 2
     assert "set" in capsys.readouterr().err
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SOON_S = 30.0
+
+
+@contextmanager
+def up(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """`robo-rl up`, ended whatever happens; its nodes end with it."""
+    with free_domain() as domain:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "ROS_DOMAIN_ID": str(domain), "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "robo_rl", "up", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+        try:
+            yield process
+        finally:
+            del os.environ["ROS_DOMAIN_ID"]
+            process.kill()
+            process.communicate(timeout=SOON_S)
+
+
+def wait_for_commands() -> None:
+    """Until the filter of the set sends to the robot, heard on the wire."""
+    bus, heard, late_s = DdsBus("listener"), [], time.monotonic() + SOON_S
+    SAFE.subscribe(bus, lambda command, _: heard.append(command))
+    bus.spin(lambda: bool(heard) or time.monotonic() > late_s)
+    bus.close()
+    assert heard, "the filter never sent anything"
+
+
+def children(process: subprocess.Popen[str]) -> dict[str, int]:
+    """Node -> process id."""
+    found = {}
+    for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        found[words[words.index("robo_rl.apps.tended") + 2]] = int(pid)
+    return found
+
+
+def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
+    """Real nodes over real DDS, until Ctrl-C: the filter brakes while the robot still listens, and nothing is left."""
+    with up("arm_sim") as process:
+        wait_for_commands()
+        pids = children(process)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 0, text
+    assert "up: Ctrl-C: stopping safety_filter, sim_robot, diagnostics." in text
+    assert text.index("braking, then silent") < text.index("the simulation ends")
+    assert "Traceback" not in text
+    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+
+
+def test_the_death_of_the_filter_stops_the_set() -> None:
+    """kill -9: the others stop, the reason is said, and the exit code tells."""
+    with up("arm_sim") as process:
+        wait_for_commands()
+        pids = children(process)
+        os.kill(pids["safety_filter"], signal.SIGKILL)
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 3, text
+    assert "up: safety_filter has ended by itself (killed by SIGKILL): stopping" in text
+    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_node_that_cannot_start_says_why() -> None:
+    """Its own sentence, under its own name, and then the stop."""
+    with up("arm_sim", "robot=no_such_robot") as process:
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 3
+    assert "no_such_robot" in text
+    assert "up: safety_filter has ended by itself (exit code 2)" in text
+    assert "Traceback" not in text
