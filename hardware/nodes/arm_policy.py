@@ -58,6 +58,11 @@ class ArmPolicyNode:
         """Is the inference process there, and has nobody stopped it?"""
         return self._wanted and self._inference.ready and not self._inference.fault
 
+    @property
+    def fault(self) -> str:
+        """Why it will infer no more; empty while it will."""
+        return self._inference.fault
+
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False

@@ -19,6 +19,8 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError
 NODES: dict[str, tuple[str, str, str | None]] = {
     "sim_robot": ("robo_rl.apps.node_builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
     "safety_filter": ("robo_rl.apps.node_builders:safety_filter", "robo_rl.conf.node:SafetyFilterNodeConfig", None),
+    "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
+    "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
     "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
