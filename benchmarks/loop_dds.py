@@ -1,11 +1,11 @@
-"""The closed loop and the camera over DDS on loopback, between two processes. `loop.py` calls this; alone it works, too.
+"""The closed loop and the camera over DDS on loopback, between two processes; `loop.py` calls this.
 
     python benchmarks/loop_dds.py                # 20 s at 100 and at 500 Hz, 15 s of pictures
     python benchmarks/loop_dds.py --realtime     # both processes under SCHED_FIFO, as on a robot (root)
 
-A robot publishes the state of seven joints at a rate; a policy in another process answers each with a command. A tick is
-missed when its answer has not come by the next one. What the middleware adds is the median; the tail is the machine's
-scheduler, so the load of the machine stands beside each number.
+A robot publishes the state of seven joints at a rate; a policy in another process answers each with a command. A tick
+is missed when its answer has not come by the next one. What the middleware adds is the median; the tail is the
+machine's scheduler, so the load of the machine stands beside each number.
 """
 
 from __future__ import annotations
@@ -41,17 +41,12 @@ RMEM = Path("/proc/sys/net/core/rmem_max")
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--realtime", action="store_true", help="run both processes under SCHED_FIFO (root)")
-    options.add_argument("--peer", choices=["policy", "viewer"], help=argparse_hidden())
+    options.add_argument("--peer", choices=["policy", "viewer"], help="for the second process, which this one starts")
     args = options.parse_args()
     if args.peer:
         {"policy": policy, "viewer": viewer}[args.peer]()
     else:
         measure(args.quick, args.realtime)
-
-
-def argparse_hidden() -> str:
-    """Help text that argparse does not show: the second process is ours to start."""
-    return "==SUPPRESS=="
 
 
 def measure(quick: bool, realtime: bool = False) -> None:
@@ -185,7 +180,7 @@ def viewer() -> None:
     image_topic("wrist").subscribe(bus, see)
     bus.subscribe("stop", Flag, Profile.LATCHED, lambda flag, _: stopped.append(flag.on))
     say = bus.publisher("ready", Flag, Profile.LATCHED)
-    bus.spin(lambda: bool(stopped) or bus.now() > 0 and _joined(bus))
+    bus.spin(lambda: bool(stopped) or (bus.now() > 0 and _joined(bus)))
     say(Flag(True))
     bus.spin(lambda: bool(stopped))
     print(json.dumps({"pictures": len(numbers), "latency_ms_p50": statistics.median(latency_ms) if latency_ms else 0}))

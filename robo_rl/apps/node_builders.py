@@ -1,6 +1,12 @@
-"""How each node is put together from its settings: the place where both the hardware and the simulator are known."""
+"""How each node is put together from its settings: the place where both the hardware and the simulator are known.
+
+What only one node needs is imported for that node alone: the safety filter starts without torch.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
 
 from hardware.bus.protocol import Bus
 from hardware.description import load_description
@@ -13,6 +19,8 @@ from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import EPISODE, TOPICS, image_topic
 from robo_rl.conf.node import (
+    ActionHeadNodeConfig,
+    ArmPolicyNodeConfig,
     CameraNodeConfig,
     DiagnosticsNodeConfig,
     RecorderNodeConfig,
@@ -36,6 +44,30 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     """All topics of the table, with the pictures of the cameras named."""
     plain = [topic for topic in TOPICS if topic.kind is not Image and topic is not EPISODE]
     return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *map(image_topic, config.cameras)])
+
+
+def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
+    """The contract is checked before the inference process is started, and long before anything moves."""
+    from hardware.contract import check_contract
+    from hardware.loop.inference import InferenceProcess
+    from hardware.nodes.arm_policy import ArmPolicyNode
+    from policies.bundle import load_bundle
+
+    bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
+    check_contract(bundle, robot)
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed)
+    return ArmPolicyNode(bus, bundle, robot, inference, start=config.start)
+
+
+def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
+    from hardware.contract import check_contract
+    from hardware.nodes.action_head import ActionHeadNode
+    from policies.bundle import load_bundle
+
+    bundle, robot = None if config.bundle is None else load_bundle(Path(config.bundle)), load_description(config.robot)
+    if bundle is not None:
+        check_contract(bundle, robot)
+    return ActionHeadNode(bus, robot, bundle, start=config.start)
 
 
 def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:

@@ -152,6 +152,14 @@ VERBS = {
         "sim",
         "run a bundle in closed loop at its rate, and report missed deadlines",
         "robo-rl run bundle=runs/head/bundle episodes=3",
+        "robo-rl run bundle=runs/arm/bundle robot=sim_arm episodes=3",
+    ),
+    "contract": _verb(
+        "contract",
+        "schema:ContractConfig",
+        "robot",
+        "does a bundle fit a robot? joint names, limits, rates, cameras, before anything moves",
+        "robo-rl contract bundle=runs/arm/bundle robot=sim_arm",
     ),
     "up": _verb(
         "up",
