@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ import pytest
 from hardware.bus.dds import DdsBus
 from hardware.topics import SAFE
 from robo_rl.apps.cli import main
+from robo_rl.apps.node import NODES
 from robo_rl.apps.node_sets import load_set, set_names
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
+from robo_rl.conf.node import FlightFilterNodeConfig, QuadPolicyNodeConfig
 from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from tests.hardware.domains import free_domain
@@ -152,3 +155,19 @@ def test_a_node_that_cannot_start_says_why() -> None:
     assert "no_such_robot" in text
     assert "up: safety_filter has ended by itself (exit code 2)" in text
     assert "Traceback" not in text
+
+
+SCHEMAS = {"flight_filter": FlightFilterNodeConfig, "quad_policy": QuadPolicyNodeConfig}
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
+    """Nodes exist, and settings are theirs: a typo would show only when the robot is started."""
+    for member in load_set(name).members:
+        schema = SCHEMAS.get(member.node)
+        if schema is None:
+            module, attribute = NODES[member.node][1].split(":")
+            schema = getattr(import_module(module), attribute)
+        assert set(member.settings) <= set(settings(schema)), member
+        required = {key for key, setting in settings(schema).items() if setting.required}
+        assert required <= set(member.settings), member
