@@ -110,6 +110,9 @@ class ArmPolicyNode:
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
             return self._complain("the robot's state is stale, so the policy is not asked")
+        if self._observer.goal_size and self._goal is None:
+            self._complaint = "waits for the topic 'goal': nobody has said what to do"
+            return None
         try:
             self._history.push(self._observer.build(message, self._images, self._goal))
         except DataError as error:

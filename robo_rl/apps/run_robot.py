@@ -127,7 +127,7 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, why: str | None, stop
 
 def in_words(counts: Mapping[Reason, int]) -> str:
     """What the filter did, mildest first; waiting for the first command and ending are no interventions."""
-    quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN)
+    quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN, Reason.NOT_ARMED, Reason.NO_STATE)
     by_effect: dict[Effect, Counter[str]] = {}
     for reason, count in counts.items():
         if reason not in quiet:

@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
 from sim.engines.arm.body import HOME_RAD, ArmBody
-from sim.tasks.reach import CONTROL_HZ, TASKS
+from sim.tasks.reach import CONTROL_HZ, TASKS, ReachTask
 
 LAG_S, SPEED_RAD_S, CHANGE_RAD_S, EASE = 0.2, 1.2, 0.4, 0.6
 _DAMPING_M, _REMEMBERED = 0.02, 4096
@@ -45,7 +45,7 @@ class ArmExpert:
         if self._noise > 0.0:
             pairs = zip(episode_seed.tolist(), step.tolist(), strict=True)
             actions = actions + 0.06 * self._noise * np.stack([self._draw(seed, t)[t] for seed, t in pairs])
-        clipped = np.clip(actions, self._body.low_rad, self._body.high_rad)
+        clipped = np.clip(actions, *ReachTask(HOME_RAD).action_limits(self._body.low_rad, self._body.high_rad))
         return torch.from_numpy(clipped.astype(np.float32))
 
     def _one(self, state: Float[ndarray, " 15"]) -> Float[ndarray, " 6"]:
