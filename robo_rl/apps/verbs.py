@@ -170,6 +170,14 @@ VERBS = {
         "robo-rl up arm_sim bundle=runs/head/bundle record=recordings",
         "robo-rl up quad_sim bundle=runs/fly/bundle",
     ),
+    "call": _verb(
+        "call",
+        "up:CallConfig",
+        "dds",
+        "ask a running node for something: arm or stop the filter, start or save a recording",
+        "robo-rl call safety_filter/arm",
+        "robo-rl call recorder/stop",
+    ),
     "info": _verb(
         "info",
         "schema:InfoConfig",

@@ -20,3 +20,13 @@ class UpConfig:
     namespace: str = ""  # of the robot: several share a network that way
     bus: str = one_of("dds", "auto", "rclpy")  # dds needs no ROS
     seconds: float | None = at_least(0.0, None)  # stop by itself after this time
+
+
+@dataclass
+class CallConfig:
+    """`robo-rl call`."""
+
+    service: str = REQUIRED  # e.g. safety_filter/arm; docs/ros2.md has the table
+    namespace: str = ""  # of the robot
+    bus: str = one_of("auto", "rclpy", "dds")  # auto: rclpy where it can be imported, else DDS
+    timeout_s: float = at_least(0.0, 5.0)  # how long to wait for the server and its answer

@@ -126,11 +126,13 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
     with up("arm_sim") as process:
         wait_for_commands()
         pids = children(process)
+        assert main(["call", "safety_filter/stop"]) == 0
+        assert main(["call", "safety_filter/nonsense", "timeout_s=0.2"]) == 3
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
     assert "up: Ctrl-C: stopping safety_filter, sim_robot, diagnostics." in text
-    assert text.index("braking, then silent") < text.index("the simulation ends")
+    assert text.index("safety_filter: Ctrl-C") < text.index("the simulation ends")
     assert "Traceback" not in text
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
