@@ -221,5 +221,6 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "action_head": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "a new episode, a new epoch")),
     "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
     "recorder": (("~/start", "record"), ("~/stop", "save the recording"), ("~/discard", "throw the recording away")),
+    "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
     "sim_robot": (("~/reset", "put the simulated robot back to its start"),),
 }

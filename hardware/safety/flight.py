@@ -2,8 +2,8 @@
 
 Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When policy or
 estimator falls silent, the filter holds the craft level for a moment, then lands it by itself; outside of the envelope
-it lands at once; on the ground, upside down, or blind for too long, it cuts the motors. A landing is latched: the policy
-is out until the next arming. Time is handed in.
+it lands at once; on the ground, upside down, or blind for too long, it cuts the motors. A landing is latched until the
+next arming. Time is handed in.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ NODES: dict[str, tuple[str, str, str | None]] = {
     "recorder": ("robo_rl.apps.node_builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
     "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
     "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
+    "flight_filter": ("robo_rl.apps.node_builders:flight_filter", "robo_rl.conf.node:FlightFilterNodeConfig", None),
+    "quad_policy": ("robo_rl.apps.node_builders:quad_policy", "robo_rl.conf.node:QuadPolicyNodeConfig", "robot"),
     "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"

@@ -49,7 +49,7 @@ class SimRobotNodeConfig(NodeConfig):
 
     robot: str = one_of("sim_arm", "sim_quad")
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
-    seed: int = at_least(0, 0)  # of its start and its task
+    craft: str = "cf2x_l2f"  # robot=sim_quad: which quadcopter
 
 
 @dataclass

@@ -22,7 +22,6 @@ from robo_rl.apps.node import NODES
 from robo_rl.apps.node_sets import load_set, set_names
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
-from robo_rl.conf.node import FlightFilterNodeConfig, QuadPolicyNodeConfig
 from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from tests.hardware.domains import free_domain
@@ -159,17 +158,12 @@ def test_a_node_that_cannot_start_says_why() -> None:
     assert "Traceback" not in text
 
 
-SCHEMAS = {"flight_filter": FlightFilterNodeConfig, "quad_policy": QuadPolicyNodeConfig}
-
-
 @pytest.mark.parametrize("name", set_names())
 def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
     """Nodes exist, and settings are theirs: a typo would show only when the robot is started."""
     for member in load_set(name).members:
-        schema = SCHEMAS.get(member.node)
-        if schema is None:
-            module, attribute = NODES[member.node][1].split(":")
-            schema = getattr(import_module(module), attribute)
+        module, attribute = NODES[member.node][1].split(":")
+        schema = getattr(import_module(module), attribute)
         assert set(member.settings) <= set(settings(schema)), member
         required = {key for key, setting in settings(schema).items() if setting.required}
         assert required <= set(member.settings), member
