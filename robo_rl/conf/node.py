@@ -101,3 +101,11 @@ class RecorderNodeConfig(NodeConfig):
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
     cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+
+
+@dataclass
+class TaskNodeConfig(NodeConfig):
+    """`task`: what the policy is asked to do."""
+
+    goal: list[float] = field(default_factory=list)  # what the policy is shown behind the robot's own state
+    words: str = ""  # the same in words, for policies that read

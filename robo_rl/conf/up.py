@@ -15,6 +15,7 @@ class UpConfig:
     bundle: str | None = None  # folder of the bundle that drives
     robot: str | None = None  # description of the robot: a name, or a YAML file of yours
     arm: bool | None = None  # arm the filter as soon as the robot is heard
+    goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern
     record: str | None = None  # folder of recordings
     namespace: str = ""  # of the robot: several share a network that way
