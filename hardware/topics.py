@@ -161,6 +161,15 @@ FLIGHT_SAFE = Topic(
     "sim_robot, a driver",
     "the only commands that a craft obeys",
 )
+CAMERA_STATUS = Topic(
+    "camera/status",
+    Diagnostics,
+    STATE,
+    "1 Hz",
+    "camera",
+    "diagnostics",
+    "pictures so far, and whether they stopped",
+)
 DIAGNOSTICS = Topic(
     "diagnostics", Diagnostics, STATE, "1 Hz", "diagnostics", "recorder, a human", "all of the above in one list"
 )
@@ -193,6 +202,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     IMU,
     FLIGHT_RAW,
     FLIGHT_SAFE,
+    CAMERA_STATUS,
     DIAGNOSTICS,
     EPISODE,
 )
@@ -210,6 +220,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "action_head": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "a new episode, a new epoch")),
     "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
+    "recorder": (("~/start", "record"), ("~/stop", "save the recording"), ("~/discard", "throw the recording away")),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
     "sim_robot": (("~/reset", "put the simulated robot back to its start"),),
 }

@@ -77,5 +77,5 @@ class RawBus(Protocol):
     def subscribe_raw(
         self, topic: str, kind: type[Message], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
-        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes."""
+        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes. Silence is not said."""
         ...

@@ -10,16 +10,22 @@ from typing import Any, cast
 
 from hardware.bus.protocol import Bus
 from hardware.description import load_description
+from hardware.messages import Image
+from hardware.nodes.camera import CameraConfig, CameraNode
 from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.protocol import Node
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
+from hardware.topics import EPISODE, TOPICS, image_topic
 from robo_rl.conf.node import (
     ActionHeadNodeConfig,
     ArmPolicyNodeConfig,
+    CameraNodeConfig,
     DiagnosticsNodeConfig,
     FlightFilterNodeConfig,
     QuadPolicyNodeConfig,
+    RecorderNodeConfig,
     SafetyFilterNodeConfig,
     SimRobotNodeConfig,
 )
@@ -28,6 +34,18 @@ from robo_rl.core.errors import ConfigError
 
 def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
     return DiagnosticsNode(bus)
+
+
+def camera(config: CameraNodeConfig, bus: Bus) -> Node:
+    return CameraNode(
+        bus, CameraConfig(config.camera, config.source, config.width, config.height, config.fps, config.loop)
+    )
+
+
+def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
+    """All topics of the table, with the pictures of the cameras named."""
+    plain = [topic for topic in TOPICS if topic.kind is not Image and topic is not EPISODE]
+    return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *map(image_topic, config.cameras)])
 
 
 def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:

@@ -161,6 +161,23 @@ VERBS = {
         "does a bundle fit a robot? joint names, limits, rates, cameras, before anything moves",
         "robo-rl contract bundle=runs/arm/bundle robot=sim_arm",
     ),
+    "up": _verb(
+        "up",
+        "up:UpConfig",
+        "dds",
+        "start a set of robot nodes without ROS, each a process, as ROS 2 sees it on the wire",
+        "robo-rl up arm_sim",
+        "robo-rl up arm_sim bundle=runs/head/bundle record=recordings",
+        "robo-rl up quad_sim bundle=runs/fly/bundle",
+    ),
+    "call": _verb(
+        "call",
+        "up:CallConfig",
+        "dds",
+        "ask a running node for something: arm or stop the filter, start or save a recording",
+        "robo-rl call safety_filter/arm",
+        "robo-rl call recorder/stop",
+    ),
     "info": _verb(
         "info",
         "schema:InfoConfig",

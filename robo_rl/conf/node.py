@@ -80,3 +80,24 @@ class QuadPolicyNodeConfig(NodeConfig):
     bundle: str = REQUIRED  # folder of the bundle
     goal_m: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # where to hover, in the task's frame
     start: bool = True  # command as soon as odom comes; otherwise by the service ~/start
+
+
+@dataclass
+class CameraNodeConfig(NodeConfig):
+    """`camera`: pictures of one camera."""
+
+    camera: str = "camera"  # its name: pictures go to camera/<name>/image_raw
+    source: str = "0"  # number or path of a device, a video file, or pattern
+    width: int = at_least(8, 640)  # asked of a device; of the pattern
+    height: int = at_least(8, 480)  # asked of a device; of the pattern
+    fps: float = at_least(0.1, 30.0)  # pictures per second
+    loop: bool = False  # begin a video file anew at its end
+
+
+@dataclass
+class RecorderNodeConfig(NodeConfig):
+    """`recorder`: all topics as they come, into MCAP."""
+
+    out: str = "recordings"  # folder of the recordings, one folder each
+    start: bool = False  # record at once; otherwise by the service ~/start
+    cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record

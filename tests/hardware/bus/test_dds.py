@@ -283,6 +283,8 @@ def test_the_default_is_loopback_alone() -> None:
 
 def test_one_name_has_one_type_in_a_node(node: DdsBus) -> None:
     """DDS allows it across processes, and then nothing arrives; within a node it is refused."""
-    node.publisher("x", m.Flag, Profile.COMMAND)
+    publish = node.publisher("x", m.Flag, Profile.COMMAND)
+    with pytest.raises(BusError, match="'/lab/x' carries Flag, found Text"):
+        publish(m.Text("on"))
     with pytest.raises(BusError, match="'/lab/x' is used as Text and as Flag in one node"):
         node.publisher("x", m.Text, Profile.COMMAND)
