@@ -38,7 +38,7 @@ class ArmPolicyNode:
         self._state: tuple[JointState, float] | None = None
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
-        self._epoch = self._sequence = self._decision = self._wait = 0
+        self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
         self._took_s, self._complaint = 0.0, ""
         self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
@@ -66,7 +66,7 @@ class ArmPolicyNode:
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False
-        return f"{why}: {self._sequence} chunks were inferred"
+        return f"{why}: {self._inferred} chunks were inferred, the last in {1e3 * self._took_s:.1f} ms"
 
     @property
     def at_rest(self) -> bool:
@@ -131,6 +131,7 @@ class ArmPolicyNode:
         if answer is None or self._asked is None:
             return None
         chunk, self._took_s = answer
+        self._inferred += 1
         stamp_s, _, epoch = self._asked
         self._asked, self._complaint = None, ""
         if epoch == self._epoch and self._wanted:
@@ -149,7 +150,7 @@ class ArmPolicyNode:
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
-        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._sequence), "epoch": str(self._epoch)}
+        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
         self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
 
 

@@ -49,3 +49,20 @@ def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bun
     law = linear_law(env.craft, env.task.dt_s, env.senses)
     policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
     return write_bundle(folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope)
+
+
+def residual_bundle(folder: Path, base: Bundle) -> Bundle:
+    """The chunks of `base`, each action corrected by an actor that was never trained."""
+    from policies.checkpoint import load_policy
+    from policies.residual import ResidualPolicy
+    from robo_rl.core.action_map import ResidualMap
+    from robo_rl.nets.actor import ActorConfig, make_actor
+
+    torch.manual_seed(3)
+    policy: Any = load_policy(base.folder)
+    dim = base.env.action.dim
+    features = int(base.env.obs["state"].shape[0])
+    actor = make_actor(ActorConfig("deterministic", features + dim, dim, (8,)))
+    torch.nn.init.normal_(actor.net[-1].weight)
+    tuned = ResidualPolicy(policy, actor, ResidualMap(dim, 0.2)).eval()
+    return write_bundle(folder, tuned, base.env, name="residual", noise="zero", training={})
