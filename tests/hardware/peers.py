@@ -76,7 +76,8 @@ class Peer:
                     return found[0]
                 left_s = deadline_s - time.monotonic()
                 assert left_s > 0.0, f"no '{event}' within {timeout_s} s, but {self.events[-12:]}"
-                self._news.wait(left_s)
+                assert self.process.poll() is None or self._reader.is_alive(), f"it ended: {self.events[-12:]}"
+                self._news.wait(min(left_s, 0.2))
 
     def all(self, event: str, after_s: float = 0.0) -> list[dict[str, Any]]:
         return [each for each in self.events if each["event"] == event and each["t"] >= after_s]
