@@ -1,6 +1,6 @@
 """What robots tell and take, at their drivers: plain frozen records, SI units, world ENU, body FLU, quaternions wxyz.
 
-`received_s` is the local monotonic time at which the newest part of a state arrived: its age is judged by that alone.
+`received_s` is the local monotonic time at which the oldest part of a state arrived: its age is judged by that alone.
 Records pass between processes (`hardware/guard.py`), so their fields are numbers, text, flags and arrays only.
 """
 
@@ -43,6 +43,7 @@ class QuadState:
     battery_v: float = float("nan")  # nan until the craft has told it
     armed: bool = False
     flying: bool = False
+    controlled: bool = False  # it flies by our setpoints, not by a pilot's or its own
     fault: str = ""  # tumbled, locked, failsafe, ...; empty when it obeys
 
 
