@@ -26,6 +26,8 @@ PACKAGES = (
     Package("yaml", "PyYAML", None, "settings of the verbs"),
     Package("tqdm", "tqdm", None, "progress bars"),
     Package("onnxruntime", "onnxruntime", "robot", "running exported bundles"),
+    Package("cyclonedds", "cyclonedds", "dds", "nodes that talk as ROS 2 does, without ROS"),
+    Package("rosbags", "rosbags", "dds", "ROS messages and recordings, without ROS"),
     Package("zarr", "zarr", "train", "zarr v2 replay buffers; needs Python 3.11"),
     Package("google_crc32c", "google-crc32c", "train", "checksums of datasets"),
     Package("diffusers", "diffusers", "train", "noise schedules of diffusion policies"),

@@ -153,6 +153,15 @@ VERBS = {
         "run a bundle in closed loop at its rate, and report missed deadlines",
         "robo-rl run bundle=runs/head/bundle episodes=3",
     ),
+    "up": _verb(
+        "up",
+        "up:UpConfig",
+        "dds",
+        "start a set of robot nodes without ROS, each a process, as ROS 2 sees it on the wire",
+        "robo-rl up arm_sim",
+        "robo-rl up arm_sim bundle=runs/head/bundle record=recordings",
+        "robo-rl up quad_sim bundle=runs/fly/bundle",
+    ),
     "info": _verb(
         "info",
         "schema:InfoConfig",

@@ -1,0 +1,22 @@
+"""Settings of `robo-rl up`. What a set does not take is refused; what is not given is as the set has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robo_rl.conf.fields import REQUIRED, at_least, one_of
+
+
+@dataclass
+class UpConfig:
+    """`robo-rl up`."""
+
+    set: str = REQUIRED  # which nodes: arm_sim, quad_sim, arm, quad or teleop
+    bundle: str | None = None  # folder of the bundle that drives
+    robot: str | None = None  # description of the robot: a name, or a YAML file of yours
+    arm: bool | None = None  # arm the filter as soon as the robot is heard
+    camera: str | None = None  # 0, /dev/video0, a video file or pattern
+    record: str | None = None  # folder of recordings
+    namespace: str = ""  # of the robot: several share a network that way
+    bus: str = one_of("dds", "auto", "rclpy")  # dds needs no ROS
+    seconds: float | None = at_least(0.0, None)  # stop by itself after this time
