@@ -7,44 +7,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
-
-from jaxtyping import Float
-from numpy import ndarray
 
 from hardware.arms.bounds import Bounded, JointLimits
+from hardware.nodes.sim_robot import SimArm
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import DriverError
 
 
-@runtime_checkable
-class SimulatedArm(Protocol):
-    """What a simulator offers to be driven like an arm."""
-
-    names: tuple[str, ...]
-    limits: JointLimits
-
-    def joints(self) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
-        """Positions and velocities now, rad and rad/s."""
-        ...
-
-    def command(self, target_rad: Float[ndarray, " j"]) -> None:
-        """Where the joints shall go from now on."""
-        ...
-
-
 class SimulatedArmDriver:
-    """robot: the simulated arm. clock: the simulator's own, in virtual time."""
+    """robot: the simulated arm, which somebody else steps. clock: the simulator's own, in virtual time."""
 
     def __init__(
         self,
-        robot: SimulatedArm,
+        robot: SimArm,
+        limits: JointLimits,
         rate_hz: float = 100.0,
         watchdog_s: float = 0.1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._robot, self._clock, self._watchdog_s = robot, clock, watchdog_s
-        self._bounded = Bounded("the simulated arm", robot.limits, rate_hz, clock)
+        self._bounded = Bounded("the simulated arm", limits, rate_hz, clock)
         self._open, self._deadline_s = False, float("inf")
 
     @property
@@ -57,21 +39,21 @@ class SimulatedArmDriver:
 
     def read(self) -> ArmState:
         self._watch()
-        position_rad, velocity_rad_s = self._robot.joints()
+        position_rad, velocity_rad_s = self._robot.read()
         return ArmState(self._clock(), position_rad, velocity_rad_s)
 
     def write(self, command: JointCommand) -> JointCommand:
         self._watch()
         if not self._open:
             raise DriverError("The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent.")
-        target_rad = self._bounded.next(command, self._robot.joints()[0])
+        target_rad = self._bounded.next(command, self._robot.read()[0])
         self._robot.command(target_rad)
         self._deadline_s = self._clock() + self._watchdog_s
         return JointCommand(target_rad)
 
     def stop(self, reason: str) -> None:
         if self._open and self._deadline_s < float("inf"):
-            self._robot.command(self._robot.joints()[0])
+            self._robot.command(self._robot.read()[0])
             self._open = False
 
     def close(self) -> None:

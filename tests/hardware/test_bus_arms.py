@@ -9,7 +9,7 @@ import pytest
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.ros2_control import Ros2ControlDriver
-from hardware.arms.simulated import SimulatedArm, SimulatedArmDriver
+from hardware.arms.simulated import SimulatedArmDriver
 from hardware.bus.protocol import Bus, Profile
 from hardware.driver import Driver, make_driver
 from hardware.messages import Floats, JointState, JointTrajectory
@@ -84,16 +84,24 @@ def test_missing_joints_and_silent_robots_are_named() -> None:
         Ros2ControlDriver(bus, ["a"], **LIMITS)
 
 
+TOY_LIMITS = JointLimits((-1.0, -2.0), (1.0, 2.0), (1.0, 2.0))
+
+
 class Toy:
     """Two joints that are where they are told to be."""
 
     names = ("a", "b")
-    limits = JointLimits((-1.0, -2.0), (1.0, 2.0), (1.0, 2.0))
 
     def __init__(self) -> None:
         self.at = np.zeros(2)
 
-    def joints(self) -> tuple[np.ndarray, np.ndarray]:
+    def reset(self) -> None:
+        self.at = np.zeros(2)
+
+    def advance(self, dt_s: float) -> None:
+        """It is there at once."""
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self.at, np.zeros(2)
 
     def command(self, target_rad: np.ndarray) -> None:
@@ -102,8 +110,7 @@ class Toy:
 
 def test_a_simulated_arm_is_driven_like_a_real_one() -> None:
     now_s, toy = [0.0], Toy()
-    arm = SimulatedArmDriver(toy, clock=lambda: now_s[0])
-    assert isinstance(toy, SimulatedArm)
+    arm = SimulatedArmDriver(toy, TOY_LIMITS, clock=lambda: now_s[0])
     assert isinstance(arm, Driver)
     with pytest.raises(DriverError, match="not connected"):
         arm.write(JointCommand(np.ones(2)))
@@ -120,4 +127,4 @@ def test_the_table_says_what_there_is() -> None:
         make_driver("crazyfly", {})
     with pytest.raises(ConfigError, match="watchdog_s=0"):
         make_driver("ur", {"host": "127.0.0.1"}, watchdog_s=0.0)
-    assert make_driver("sim_arm", {"robot": Toy()}).names == ("a", "b")
+    assert make_driver("sim_arm", {"robot": Toy(), "limits": TOY_LIMITS}).names == ("a", "b")
