@@ -89,7 +89,7 @@ class RobotDriverNodeConfig(NodeConfig):
     settings: str = REQUIRED  # YAML file: "driver: ur" and that driver's settings, see docs/drivers.md
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
     watchdog_s: float = at_least(0.01, 0.1)  # without a command for this long, the robot is brought to rest
-    level: str = one_of("rates", "motors")  # of a quadcopter: what flight/safe holds
+    level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
 
 
 @dataclass
