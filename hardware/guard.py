@@ -105,7 +105,7 @@ class Guarded:
                 f"The driver '{self._name}' did not answer '{message['call']}' within {timeout_s:g} s. The robot was "
                 "given up; see that it rests before you connect again."
             ) from error
-        except BrokenPipeError:
+        except OSError:
             answer = None
         if answer is None:
             self.close_at_once()

@@ -23,7 +23,7 @@ from hardware.guard_wire import error_to_json, from_json, receive, send, to_json
 from robo_rl.core.errors import ConfigError, DriverError, RoboRLError
 
 
-class Guarded:
+class Watchdog:
     """Does what it is asked, one call at a time, and watches the time between commands."""
 
     def __init__(self, driver: Driver[Any, Any], watchdog_s: float, feeder: str) -> None:
@@ -94,12 +94,12 @@ def serve(end: socket.socket, feeder: str) -> None:
         receive(end)  # `connect`, which is told why
         send(end, error_to_json(error))
         return
-    guarded = Guarded(driver, float(order["watchdog_s"]), feeder)
+    watchdog = Watchdog(driver, float(order["watchdog_s"]), feeder)
     try:
-        loop(end, guarded)
+        loop(end, watchdog)
     finally:
         try:
-            guarded.feeder_gone()
+            watchdog.feeder_gone()
         finally:
             with at_most(CLOSE_S):
                 driver.close()
@@ -115,18 +115,18 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def loop(end: socket.socket, guarded: Guarded) -> None:
+def loop(end: socket.socket, watchdog: Watchdog) -> None:
     while True:
-        end.settimeout(guarded.left_s())
+        end.settimeout(watchdog.left_s())
         try:
             message = receive(end)
         except TimeoutError:
-            guarded.silence()
+            watchdog.silence()
             continue
         if message is None or message["call"] == "close":
             return
         try:
-            send(end, guarded.answer(message))
+            send(end, watchdog.answer(message))
         except OSError:
             return
 

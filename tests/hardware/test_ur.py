@@ -79,17 +79,26 @@ def test_silence_stops_the_arm_and_the_guard_stays_shut(robot: Peer, host: str) 
         assert arm.read().position_rad.shape == (6,)  # it still tells where it is
 
 
-@pytest.mark.parametrize("victim", ["feeder", "guard"])
-def test_kill_dash_nine_stops_the_arm(robot: Peer, host: str, victim: str) -> None:
-    """Of the process that feeds it: the guard stops it. Of the guard: the controller's own watchdog does."""
+@pytest.mark.parametrize(
+    ("victim", "how", "stopped_by", "within_s"),
+    [
+        ("feeder", signal.SIGKILL, "servo_stop", 0.1),
+        ("guard", signal.SIGTERM, "servo_stop", 0.4),
+        ("guard", signal.SIGKILL, "watchdog", 0.4),
+    ],
+)
+def test_any_death_stops_the_arm(
+    robot: Peer, host: str, victim: str, how: signal.Signals, stopped_by: str, within_s: float
+) -> None:
+    """Kill -9 of the process that feeds it: the guard stops it. Of the guard: the controller's own watchdog does."""
     with Peer("feeder", "ur", json.dumps({"host": host})) as feeder:
         robot.wait("servo")
         guard = feeder.wait("ready")["guard"]
         killed_s = time.monotonic()
-        os.kill(feeder.process.pid if victim == "feeder" else guard, signal.SIGKILL)
-        stopped = robot.wait("servo_stop" if victim == "feeder" else "watchdog", 3.0, after_s=killed_s)
+        os.kill(feeder.process.pid if victim == "feeder" else guard, how)
+        stopped = robot.wait(stopped_by, 3.0, after_s=killed_s)
         last = robot.all("servo")[-1]["q"]
-    assert stopped["t"] - killed_s < (0.1 if victim == "feeder" else 0.4)
+    assert stopped["t"] - killed_s < within_s
     assert max(np.abs(np.subtract(stopped["q"], last))) < 0.2  # it did not go on
     gone(guard)
 
