@@ -58,7 +58,14 @@ class Watchdog:
         if late_s > 0.0:  # it lay in the socket while this process did not run
             self.trip(f"the command came {1e3 * late_s:.0f} ms too late")
             raise DriverError(self._tripped)
-        sent = self._driver.write(command)
+        first = self._deadline_s is None
+        if first:  # before it is sent: whatever ends us in the middle of it finds that the robot was commanded
+            self._deadline_s = time.monotonic() + self._watchdog_s
+        try:
+            sent = self._driver.write(command)
+        except RoboRLError:
+            self._deadline_s = None if first else self._deadline_s  # nothing was sent
+            raise
         # From the end of the call, which may have taken a while: the limit is on silence, not on the robot's slowness.
         self._deadline_s = time.monotonic() + self._watchdog_s
         return sent

@@ -127,12 +127,12 @@ class UrDriver:
         try:
             if not self._moving:  # the controller counts from here; before it, nobody had promised commands
                 self._control.setWatchdog(1.0 / (BACKSTOP * self._watchdog_s))
+            self._moving = True
             sent = self._control.servoJ(target_rad.tolist(), 0.0, 0.0, self._period_s, self._lookahead_s, self._gain)
         except RuntimeError as error:
             raise DriverError(f"{self._lost()} ({error})") from error
         if not sent:
             raise DriverError(self._refused())
-        self._moving = True
         return JointCommand(target_rad)
 
     def stop(self, reason: str) -> None:

@@ -107,10 +107,10 @@ class XarmDriver:
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
         target_rad = self._bounded.next(command, state.position_rad)
+        self._moving = True
         answer = self._api.set_servo_angle_j(target_rad.tolist(), is_radian=True)
         if answer != 0:
             raise DriverError(self._refused(answer))
-        self._moving = True
         return JointCommand(target_rad)
 
     def stop(self, reason: str) -> None:

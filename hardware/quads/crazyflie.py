@@ -106,9 +106,8 @@ class CrazyflieDriver:
             self._prepare(link, STAB_MODES[type(wanted)])
         if self._arm and not self._wrote and not state.armed:
             link.cf.supervisor.send_arming_request(True)
-        sent = send_setpoint(link.cf.commander, wanted, self._robot)
         self._wrote = True
-        return sent
+        return send_setpoint(link.cf.commander, wanted, self._robot)
 
     def stop(self, reason: str) -> None:
         if self._link is None or self._stopped or not self._wrote:

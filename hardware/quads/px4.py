@@ -114,8 +114,8 @@ class Px4Driver:
         now_s = time.monotonic()
         if now_s - self._written_s > GAP_S:
             self._begun_s = now_s
-        send_setpoint(link, sent, self._robot)
         self._written_s = now_s
+        send_setpoint(link, sent, self._robot)
         if now_s - self._begun_s > STREAM_S and now_s - self._asked_s > ASK_S:
             self._ask(link, now_s)
         return sent
