@@ -101,7 +101,10 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.driver.stop("the program let go of it" if error is None else f"{kind.__name__ if kind else error}")
+            self.driver.stop("the program let go of it" if error is None else type(error).__name__)
+        except DriverError:
+            if error is None:  # else what went wrong first is what the user must read
+                raise
         finally:
             self.driver.close()
 

@@ -19,7 +19,7 @@ class ArmState:
 
     received_s: float
     position_rad: Float[ndarray, " j"]
-    velocity_rad_s: Float[ndarray, " j"]  # empty where the robot does not tell it
+    velocity_rad_s: Float[ndarray, " v"]  # v = j, or 0 where the robot does not tell it
     fault: str = ""  # why the arm does not move now, in a sentence; empty when it would
     speed_scaling: float = 1.0  # of the robot's own speed slider and safety: commands are followed this much slower
 

@@ -20,6 +20,7 @@ from robo_rl.core.errors import ConfigError, DriverError
 LOST_S = 1.0
 PID = 1  # of stabilizer.controller: the only one that follows body rates
 DESCEND_M_S = 0.3
+GROUND_M = 0.1  # lower than this, and not flying by its own word: it stands
 LEAST_LANDING_S, MOST_LANDING_S = 1.0, 15.0
 STAB_MODES = {BodyRates: 0, Attitude: 1}  # of flightmode.stabModeRoll and stabModePitch
 
@@ -114,6 +115,9 @@ class CrazyflieDriver:
             return
         self._stopped = True
         height_m = 0.5 if self._link.state is None else float(self._link.state[0]["stateEstimateZ.z"]) / 1e3
+        if not self._link.info & FLYING and height_m < GROUND_M:
+            self._link.cf.commander.send_stop_setpoint()  # a landing from the ground would spin the motors up
+            return
         duration_s = min(max(height_m / DESCEND_M_S, LEAST_LANDING_S), MOST_LANDING_S)
         # First the priority: a low-level setpoint outranks the high-level commander for as long as it is the last one.
         self._link.cf.commander.send_notify_setpoint_stop()
@@ -155,7 +159,7 @@ class CrazyflieDriver:
 
     def _wait_until_down(self, link: CrazyflieLink) -> None:
         """Keep the radio until a landing that we asked for is over, then stop the motors."""
-        if not self._stopped:
+        if self._landed_s == -math.inf:
             return
         while time.monotonic() < self._landed_s + 0.3 and not link.lost and link.info & (FLYING | ARMED):
             time.sleep(0.05)

@@ -73,6 +73,7 @@ class Px4Driver:
             for message in ("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"):
                 link.request_rate(message, RATE_HZ)
             link.request_rate("EXTENDED_SYS_STATE", 5.0)
+            link.request_rate("HEARTBEAT", 10.0)  # it says who flies: at its own 1 Hz we would land a pilot's craft
             link.wait_for(("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"), "an estimate of its position and attitude")
         except DriverError:
             self.close()

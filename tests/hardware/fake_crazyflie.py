@@ -136,12 +136,12 @@ class Crazyflie:
             roll, pitch, yaw, thrust = struct.unpack("<fffH", data)
             self.locked = self.locked and thrust != 0
             self.setpoint_is("rpyt", roll, pitch, yaw, 0 if self.locked else thrust)
-        elif port == GENERIC and channel == 0 and data[0] == 7:
-            self.setpoint_is("position", *struct.unpack("<ffff", data[1:]))
-        elif port == GENERIC and channel == 0 and data[0] == 10:
-            self.setpoint_is("hover", *struct.unpack("<ffff", data[1:]))
-        elif port == GENERIC and channel == 0 and data[0] == 6:
-            self.setpoint_is("full_state", *struct.unpack("<9hI3h", data[1:]))
+        elif port == GENERIC and channel == 0 and data[0] == 0:
+            self.setpoint = self.landing = None
+            self.tell("stop_setpoint", height=self.pos[2])
+        elif port == GENERIC and channel == 0:
+            kind, layout = {7: ("position", "<ffff"), 10: ("hover", "<ffff"), 6: ("full_state", "<9hI3h")}[data[0]]
+            self.setpoint_is(kind, *struct.unpack(layout, data[1:]))
         elif port == GENERIC and channel == 1:
             self.tell("notify_stop")
             self.setpoint = None if self.pos[2] <= 0.02 else self.setpoint

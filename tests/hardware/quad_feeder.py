@@ -14,5 +14,5 @@ from hardware.states import BodyRates
 with open_driver(sys.argv[1], json.loads(sys.argv[2])) as quad:
     print(json.dumps({"event": "ready", "t": time.monotonic()}), flush=True)
     while True:
-        quad.write(BodyRates(np.zeros(3), 0.5))
+        quad.write(BodyRates(np.zeros(3), 0.52))
         time.sleep(0.02)

@@ -140,11 +140,21 @@ def test_the_other_setpoints(craft: Peer, port: int) -> None:
     quad.close()
 
 
+def test_on_the_ground_a_stop_stops_the_motors_at_once(craft: Peer, port: int) -> None:
+    """A landing from the ground would begin by spinning them up."""
+    quad = driver(port)
+    quad.connect()
+    quad.write(BodyRates(np.zeros(3), 0.1))
+    quad.close()
+    assert craft.wait("stop_setpoint")["height"] == 0.0
+    assert not craft.all("land")
+
+
 def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
     settings = json.dumps({"uri": f"udp://127.0.0.1:{port}", "arm": True})
     with Peer("quad_feeder", "crazyflie", settings) as feeder:
-        craft.wait("rpyt")
-        time.sleep(0.3)
+        craft.wait("armed")
+        time.sleep(1.0)  # its thrust is a little more than its weight
         killed_s = time.monotonic()
         os.kill(feeder.process.pid, signal.SIGKILL)
         landing = craft.wait("land", 2.0, after_s=killed_s)
