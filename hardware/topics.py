@@ -232,5 +232,6 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
     "recorder": (("~/start", "record"), ("~/stop", "save the recording"), ("~/discard", "throw the recording away")),
     "robot_driver": (("~/connect", "after a stop or a lost connection: connect again, and obey"),),
+    "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
     "sim_robot": (("~/reset", "put the simulated robot back to its start"),),
 }

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hardware.bus.wire import WIRE, pack, unpack
-from hardware.messages import Message
+from hardware.bus.fast_cdr import decode_joints, decode_trajectory, encode_joints, encode_trajectory
+from hardware.bus.wire import WIRE, check_shapes, pack, unpack
+from hardware.messages import JointState, JointTrajectory, Message
 from robo_rl.core.errors import BusError, MissingDependencyError
 
 DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
@@ -20,6 +21,11 @@ INSTALL = "pip install 'robo-rl[dds]'"
 TRIGGER = {
     "std_srvs/msg/Trigger_Request": "uint8 structure_needs_at_least_one_member\n",
     "std_srvs/msg/Trigger_Response": "bool success\nstring message\n",
+}
+# The control path: bytes without a message object between, the same ones.
+FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
+    JointState: (encode_joints, decode_joints),
+    JointTrajectory: (encode_trajectory, decode_trajectory),
 }
 _NUMBERS = {"float64": np.float64, "float32": np.float32, "byte": np.uint8, "char": np.uint8, "octet": np.uint8}
 _NUMBERS |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -57,6 +63,9 @@ class RosTypes:
     def encode(self, record: Message) -> bytes:
         """Little-endian CDR with its header of four bytes. Raises BusError for values that the type cannot hold."""
         ros_type = WIRE[type(record)].ros_type
+        check_shapes(record)
+        if type(record) in FAST:
+            return FAST[type(record)][0](record)
         message = pack(record, self.new)
         pixels: bytes | memoryview = b""
         if ros_type == "sensor_msgs/msg/Image":  # rosbags would copy them three times; they are the last field
@@ -69,6 +78,9 @@ class RosTypes:
 
     def decode(self, data: bytes | memoryview, kind: type[Any]) -> Any:
         """The record of CDR bytes. Raises BusError for bytes that are none, or no message that the record can hold."""
+        if kind in FAST and (record := FAST[kind][1](bytes(data))) is not None:
+            check_shapes(record)
+            return record
         return unpack(kind, self.parse(data, WIRE[kind].ros_type))
 
     def parse(self, data: bytes | memoryview, ros_type: str) -> Any:

@@ -18,7 +18,7 @@ from hardware.bus.names import namespace_of, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, mismatch
 from hardware.bus.timers import Timers
-from hardware.bus.watch import TopicWatch
+from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
 
@@ -104,12 +104,12 @@ class DdsBus:
     def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
         """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
         full = resolve(topic, self.namespace, self.name)
-        watch = TopicWatch(full, self.now()) if profile in (Profile.STATE, Profile.SENSOR) else None
+        watched = watch(full, kind, profile, self.now())
         complained = False
 
         def take(cdr: bytes, received_s: float) -> None:
             nonlocal complained
-            if watch is not None and (said := watch.hear(received_s)) is not None:
+            if watched is not None and (said := watched.hear(received_s)) is not None:
                 self._warn(said)
             try:
                 message = self._ros.decode(cdr, kind)
@@ -120,7 +120,7 @@ class DdsBus:
             else:
                 callback(message, received_s)
 
-        self._subscribe(topic, kind, profile, take, watch)
+        self._subscribe(topic, kind, profile, take, watched)
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
@@ -134,14 +134,14 @@ class DdsBus:
         kind: type[Any],
         profile: Profile,
         take: Callable[[bytes, float], None],
-        watch: TopicWatch | None,
+        watched: TopicWatch | None,
     ) -> None:
         from cyclonedds.sub import DataReader
 
         full, _, made = self._topic(topic, kind)
         qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
         reader = _Reader(
-            full, DataReader(self._participant, made, qos), lambda sample, at_s: take(sample.cdr, at_s), watch
+            full, DataReader(self._participant, made, qos), lambda sample, at_s: take(sample.cdr, at_s), watched
         )
         self._attach(reader)
         self._graph.add([reader.dds], [])
@@ -258,11 +258,12 @@ class DdsBus:
 
         found = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication).read(1000)
         others = {end.topic_name[2:]: end.type_name for end in found if end.topic_name.startswith("rt/")}
+        ours = next(reader.dds.topic.typename for reader in self._readers if reader.topic == topic)
         if topic in others:
-            ours = next(reader.dds.topic.typename for reader in self._readers if reader.topic == topic)
             return f"it is published as {others[topic]}, not as {ours}" if others[topic] != ours else ""
+        alike = [other for other, kind in others.items() if kind == ours]
         word = topic.rsplit("/", 1)[1]
-        near = [other for other in others if other.rsplit("/", 1)[1] == word] or get_close_matches(topic, others)
+        near = [other for other in alike if other.rsplit("/", 1)[1] == word] or get_close_matches(topic, alike)
         return f"did you mean '{near[0]}'? Check the namespace" if near else ""
 
 

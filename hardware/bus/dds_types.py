@@ -44,7 +44,9 @@ def domain_id(asked: int | None) -> int:
 def config(interface: str) -> str:
     """CycloneDDS' configuration: the loopback alone, without multicast; or another interface, as ROS does."""
     if interface == LOOPBACK:
-        general = '<Interfaces><NetworkInterface name="lo" multicast="false"/></Interfaces>'
+        # Whole datagrams: a picture in 15 of them instead of 63 takes less of both processors.
+        general = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>62000B</FragmentSize>"
+        general += '<Interfaces><NetworkInterface name="lo" multicast="false"/></Interfaces>'
         general += "<AllowMulticast>false</AllowMulticast>"
         return f"<CycloneDDS><Domain><General>{general}</General>{_UNICAST}</Domain></CycloneDDS>"
     if not interface.replace("-", "").replace(".", "").replace("_", "").isalnum():

@@ -15,7 +15,7 @@ from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY
 from hardware.bus.ros_messages import message_class, new
 from hardware.bus.shield import shielded
-from hardware.bus.watch import TopicWatch
+from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind, pack, unpack
 from robo_rl.core.errors import BusError, MissingDependencyError
 
@@ -107,19 +107,18 @@ class RosBus:
     ) -> None:
         resolve(topic, self.namespace, self.name)
         full = self._node.resolve_topic_name(topic)  # after remapping
-        watched = not raw and profile in (Profile.STATE, Profile.SENSOR)
-        watch = TopicWatch(full, self.now()) if watched else None
+        watched = None if raw else watch(full, kind, profile, self.now())
 
         def receive(message: Any, info: Any) -> None:
             received_s = self._received_s(info)
-            if watch is not None and (said := watch.hear(received_s)) is not None:
+            if watched is not None and (said := watched.hear(received_s)) is not None:
                 self._warn(said)
             take(message, received_s)
 
         ros_type = message_class(WIRE[kind].ros_type)
         self._node.create_subscription(ros_type, topic, receive, quality(profile, False), raw=raw)
-        if watch is not None:
-            self._watches.append(watch)
+        if watched is not None:
+            self._watches.append(watched)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         if not 0.0 < period_s < float("inf"):
@@ -184,8 +183,8 @@ class RosBus:
                 raise BusError(f"ROS was shut down under node '{self.name}'.") from error
             if (now_s := self.now()) - self._looked_s >= LOOK_S:
                 self._looked_s = now_s
-                for watch in self._watches:
-                    if (said := watch.look(now_s, self._node.count_publishers(watch.topic))) is not None:
+                for one in self._watches:
+                    if (said := one.look(now_s, self._node.count_publishers(one.topic))) is not None:
                         self._warn(said)
 
     def close(self) -> None:

@@ -111,32 +111,45 @@ def _per_joint(what: str, values: ndarray, names: tuple[str, ...], optional: boo
     return values
 
 
+def check_shapes(record: m.Message) -> None:
+    """Raises BusError for a joint state or trajectory whose arrays do not fit its joints."""
+    if isinstance(record, m.JointState):
+        _per_joint("joint state", record.position_rad, record.names)
+        _per_joint("joint velocity", record.velocity_rad_s, record.names, optional=True)
+        _per_joint("joint effort", record.effort_nm, record.names, optional=True)
+    elif isinstance(record, m.JointTrajectory):
+        rows = _per_joint("waypoint", record.position_rad, record.names)
+        if rows.ndim != 2 or len(rows) != len(record.times_s):
+            raise BusError(f"A trajectory has positions of shape {rows.shape} and {len(record.times_s)} times.")
+
+
 def _pack_joints(r: m.JointState, new: New) -> Any:
+    check_shapes(r)
     return new(
         "sensor_msgs/msg/JointState",
         header=_header(new, r.stamp_s),
         name=list(r.names),
-        position=_per_joint("joint state", _floats(r.position_rad), r.names),
-        velocity=_per_joint("joint velocity", _floats(r.velocity_rad_s), r.names, optional=True),
-        effort=_per_joint("joint effort", _floats(r.effort_nm), r.names, optional=True),
+        position=_floats(r.position_rad),
+        velocity=_floats(r.velocity_rad_s),
+        effort=_floats(r.effort_nm),
     )
 
 
 def _unpack_joints(msg: Any) -> m.JointState:
-    names = tuple(msg.name)
-    return m.JointState(
+    record = m.JointState(
         join_time(msg.header.stamp),
-        names,
-        _per_joint("joint state", _floats(msg.position), names),
-        _per_joint("joint velocity", _floats(msg.velocity), names, optional=True),
-        _per_joint("joint effort", _floats(msg.effort), names, optional=True),
+        tuple(msg.name),
+        _floats(msg.position),
+        _floats(msg.velocity),
+        _floats(msg.effort),
     )
+    check_shapes(record)
+    return record
 
 
 def _pack_trajectory(r: m.JointTrajectory, new: New) -> Any:
-    rows, times_s = _per_joint("waypoint", _floats(r.position_rad), r.names), _floats(r.times_s)
-    if rows.ndim != 2 or len(rows) != len(times_s):
-        raise BusError(f"A trajectory has positions of shape {rows.shape} and {len(times_s)} times.")
+    check_shapes(r)
+    rows, times_s = _floats(r.position_rad), _floats(r.times_s)
     points = [
         new(
             "trajectory_msgs/msg/JointTrajectoryPoint",

@@ -63,7 +63,7 @@ class ActionHeadNode:
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         seen = None
-        if self._observer is not None:
+        if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
                 seen = self._observer.build(message, self._images, self._goal)
             except DataError as error:

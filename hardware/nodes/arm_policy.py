@@ -38,7 +38,7 @@ class ArmPolicyNode:
         self._state: tuple[JointState, float] | None = None
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
-        self._epoch = self._sequence = self._decision = self._wait = 0
+        self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
         self._took_s, self._complaint = 0.0, ""
         self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
@@ -58,10 +58,15 @@ class ArmPolicyNode:
         """Is the inference process there, and has nobody stopped it?"""
         return self._wanted and self._inference.ready and not self._inference.fault
 
+    @property
+    def fault(self) -> str:
+        """Why it will infer no more; empty while it will."""
+        return self._inference.fault
+
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False
-        return f"{why}: {self._sequence} chunks were inferred"
+        return f"{why}: {self._inferred} chunks were inferred, the last in {1e3 * self._took_s:.1f} ms"
 
     @property
     def at_rest(self) -> bool:
@@ -105,6 +110,9 @@ class ArmPolicyNode:
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
             return self._complain("the robot's state is stale, so the policy is not asked")
+        if self._observer.goal_size and self._goal is None:
+            self._complaint = "waits for the topic 'goal': nobody has said what to do"
+            return None
         try:
             self._history.push(self._observer.build(message, self._images, self._goal))
         except DataError as error:
@@ -123,6 +131,7 @@ class ArmPolicyNode:
         if answer is None or self._asked is None:
             return None
         chunk, self._took_s = answer
+        self._inferred += 1
         stamp_s, _, epoch = self._asked
         self._asked, self._complaint = None, ""
         if epoch == self._epoch and self._wanted:
@@ -141,7 +150,7 @@ class ArmPolicyNode:
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
-        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._sequence), "epoch": str(self._epoch)}
+        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
         self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
 
 

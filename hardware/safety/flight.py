@@ -1,8 +1,9 @@
 """The safety filter of a quadcopter: the last stop before the motors or the autopilot.
 
-Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. Outside of it, or
-when it or the state estimator falls silent, the filter lands the craft by itself; on the ground, upside down, or blind
-for too long, it cuts the motors. A landing is latched: the policy is out until the next arming. Time is handed in.
+Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When policy or
+estimator falls silent, the filter holds the craft level for a moment, then lands it by itself; outside of the envelope
+it lands at once; on the ground, upside down, or blind for too long, it cuts the motors. A landing is latched until the
+next arming. Time is handed in.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from robo_rl.core.envelope import FlightEnvelope
 Four = Float[ndarray, " 4"]
 Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]
 STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0
+HOLD_S = 0.25  # how long a missing command or state is held before it becomes a landing
 _BLIND_S = 0.5  # how long a craft may fly without knowing its state
 _UNIT = 0.05  # how far from 1 the length of a quaternion may be
 _SLACK_S = 1e-9
@@ -56,7 +58,7 @@ class FlightFilter:
         self._state: Odometry | None = None
         self._command: Four | None = None
         self._state_s = self._command_s = self._now_s = -math.inf
-        self._landing_s = math.nan
+        self._landing_s = self._held_since_s = math.nan
         self._killed, self._offs = False, 0
 
     def on_state(self, message: Odometry, received_s: float) -> None:
@@ -154,10 +156,7 @@ class FlightFilter:
             return self._cut(Reason.UPSIDE_DOWN)
         blind = self._state_is_stale(now_s)
         if self.phase is FlightPhase.FLYING:
-            silent = not -_SLACK_S <= now_s - self._command_s <= STALE_COMMAND_PERIODS * self._period_s + _SLACK_S
-            why = Reason.NO_FLIGHT_STATE if blind else Reason.NO_COMMAND if silent else self._outside(state)
-            if why is not None:
-                self.stop(why)
+            self._fly_or_hold(now_s, state, blind)
         if self.phase is not FlightPhase.LANDING:
             return None
         if not blind:
@@ -169,6 +168,23 @@ class FlightFilter:
         elif now_s - self._landing_s > _BLIND_S:
             self._cut(Reason.BLIND)
         return None
+
+    def _fly_or_hold(self, now_s: float, state: Odometry, blind: bool) -> None:
+        """Lateness is held for a while, the envelope is not waited for."""
+        silent = not -_SLACK_S <= now_s - self._command_s <= STALE_COMMAND_PERIODS * self._period_s + _SLACK_S
+        late = Reason.LATE_STATE if blind else Reason.LATE_COMMAND if silent else None
+        outside = None if blind else self._outside(state)
+        if outside is not None:
+            self.stop(outside)
+        elif late is None:
+            self.reason = None
+        elif self.reason is None:
+            self.reason, self._held_since_s = late, now_s
+            self._count(late)
+        elif now_s - self._held_since_s > HOLD_S:
+            self.stop(Reason.NO_FLIGHT_STATE if blind else Reason.NO_COMMAND)
+        else:
+            self.reason = late
 
     def _outside(self, state: Odometry) -> Reason | None:
         """Which bound of the envelope the craft is beyond, None inside."""
@@ -199,8 +215,11 @@ class FlightFilter:
                 if blind
                 else self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
             )
-        if self.phase is FlightPhase.FLYING and self._command is not None:
-            return self._clamped(self._command)
+        if self.phase is FlightPhase.FLYING and self._command is not None and self._state is not None:
+            if self.reason is Reason.LATE_STATE:
+                return self.lander.blind()
+            late = self.reason is Reason.LATE_COMMAND
+            return self._clamped(self.lander.descend(self._state, 0.0) if late else self._command)
         return None
 
     def _clamped(self, values: Four) -> Four:

@@ -64,12 +64,15 @@ class Reason(Enum):
     CLOCK = Rule(Effect.STOP, "the clock ran backwards or is not a number", quad=False)
     REQUESTED = Rule(Effect.STOP, "somebody asked for a stop", quad=False)
     SHUTDOWN = Rule(Effect.STOP, "the program ends", quad=False)
+    # What makes a quadcopter hold: it stays level where it is, then lands.
+    LATE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods, so the craft hovers", arm=False)
+    LATE_STATE = Rule(Effect.HOLD, "no new state for 3 periods, so the craft sinks slowly", arm=False)
     # What ends a flight.
     LAND_REQUESTED = Rule(Effect.LAND, "somebody asked for a landing", arm=False)
     LAND_SHUTDOWN = Rule(Effect.LAND, "the program ends, so the craft lands", arm=False)
     FLIGHT_CLOCK = Rule(Effect.LAND, "the clock of the flight ran backwards or is not a number", arm=False)
-    NO_FLIGHT_STATE = Rule(Effect.LAND, "no new state of the craft for 3 periods", arm=False)
-    NO_COMMAND = Rule(Effect.LAND, "no new command for 2 periods", arm=False)
+    NO_FLIGHT_STATE = Rule(Effect.LAND, "no new state of the craft, for longer than it may hold", arm=False)
+    NO_COMMAND = Rule(Effect.LAND, "no new command, for longer than the craft may hold", arm=False)
     TILT = Rule(Effect.LAND, "the craft tilts beyond its envelope", arm=False)
     FAST_ROTATION = Rule(Effect.LAND, "the craft turns faster than its envelope allows", arm=False)
     SPEED = Rule(Effect.LAND, "the craft flies faster than its envelope allows", arm=False)

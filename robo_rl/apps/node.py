@@ -23,6 +23,11 @@ NODES: dict[str, tuple[str, str, str | None]] = {
     "teleop": ("robo_rl.apps.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
     "camera": ("robo_rl.apps.node_builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
     "recorder": ("robo_rl.apps.node_builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
+    "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
+    "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
+    "flight_filter": ("robo_rl.apps.node_builders:flight_filter", "robo_rl.conf.node:FlightFilterNodeConfig", None),
+    "quad_policy": ("robo_rl.apps.node_builders:quad_policy", "robo_rl.conf.node:QuadPolicyNodeConfig", "robot"),
+    "task": ("robo_rl.apps.node_builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
     "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"

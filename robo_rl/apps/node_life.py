@@ -16,7 +16,7 @@ from hardware.bus.protocol import Bus
 from hardware.bus.shield import shielded
 from hardware.nodes.protocol import Node
 
-REST_S = 5.0  # longest time that coming to rest may take
+REST_S = 15.0  # longest time that coming to rest, or to the ground, may take
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 

@@ -152,6 +152,14 @@ VERBS = {
         "sim",
         "run a bundle in closed loop at its rate, and report missed deadlines",
         "robo-rl run bundle=runs/head/bundle episodes=3",
+        "robo-rl run bundle=runs/arm/bundle robot=sim_arm episodes=3",
+    ),
+    "contract": _verb(
+        "contract",
+        "schema:ContractConfig",
+        "robot",
+        "does a bundle fit a robot? joint names, limits, rates, cameras, before anything moves",
+        "robo-rl contract bundle=runs/arm/bundle robot=sim_arm",
     ),
     "up": _verb(
         "up",
@@ -161,6 +169,14 @@ VERBS = {
         "robo-rl up arm_sim",
         "robo-rl up arm_sim bundle=runs/head/bundle record=recordings",
         "robo-rl up quad_sim bundle=runs/fly/bundle",
+    ),
+    "call": _verb(
+        "call",
+        "up:CallConfig",
+        "dds",
+        "ask a running node for something: arm or stop the filter, start or save a recording",
+        "robo-rl call safety_filter/arm",
+        "robo-rl call recorder/stop",
     ),
     "info": _verb(
         "info",

@@ -49,7 +49,7 @@ class SimRobotNodeConfig(NodeConfig):
 
     robot: str = one_of("sim_arm", "sim_quad")
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
-    seed: int = at_least(0, 0)  # of its start and its task
+    craft: str = "cf2x_l2f"  # robot=sim_quad: which quadcopter
 
 
 @dataclass
@@ -123,3 +123,11 @@ class RecorderNodeConfig(NodeConfig):
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
     cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+
+
+@dataclass
+class TaskNodeConfig(NodeConfig):
+    """`task`: what the policy is asked to do."""
+
+    goal: list[float] = field(default_factory=list)  # what the policy is shown behind the robot's own state
+    words: str = ""  # the same in words, for policies that read

@@ -18,8 +18,19 @@ class UpConfig:
     device: str | None = None  # what a human takes over with: gamepad, keyboard or leader
     level: str | None = None  # what a quadcopter's bundle commands: motors or rates
     arm: bool | None = None  # arm the filter as soon as the robot is heard
+    goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern
     record: str | None = None  # folder of recordings
     namespace: str = ""  # of the robot: several share a network that way
     bus: str = one_of("dds", "auto", "rclpy")  # dds needs no ROS
     seconds: float | None = at_least(0.0, None)  # stop by itself after this time
+
+
+@dataclass
+class CallConfig:
+    """`robo-rl call`."""
+
+    service: str = REQUIRED  # e.g. safety_filter/arm; docs/ros2.md has the table
+    namespace: str = ""  # of the robot
+    bus: str = one_of("auto", "rclpy", "dds")  # auto: rclpy where it can be imported, else DDS
+    timeout_s: float = at_least(0.0, 5.0)  # how long to wait for the server and its answer

@@ -23,8 +23,9 @@ class ReachTask:
     """Starts and goals lie around `home_rad`, within `spread_rad`; a goal turns the first three joints alone."""
 
     home_rad: tuple[float, ...]
-    spread_rad: tuple[float, ...] = (0.8, 0.4, 0.5, 0.3, 0.3, 0.3)
-    radius_m: float = 0.02
+    spread_rad: tuple[float, ...] = (0.6, 0.3, 0.3, 0.1, 0.1, 0.1)
+    lead_rad: float = 0.4  # actions go this much beyond where starts and goals lie
+    radius_m: float = 0.03
     hold_steps: int = 10
     max_steps: int = 150
 
@@ -32,6 +33,13 @@ class ReachTask:
         """unit: uniform in [-1, 1]."""
         start: Float[ndarray, " 6"] = np.array(self.home_rad) + np.array(self.spread_rad) * unit
         return start
+
+    def action_limits(
+        self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
+    ) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
+        """The part of the joints' ranges that the task needs: what is learned in [-1, 1] is finer for it."""
+        reach = np.array(self.spread_rad) + self.lead_rad
+        return np.maximum(low_rad, self.home_rad - reach), np.minimum(high_rad, self.home_rad + reach)
 
     def goal_rad(self, unit: Float[ndarray, " 3"]) -> Float[ndarray, " 6"]:
         """A pose whose tool is the goal: every goal can be reached."""
@@ -53,10 +61,11 @@ class ReachTask:
 
 
 def reach_spec(
-    joints: tuple[str, ...], low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"], max_steps: int
+    task: ReachTask, joints: tuple[str, ...], low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
 ) -> EnvSpec:
     """Units name what they count, joint by joint: `robo-rl contract` compares them with a robot."""
     named = ", ".join(joints)
     unit = f"rad: {named}; rad/s: {named}; m: goal_x, goal_y, goal_z"
-    action = ActionSpec(tuple(low_rad.tolist()), tuple(high_rad.tolist()), f"rad: {named}")
-    return EnvSpec("arm/reach", {"state": ArraySpec((2 * len(joints) + 3,), unit=unit)}, action, max_steps, CONTROL_HZ)
+    low, high = (tuple(limit.tolist()) for limit in task.action_limits(low_rad, high_rad))
+    state = ArraySpec((2 * len(joints) + 3,), unit=unit)
+    return EnvSpec("arm/reach", {"state": state}, ActionSpec(low, high, f"rad: {named}"), task.max_steps, CONTROL_HZ)

@@ -1,9 +1,10 @@
 """A scripted expert for the arm: inverse kinematics, then a calm way there.
 
-    v = clip(2.5 (q* - q), +-1.2 rad/s), within 0.4 dq +- 0.6 rad/s ;   action = q + lag v + noise
+    v = clip((q* - q) / lag, +-1.2 rad/s), within 0.6 dq +- 0.4 rad/s ;   action = q + lag v + noise
 
 q* puts the tool on the goal (damped least squares over the first three joints, the others at home). The servos follow a
-moving command `lag` late, so the command runs that far ahead. A function of the observation alone, but for the noise.
+moving command `lag` late, so the command runs that far ahead, and near the goal is q* itself: an error of whoever
+learns it does not become a speed. A function of the observation alone, but for the noise.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
 from sim.engines.arm.body import HOME_RAD, ArmBody
-from sim.tasks.reach import CONTROL_HZ, TASKS
+from sim.tasks.reach import CONTROL_HZ, TASKS, ReachTask
 
-LAG_S, SPEED_RAD_S, ACCELERATION_RAD_S2, GAIN_PER_S, EASE = 0.05, 1.2, 30.0, 2.5, 0.4
+LAG_S, SPEED_RAD_S, CHANGE_RAD_S, EASE = 0.2, 1.2, 0.4, 0.6
 _DAMPING_M, _REMEMBERED = 0.02, 4096
 
 
 class ArmExpert:
-    """`noise`: standard deviation of what is added to its actions, as a share of 0.03 rad; it wanders, over 0.2 s."""
+    """`noise`: standard deviation of what is added to its actions, as a share of 0.06 rad; it wanders, over 0.2 s."""
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
         if task not in TASKS:
             raise UnknownNameError("arm task", task, TASKS)
         if not 0.0 <= noise < float("inf"):
-            raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, as a share of 0.03 rad.")
+            raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, as a share of 0.06 rad.")
         self._noise, self._seed, self._body = noise, seed, ArmBody()
         self._poses: OrderedDict[bytes, Float[ndarray, " 6"]] = OrderedDict()
         self._draws: OrderedDict[int, Float[ndarray, "t 6"]] = OrderedDict()
@@ -43,16 +44,15 @@ class ArmExpert:
         actions = np.stack([self._one(state) for state in states])
         if self._noise > 0.0:
             pairs = zip(episode_seed.tolist(), step.tolist(), strict=True)
-            actions = actions + 0.03 * self._noise * np.stack([self._draw(seed, t)[t] for seed, t in pairs])
-        clipped = np.clip(actions, self._body.low_rad, self._body.high_rad)
+            actions = actions + 0.06 * self._noise * np.stack([self._draw(seed, t)[t] for seed, t in pairs])
+        clipped = np.clip(actions, *ReachTask(HOME_RAD).action_limits(self._body.low_rad, self._body.high_rad))
         return torch.from_numpy(clipped.astype(np.float32))
 
     def _one(self, state: Float[ndarray, " 15"]) -> Float[ndarray, " 6"]:
         q, dq, goal_m = state[:6], state[6:12], state[12:]
-        wanted = np.clip(GAIN_PER_S * (self._pose(goal_m) - q), -SPEED_RAD_S, SPEED_RAD_S)
-        change = ACCELERATION_RAD_S2 / CONTROL_HZ
+        wanted = np.clip((self._pose(goal_m) - q) / LAG_S, -SPEED_RAD_S, SPEED_RAD_S)
         begun = EASE * dq
-        action: Float[ndarray, " 6"] = q + LAG_S * (begun + np.clip(wanted - begun, -change, change))
+        action: Float[ndarray, " 6"] = q + LAG_S * (begun + np.clip(wanted - begun, -CHANGE_RAD_S, CHANGE_RAD_S))
         return action
 
     def _pose(self, goal_m: Float[ndarray, " 3"]) -> Float[ndarray, " 6"]:

@@ -49,7 +49,7 @@ class ArmLane:
         self._options, self._body = options, ArmBody()
         task = ReachTask(HOME_RAD)
         self.task = task if options.max_episode_steps is None else replace(task, max_steps=options.max_episode_steps)
-        self.spec = reach_spec(self._body.names, self._body.low_rad, self._body.high_rad, self.task.max_steps)
+        self.spec = reach_spec(self.task, self._body.names, self._body.low_rad, self._body.high_rad)
         self._goal_m = np.zeros(3)
         self._age = self._held = 0
         self._solved = False

@@ -41,7 +41,7 @@ def test_it_holds_against_gravity() -> None:
 
 
 def test_servos_arrive_and_hardly_swing() -> None:
-    """A step of 0.1 rad: 0.3 s later it is there, and it never went further than a tenth beyond."""
+    """A step of 0.1 rad: 0.8 s later it is there, and it never went further than a tenth beyond."""
     body = ArmBody()
     goal = np.array(HOME_RAD) + 0.1
     body.command(goal)
@@ -49,7 +49,7 @@ def test_servos_arrive_and_hardly_swing() -> None:
     for _ in range(100):
         body.advance(0.01)
         passed.append(body.read()[0] - HOME_RAD)
-    np.testing.assert_allclose(passed[30], 0.1, atol=0.01)
+    np.testing.assert_allclose(passed[80], 0.1, atol=0.01)
     assert np.max(passed) < 0.11
 
 
