@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
-from hardware.topics import CAMERA_STATUS, DIAGNOSTICS, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
+from hardware.topics import CAMERA_STATUS, DIAGNOSTICS, DRIVER_STATUS, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
 
 SILENT_S = 2.0  # a node that said nothing for this long is stale
 _PERIOD_S = 1.0
 
 
 class DiagnosticsNode:
-    """Gathers `policy/status`, `loop/status`, `safety/state` and `camera/status`; publishes `diagnostics` at 1 Hz.
+    """Gathers what policy, loop, filter, camera and driver say of themselves; publishes `diagnostics` at 1 Hz.
 
     In the terminal it says when a node is no longer well, and when it is again.
     """
@@ -23,7 +23,7 @@ class DiagnosticsNode:
         self._levels: dict[str, int] = {}
         self._heard: dict[str, tuple[Status, float]] = {}
         self._tell = DIAGNOSTICS.publisher(bus)
-        for topic in (POLICY_STATUS, LOOP_STATUS, SAFETY_STATE, CAMERA_STATUS):
+        for topic in (POLICY_STATUS, LOOP_STATUS, SAFETY_STATE, CAMERA_STATUS, DRIVER_STATUS):
             topic.subscribe(bus, self._hear)
         bus.timer(_PERIOD_S, self._report)
 

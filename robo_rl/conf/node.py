@@ -83,6 +83,28 @@ class QuadPolicyNodeConfig(NodeConfig):
 
 
 @dataclass
+class RobotDriverNodeConfig(NodeConfig):
+    """`robot_driver`: a real arm or quadcopter, in a process of its own with a watchdog."""
+
+    settings: str = REQUIRED  # YAML file: "driver: ur" and that driver's settings, see docs/drivers.md
+    state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
+    watchdog_s: float = at_least(0.01, 0.1)  # without a command for this long, the robot is brought to rest
+    level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
+
+
+@dataclass
+class TeleopNodeConfig(NodeConfig):
+    """`teleop`: a human's hand on the arm, by gamepad, keyboard or leader arm."""
+
+    robot: str = REQUIRED  # description of the robot: a name, or a YAML file
+    device: str = one_of("gamepad", "keyboard", "leader")
+    path: str = "/dev/input/js0"  # of the gamepad
+    axes: list[int] = field(default_factory=lambda: [0, 1, 3, 4, 6, 7])  # axis for each joint; -1-k: axis k, reversed
+    dead_man: int = at_least(0, 4)  # button of the gamepad to hold
+    leader: str = ""  # device=leader: YAML file of the leader arm's driver
+
+
+@dataclass
 class CameraNodeConfig(NodeConfig):
     """`camera`: pictures of one camera."""
 
