@@ -55,7 +55,7 @@ JOINT_STATES = Topic(
     JointState,
     STATE,
     "100-500 Hz",
-    "sim_robot, joint_state_broadcaster",
+    "sim_robot, robot_driver, joint_state_broadcaster",
     "arm_policy, action_head, safety_filter, recorder",
     "where the arm is",
 )
@@ -104,7 +104,7 @@ SAFE = Topic(
     COMMAND,
     "as command/raw; holds at the command rate",
     "safety_filter",
-    "sim_robot, joint_trajectory_controller, recorder",
+    "sim_robot, robot_driver, joint_trajectory_controller, recorder",
     "the only commands that a robot obeys",
 )
 SAFETY_STATE = Topic(
@@ -138,7 +138,7 @@ ODOM = Topic(
     Odometry,
     STATE,
     "100-200 Hz",
-    "sim_robot, an estimator",
+    "sim_robot, robot_driver, an estimator",
     "quad_policy, safety_filter, recorder",
     "where the craft is",
 )
@@ -158,7 +158,7 @@ FLIGHT_SAFE = Topic(
     COMMAND,
     "as flight/raw",
     "safety_filter",
-    "sim_robot, a driver",
+    "sim_robot, robot_driver",
     "the only commands that a craft obeys",
 )
 CAMERA_STATUS = Topic(
@@ -169,6 +169,15 @@ CAMERA_STATUS = Topic(
     "camera",
     "diagnostics",
     "pictures so far, and whether they stopped",
+)
+DRIVER_STATUS = Topic(
+    "driver/status",
+    Diagnostics,
+    STATE,
+    "2 Hz, and at every change",
+    "robot_driver",
+    "diagnostics",
+    "does the robot obey, and why not",
 )
 DIAGNOSTICS = Topic(
     "diagnostics", Diagnostics, STATE, "1 Hz", "diagnostics", "recorder, a human", "all of the above in one list"
@@ -203,6 +212,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     FLIGHT_RAW,
     FLIGHT_SAFE,
     CAMERA_STATUS,
+    DRIVER_STATUS,
     DIAGNOSTICS,
     EPISODE,
 )
@@ -221,6 +231,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "action_head": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "a new episode, a new epoch")),
     "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
     "recorder": (("~/start", "record"), ("~/stop", "save the recording"), ("~/discard", "throw the recording away")),
+    "robot_driver": (("~/connect", "after a stop or a lost connection: connect again, and obey"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
     "sim_robot": (("~/reset", "put the simulated robot back to its start"),),
 }

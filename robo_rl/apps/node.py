@@ -19,12 +19,15 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError
 NODES: dict[str, tuple[str, str, str | None]] = {
     "sim_robot": ("robo_rl.apps.node_builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
     "safety_filter": ("robo_rl.apps.node_builders:safety_filter", "robo_rl.conf.node:SafetyFilterNodeConfig", None),
+    "robot_driver": ("robo_rl.apps.robot_builders:robot_driver", "robo_rl.conf.node:RobotDriverNodeConfig", None),
+    "teleop": ("robo_rl.apps.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
     "camera": ("robo_rl.apps.node_builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
     "recorder": ("robo_rl.apps.node_builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
     "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
     "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
     "flight_filter": ("robo_rl.apps.node_builders:flight_filter", "robo_rl.conf.node:FlightFilterNodeConfig", None),
     "quad_policy": ("robo_rl.apps.node_builders:quad_policy", "robo_rl.conf.node:QuadPolicyNodeConfig", "robot"),
+    "task": ("robo_rl.apps.node_builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
     "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"

@@ -17,6 +17,7 @@ from hardware.nodes.protocol import Node
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
+from hardware.nodes.task import TaskNode
 from hardware.topics import EPISODE, TOPICS, image_topic
 from robo_rl.conf.node import (
     ActionHeadNodeConfig,
@@ -28,6 +29,7 @@ from robo_rl.conf.node import (
     RecorderNodeConfig,
     SafetyFilterNodeConfig,
     SimRobotNodeConfig,
+    TaskNodeConfig,
 )
 from robo_rl.core.errors import ConfigError
 
@@ -70,6 +72,10 @@ def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     if bundle is not None:
         check_contract(bundle, robot)
     return ActionHeadNode(bus, robot, bundle, start=config.start)
+
+
+def task(config: TaskNodeConfig, bus: Bus) -> Node:
+    return TaskNode(bus, config.goal, config.words)
 
 
 def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:

@@ -45,6 +45,10 @@ PACKAGES = (
     Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
     Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
     Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
+    Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),
+    Package("xarm", "xarm-python-sdk", "xarm", "UFACTORY xArm"),
+    Package("cflib", "cflib", "crazyflie", "Crazyflie quadcopters"),
+    Package("pymavlink", "pymavlink", "px4", "PX4 autopilots over MAVLink"),
 )
 _BY_MODULE = {package.module: package for package in PACKAGES}
 

@@ -11,7 +11,7 @@ from robo_rl.apps.node_sets import load_set
 from robo_rl.apps.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
 
-ARGUMENTS = ("bundle", "robot", "arm", "camera", "record")  # what sets may take
+ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "record")  # what sets may take
 
 
 def main(config: UpConfig) -> int:

@@ -69,7 +69,9 @@ class ActionHeadNodeConfig(NodeConfig):
     """`action_head`: plays chunks at the robot's rate, or decides each command by itself with a single-step bundle."""
 
     robot: str = REQUIRED  # description of the robot
-    bundle: str | None = None  # a single-step or residual bundle; none: plays policy/chunk as it is
+    bundle: str | None = (
+        None  # the one that arm_policy has: single-step and residual ones decide here; none: plays chunks
+    )
     start: bool = True  # command as soon as there is something to command; otherwise by the service ~/start
 
 
@@ -80,6 +82,28 @@ class QuadPolicyNodeConfig(NodeConfig):
     bundle: str = REQUIRED  # folder of the bundle
     goal_m: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # where to hover, in the task's frame
     start: bool = True  # command as soon as odom comes; otherwise by the service ~/start
+
+
+@dataclass
+class RobotDriverNodeConfig(NodeConfig):
+    """`robot_driver`: a real arm or quadcopter, in a process of its own with a watchdog."""
+
+    settings: str = REQUIRED  # YAML file: "driver: ur" and that driver's settings, see docs/drivers.md
+    state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
+    watchdog_s: float = at_least(0.01, 0.1)  # without a command for this long, the robot is brought to rest
+    level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
+
+
+@dataclass
+class TeleopNodeConfig(NodeConfig):
+    """`teleop`: a human's hand on the arm, by gamepad, keyboard or leader arm."""
+
+    robot: str = REQUIRED  # description of the robot: a name, or a YAML file
+    device: str = one_of("gamepad", "keyboard", "leader")
+    path: str = "/dev/input/js0"  # of the gamepad
+    axes: list[int] = field(default_factory=lambda: [0, 1, 3, 4, 6, 7])  # axis for each joint; -1-k: axis k, reversed
+    dead_man: int = at_least(0, 4)  # button of the gamepad to hold
+    leader: str = ""  # device=leader: YAML file of the leader arm's driver
 
 
 @dataclass
@@ -101,3 +125,11 @@ class RecorderNodeConfig(NodeConfig):
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
     cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+
+
+@dataclass
+class TaskNodeConfig(NodeConfig):
+    """`task`: what the policy is asked to do."""
+
+    goal: list[float] = field(default_factory=list)  # what the policy is shown behind the robot's own state
+    words: str = ""  # the same in words, for policies that read

@@ -14,7 +14,11 @@ class UpConfig:
     set: str = REQUIRED  # which nodes: arm_sim, quad_sim, arm, quad or teleop
     bundle: str | None = None  # folder of the bundle that drives
     robot: str | None = None  # description of the robot: a name, or a YAML file of yours
+    driver: str | None = None  # YAML file of a real robot's driver
+    device: str | None = None  # what a human takes over with: gamepad, keyboard or leader
+    level: str | None = None  # what a quadcopter's bundle commands: motors or rates
     arm: bool | None = None  # arm the filter as soon as the robot is heard
+    goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern
     record: str | None = None  # folder of recordings
     namespace: str = ""  # of the robot: several share a network that way
