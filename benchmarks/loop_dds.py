@@ -31,7 +31,7 @@ from hardware.messages import Flag, Image, JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, SAFE, image_topic
 
 NAMES = tuple(f"joint{number}" for number in range(7))
-DOMAIN = 99
+DOMAIN = "99"  # unless ROS_DOMAIN_ID names another one
 RATES_HZ = (100, 500)
 CAMERA_HZ, WIDTH, HEIGHT = 30, 640, 480
 READY_S = 20.0
@@ -51,6 +51,7 @@ def main() -> None:
 
 def measure(quick: bool, realtime: bool = False) -> None:
     """Emit all numbers."""
+    os.environ.setdefault("ROS_DOMAIN_ID", DOMAIN)
     if realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(20))  # the other process inherits it
     for rate_hz in RATES_HZ:
@@ -80,7 +81,7 @@ def peer(role: str) -> Iterator[subprocess.Popen[str]]:
 
 def measure_loop(rate_hz: int, seconds: float, realtime: bool) -> None:
     """Round trips of state and command."""
-    bus = DdsBus("robot", domain=DOMAIN)
+    bus = DdsBus("robot")
     publish = JOINT_STATES.publisher(bus)
     sent: list[float] = []
     rtt_s: dict[int, float] = {}
@@ -121,7 +122,7 @@ def measure_loop(rate_hz: int, seconds: float, realtime: bool) -> None:
 
 def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: bool) -> None:
     """CPU that one publish takes, and pictures that did not arrive."""
-    bus = DdsBus("camera", domain=DOMAIN)
+    bus = DdsBus("camera")
     publish = image_topic("wrist").publisher(bus)
     stop = bus.publisher("stop", Flag, Profile.LATCHED)
     ready: list[bool] = []
@@ -140,7 +141,7 @@ def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: b
     bus.timer(1.0 / CAMERA_HZ, shoot)
     bus.spin(lambda: len(cpu_ms) >= seconds * CAMERA_HZ)
     settled_s = bus.now() + 0.5
-    quiet = DdsBus("quiet", domain=DOMAIN)  # let the last picture arrive without taking another
+    quiet = DdsBus("quiet")  # let the last picture arrive without taking another
     quiet.spin(lambda: quiet.now() > settled_s)
     quiet.close()
     stop(Flag(True))
@@ -159,7 +160,7 @@ def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: b
 
 def policy() -> None:
     """The second process of the loop: a command for each state, until it is killed."""
-    bus = DdsBus("policy", domain=DOMAIN)
+    bus = DdsBus("policy")
     publish = SAFE.publisher(bus)
 
     def decide(state: JointState, _: float) -> None:
@@ -171,7 +172,7 @@ def policy() -> None:
 
 def viewer() -> None:
     """The second process of the camera: counts pictures until it is told to stop, and prints what it saw."""
-    bus, numbers, latency_ms, stopped = DdsBus("viewer", domain=DOMAIN), set(), [], []
+    bus, numbers, latency_ms, stopped = DdsBus("viewer"), set(), [], []
 
     def see(picture: Image, _: float) -> None:
         numbers.add(number_of(picture.pixels))

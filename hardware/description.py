@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class RobotDescription:
     def __post_init__(self) -> None:
         _check(self)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(joint.name for joint in self.joints)
 

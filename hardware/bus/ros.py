@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hardware.bus.names import namespace_of, node_name, resolve
@@ -198,7 +199,9 @@ class RosBus:
             deadline_s = self.now() + GONE_S
             if self._context.ok():
                 for made, profile in self._publishers:
-                    if QUALITY[profile].offers_reliable:
+                    if not QUALITY[profile].offers_reliable:
+                        continue
+                    with suppress(RuntimeError):  # RCLError: not every middleware can tell
                         made.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - self.now())))
             for node, executor in [*([self._caller[:2]] if self._caller else []), (self._node, self._executor)]:
                 executor.shutdown(timeout_sec=GONE_S)

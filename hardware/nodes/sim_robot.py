@@ -9,9 +9,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Floats, JointState, JointTrajectory, Odometry
-from hardware.topics import FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Odometry, Status
+from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
+HOLDS = "no command came, so the arm holds by itself"
 WATCHDOG_S = 0.1  # without a command for this long, the arm brakes by itself, as a real driver's watchdog does
 
 
@@ -56,7 +57,7 @@ class SimArmNode:
         self._bus, self._arm, self._period_s = bus, arm, 1.0 / state_hz
         self._commanded_s: float | None = None  # None: not since it last held
         self.holds = 0  # times that the watchdog fired
-        self._tell = JOINT_STATES.publisher(bus)
+        self._tell, self._warn = JOINT_STATES.publisher(bus), LOOP_STATUS.publisher(bus)
         SAFE.subscribe(bus, self._on_command)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
@@ -86,6 +87,8 @@ class SimArmNode:
         if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
             self._arm.command(self._arm.read()[0])
             self._commanded_s, self.holds = None, self.holds + 1
+            status = Status(self._bus.name, 1, HOLDS, {"holds": str(self.holds)})
+            self._warn(Diagnostics(self._bus.stamp(), (status,)))
         self._arm.advance(self._period_s)
         position, velocity = self._arm.read()
         self._tell(JointState(self._bus.stamp(), self._arm.names, position, velocity))

@@ -210,7 +210,7 @@ class ArmFilter:
         if self._goal is None:
             return np.zeros_like(position)
         most = self.limits.velocity_rad_s
-        speed: Joints = np.clip((position - self._goal.position_rad) / self._period_s, -most, most)
+        speed: Joints = np.minimum(np.maximum((position - self._goal.position_rad) / self._period_s, -most), most)
         return speed
 
     def _judge(self, now_s: float) -> None:

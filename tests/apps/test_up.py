@@ -80,7 +80,7 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
 
 
 ROOT = Path(__file__).resolve().parents[2]
-SOON_S = 30.0
+SOON_S = 60.0
 
 
 @contextmanager

