@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.loop.head import ActionHead, Residual, SingleStep
+from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
 from hardware.nodes.arm_policy import named_joints
@@ -21,6 +21,13 @@ from robo_rl.core.errors import DataError
 _STATUS_S = 0.5
 
 
+def decider(bundle: Bundle) -> Decide | None:
+    """What the head adds to this bundle: everything, a correction per action, or nothing but the playing of chunks."""
+    if bundle.chunk == 1:
+        return SingleStep(bundle)
+    return None if bundle.graph(1) is None else Residual(bundle)
+
+
 class ActionHeadNode:
     """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period."""
 
@@ -28,8 +35,8 @@ class ActionHeadNode:
         self, bus: Bus, robot: RobotDescription, bundle: Bundle | None = None, start: bool = True,
         say: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
-        decide = None if bundle is None else SingleStep(bundle) if bundle.chunk == 1 else Residual(bundle)
-        self._observer = None if bundle is None else ArmObserver(bundle.env.obs)
+        decide = None if bundle is None else decider(bundle)
+        self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
         steps = 1 if bundle is None else bundle.obs_steps
         self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
         self._bus, self._wanted, self._say = bus, start, say

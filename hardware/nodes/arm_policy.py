@@ -105,6 +105,9 @@ class ArmPolicyNode:
 
     def _tick(self) -> None:
         """One control period: look, and ask when it is time."""
+        if self._bundle.chunk == 1:
+            self._complaint = "single actions are decided by action_head: give it the same bundle"
+            return
         if self._state is None or not self._wanted:
             return
         message, received_s = self._state

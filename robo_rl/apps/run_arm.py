@@ -88,8 +88,8 @@ def _deciders(
     config: RunConfig, bundle: Bundle, robot: RobotDescription, buses: dict[str, Any]
 ) -> tuple[ArmPolicyNode | None, ActionHeadNode]:
     """A bundle of single actions is decided in the head; one of chunks in a process of its own."""
+    head = ActionHeadNode(buses["action_head"], robot, bundle)
     if bundle.chunk == 1:
-        return None, ActionHeadNode(buses["action_head"], robot, bundle)
-    head = ActionHeadNode(buses["action_head"], robot, bundle if bundle.graph(1) is not None else None)
+        return None, head
     inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed)
     return ArmPolicyNode(buses["arm_policy"], bundle, robot, inference, start=True), head

@@ -69,7 +69,9 @@ class ActionHeadNodeConfig(NodeConfig):
     """`action_head`: plays chunks at the robot's rate, or decides each command by itself with a single-step bundle."""
 
     robot: str = REQUIRED  # description of the robot
-    bundle: str | None = None  # a single-step or residual bundle; none: plays policy/chunk as it is
+    bundle: str | None = (
+        None  # the one that arm_policy has: single-step and residual ones decide here; none: plays chunks
+    )
     start: bool = True  # command as soon as there is something to command; otherwise by the service ~/start
 
 
