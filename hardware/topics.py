@@ -96,7 +96,13 @@ RAW = Topic(
     "one waypoint, as the policy wants it",
 )
 LOOP_STATUS = Topic(
-    "loop/status", Diagnostics, STATE, "2 Hz", "action_head", "diagnostics", "ticks, missed deadlines, jitter, latency"
+    "loop/status",
+    Diagnostics,
+    STATE,
+    "2 Hz",
+    "action_head, sim_robot",
+    "diagnostics",
+    "ticks, missed deadlines, jitter, latency; has the driver's watchdog fired",
 )
 SAFE = Topic(
     "command/safe",

@@ -27,7 +27,10 @@ class LoopTiming:
             self._start_s, self._next = now_s, 0
         newest = max(self._next, math.floor((now_s - self._start_s) / self.period_s + 1e-6))
         self.skipped += newest - self._next
-        late_s = max(0.0, now_s - self._start_s - newest * self.period_s)
+        early_s = self._start_s + newest * self.period_s - now_s
+        if early_s > 0.0:  # the first tick was itself late: its deadline was before it
+            self._start_s -= early_s
+        late_s = max(0.0, -early_s)
         self._begin_s, self._next = now_s, newest + 1
         self.ticks += 1
         self._late_s.append(late_s)

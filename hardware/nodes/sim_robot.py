@@ -13,6 +13,7 @@ from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, 
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"
+_STATUS_S = 0.5
 WATCHDOG_S = 0.1  # without a command for this long, the arm brakes by itself, as a real driver's watchdog does
 
 
@@ -56,11 +57,13 @@ class SimArmNode:
     def __init__(self, bus: Bus, arm: SimArm, state_hz: float) -> None:
         self._bus, self._arm, self._period_s = bus, arm, 1.0 / state_hz
         self._commanded_s: float | None = None  # None: not since it last held
+        self._said = 0, "waits for commands"
         self.holds = 0  # times that the watchdog fired
         self._tell, self._warn = JOINT_STATES.publisher(bus), LOOP_STATUS.publisher(bus)
         SAFE.subscribe(bus, self._on_command)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
+        bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
         """A simulator is at rest when nobody steps it."""
@@ -73,10 +76,15 @@ class SimArmNode:
     def last_word(self) -> None:
         """Nothing needs saying."""
 
+    def _report(self) -> None:
+        level, sentence = self._said
+        status = Status(self._bus.name, level, sentence, {"holds": str(self.holds)})
+        self._warn(Diagnostics(self._bus.stamp(), (status,)))
+
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
         places = [message.names.index(name) for name in self._arm.names]
         self._arm.command(message.position_rad[-1][places])
-        self._commanded_s = received_s
+        self._commanded_s, self._said = received_s, (0, "commanded")
 
     def _reset(self) -> Answer:
         self._arm.reset()
@@ -87,8 +95,8 @@ class SimArmNode:
         if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
             self._arm.command(self._arm.read()[0])
             self._commanded_s, self.holds = None, self.holds + 1
-            status = Status(self._bus.name, 1, HOLDS, {"holds": str(self.holds)})
-            self._warn(Diagnostics(self._bus.stamp(), (status,)))
+            self._said = 1, HOLDS
+            self._report()
         self._arm.advance(self._period_s)
         position, velocity = self._arm.read()
         self._tell(JointState(self._bus.stamp(), self._arm.names, position, velocity))

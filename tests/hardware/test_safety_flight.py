@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hardware.messages import Floats, Odometry
 from hardware.safety.flight import FlightFilter, FlightPhase
-from hardware.safety.landing import CraftModel, MotorsLander, RatesLander
+from hardware.safety.landing import CraftModel, Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
 from robo_rl.core.envelope import FlightEnvelope
 from robo_rl.core.errors import ConfigError
@@ -42,6 +42,9 @@ def odometry(position: Any = (0.0, 0.0, 0.0), quat: Any = LEVEL, velocity: Any =
 
 def lean(angle: float) -> Any:
     return np.array([math.cos(angle / 2), math.sin(angle / 2), 0.0, 0.0])
+
+
+CRAFT = model(load_craft("cf2x_l2f"))
 
 
 class Flight:
@@ -256,9 +259,10 @@ def test_nothing_forbidden_comes_out_of_random_flights() -> None:
         wild=st.sampled_from([0.02, 0.3, 1.0]), level=st.sampled_from(["motors", "rates"]),
     )  # fmt: skip
     def prove(seed: int, nasty: float, wild: float, level: Any) -> None:
+        lander = RatesLander(0.5) if level == "rates" else MotorsLander(CRAFT, DT_S)
         for i in range(25):
             with np.errstate(all="ignore"):
-                count[1] += random_flight(np.random.default_rng([seed, i]), nasty, wild, level)
+                count[1] += random_flight(np.random.default_rng([seed, i]), nasty, wild, level, lander)
             count[0] += 1
 
     prove()
@@ -266,9 +270,8 @@ def test_nothing_forbidden_comes_out_of_random_flights() -> None:
     assert count[1] >= 8_000
 
 
-def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: Any) -> int:
+def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: Any, lander: Lander) -> int:
     """One sequence; returns how many commands came out."""
-    lander = RatesLander(0.5) if level == "rates" else MotorsLander(model(load_craft_once()), DT_S)
     filter_ = FlightFilter(ENVELOPE, lander, 100.0, 100.0, level=level)
     now_s, policy_ok, sent, state_s = 0.0, False, 0, -1.0  # nothing heard yet
     for step in range(12):
@@ -321,13 +324,3 @@ def inside(parts: list[Any]) -> bool:
     return bool(
         calm and (np.abs(parts[0]) <= 1.0).all() and math.acos(max(-1.0, min(1.0, up))) <= ENVELOPE.tilt_rad + 1e-6
     )
-
-
-_CRAFT: list[Craft] = []
-
-
-def load_craft_once() -> Craft:
-    """Reading the file 2,000 times would be most of the test."""
-    if not _CRAFT:
-        _CRAFT.append(load_craft("cf2x_l2f"))
-    return _CRAFT[0]

@@ -28,6 +28,16 @@ def test_late_missed_and_skipped_are_different_things() -> None:
     assert str(timing).startswith("4 ticks at 100 Hz: 1 missed deadlines, 3 skipped, work 1.00 ms (p99")
 
 
+def test_a_late_first_tick_is_not_the_measure_of_the_others() -> None:
+    """It came 7 ms late; after a skipped deadline the ones on time count as on time."""
+    timing, late = LoopTiming(0.01), list[float]()
+    for begin in (0.007, 0.010, 0.020, 0.040, 0.052):
+        late.append(timing.begin(begin))
+        timing.end(begin)
+    assert late == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.002], abs=1e-9)
+    assert (timing.missed, timing.skipped) == (0, 1)
+
+
 def test_a_clock_that_jumps_back_starts_anew() -> None:
     timing = LoopTiming(0.01)
     timing.begin(100.0)
