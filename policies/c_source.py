@@ -137,6 +137,23 @@ static inline void name_observe(const name_state *state, const float position_m[
 }
 """
 
+_PHYSICAL = """
+/* Observation -> command, both in units: (obs - center), clipped to +-reach, through the network, to low ... high. */
+static inline void name_command(const float obs[NAME_OBS], float command[NAME_ACTIONS]) {
+  float x[NAME_OBS];
+  for (int i = 0; i < NAME_OBS; ++i) {
+    const float off = obs[i] - name_center[i], reach = name_reach[i];
+    x[i] = off < -reach ? -reach : off > reach ? reach : off; /* NaN goes through: look at what goes in */
+  }
+  name_act(x, command);
+  for (int i = 0; i < NAME_ACTIONS; ++i) {
+    const float low = name_low[i], high = name_high[i];
+    const float value = low + (command[i] + 1.0f) * 0.5f * (high - low);
+    command[i] = value < low ? low : value > high ? high : value;
+  }
+}
+"""
+
 _INTRO = """
 A policy written by robo-rl for a microcontroller. Do not edit it: export again. Include it in one file only, for every
 inclusion brings its own copy of the weights. Before a flight, name_self_test() must be 0 and name_weights_crc32() must
@@ -179,11 +196,16 @@ def header(
     values: Mapping[str, str | int],
     note: Mapping[str, str],
     flight: bool,
+    physical: bool = False,
 ) -> str:
-    """The whole file. widths: of the input and of every layer; values: macros by name; flight: with the memory?"""
+    """The whole file. widths: of the input and of every layer; values: macros by name; flight: with the memory?
+
+    physical: with the function that speaks units?
+    """
     code = [_HEAD, "\n".join(f"#define NAME_{key} {value}" for key, value in values.items())]
     code += [table(key, part) for key, part in constants.items()]
-    code += [_LAYER, act(widths), _SELF_TEST, _CRC_PART, weights_crc32(widths), *([_FLIGHT] if flight else []), _END]
+    code += [_LAYER, act(widths), _SELF_TEST, _CRC_PART, weights_crc32(widths, physical)]
+    code += [*([_FLIGHT] if flight else []), *([_PHYSICAL] if physical else []), _END]
     intro = with_prefix(_INTRO + (_FLIGHT_USE if flight else ""), name)
     return comment(intro, note) + "\n\n" + with_prefix("\n\n".join(block.strip("\n") for block in code), name) + "\n"
 
@@ -222,11 +244,13 @@ def act(widths: Sequence[int]) -> str:
     return "\n".join([what, head, f"  float {buffers};", scale, *calls, "}"])
 
 
-def weights_crc32(widths: Sequence[int]) -> str:
+def weights_crc32(widths: Sequence[int], physical: bool = False) -> str:
     """A function that reads all weights; NAME_CRC32 says what it must return."""
     parts = [("scale", widths[0])]
     for i in range(1, len(widths)):
         parts += [(f"weight_{i}", widths[i - 1] * widths[i]), (f"bias_{i}", widths[i])]
+    if physical:
+        parts += [("center", widths[0]), ("reach", widths[0]), ("low", widths[-1]), ("high", widths[-1])]
     lines = [f"  crc = name_crc_part(crc, name_{part}, {count});" for part, count in parts]
     what = (
         "/* CRC-32 (zlib's) of scale and weights as they lie in this memory, little-endian; must equal NAME_CRC32. */"

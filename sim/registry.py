@@ -24,17 +24,20 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "metaworld": ("sim.adapters.metaworld:MetaWorldLanes", "sim"),
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
+    "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
 }
 BATCHED = {"quad": "sim.engines.quad.vec_env:QuadVecEnv"}  # suites whose engine steps all lanes at once: no workers
 TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
+    "arm": ("sim.tasks.reach:TASKS", True),
     "quad": ("sim.tasks.flight:TASKS", True),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
     "quad": ("sim.engines.quad.expert:FlightExpert", None),
+    "arm": ("sim.engines.arm.expert:ArmExpert", "sim"),
 }
 
 

@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from hardware.bus.ros import TRIGGER
+from hardware.bus.wire import WIRE
 from robo_rl.apps.by_engine import by_engine
 from robo_rl.apps.config import load_config
 from robo_rl.apps.help import load_schema
@@ -76,6 +78,9 @@ def test_package_xml_is_what_colcon_needs() -> None:
     assert maintainer is not None
     assert re.fullmatch(r"[\w.+-]+@[\w-]+(\.[\w-]+)*\.[a-z]{2,}", maintainer.attrib["email"])
     assert package.findtext("export/build_type") == "ament_python"
+    depends = {item.text for item in package.findall("exec_depend")}
+    packages = {row.ros_type.split("/")[0] for row in WIRE.values()} | {TRIGGER.split("/")[0]}
+    assert packages | {"builtin_interfaces", "geometry_msgs", "rclpy", "launch", "launch_ros"} == depends
     assert (ROOT / "resource" / "robo_rl").is_file()
     assert not (ROOT / "launch" / "__init__.py").exists()
 
@@ -144,6 +149,8 @@ def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "robo_rl").rglob("*.py")} <= names
     assert any(name.endswith("data/share/ament_index/resource_index/packages/robo_rl") for name in names)
     assert any(name.endswith("data/share/robo_rl/package.xml") for name in names)
+    for path in (ROOT / "launch").glob("*.launch.py"):
+        assert any(name.endswith(f"data/share/robo_rl/launch/{path.name}") for name in names), path
 
 
 def test_no_file_names_a_machine() -> None:

@@ -68,3 +68,14 @@ class Bus(Protocol):
     def close(self) -> None:
         """Leave. What was published before is still delivered."""
         ...
+
+
+@runtime_checkable
+class RawBus(Protocol):
+    """What a recorder asks for besides: messages as they came, with what our records have no field for."""
+
+    def subscribe_raw(
+        self, topic: str, kind: type[Message], profile: Profile, callback: Callable[[bytes, float], None]
+    ) -> None:
+        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes. Silence is not said."""
+        ...

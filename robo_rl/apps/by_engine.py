@@ -1,4 +1,4 @@
-"""`robo-rl train task=... engine=...`: training by an engine's own verb.
+"""`robo-rl train task=... engine=...`: training by an engine's own verb; words without a key: `robo-rl up <set>`.
 
 Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings. Whoever names an
 engine is led there.
@@ -16,6 +16,7 @@ FLIGHT_TASKS = {
     "race": "race",
     "obstacles": "obstacles",
 }
+FIRST_WORD = {"up": "set", "call": "service"}  # verbs whose first word needs no key
 _SWARM, _VISION = "swarm", "vision_hover"
 
 
@@ -24,6 +25,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 
     Raises ConfigError for an engine that trains nothing, UnknownNameError for a task that is not flown.
     """
+    if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
+        return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb != "train" or "engine" not in given:
         return verb, arguments

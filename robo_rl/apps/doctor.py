@@ -47,7 +47,7 @@ class Finding:
 
 def main(config: DoctorConfig) -> int:
     """Print the findings; 0 when the core works, 2 when a part of the core is missing."""
-    findings = [*machine_findings(), *package_findings(), torch_finding(), ros_finding()]
+    findings = [*machine_findings(), *package_findings(), torch_finding(), *ros_findings()]
     if config.render:
         findings.append(render_finding())
     if config.json:
@@ -116,17 +116,30 @@ def torch_finding() -> Finding:
     return Finding("GPU", "note", "none; everything runs on the CPU")
 
 
-def ros_finding() -> Finding:
-    """Is a ROS 2 installation sourced in this shell?"""
+def ros_findings() -> Iterator[Finding]:
+    """Is a ROS 2 installation sourced in this shell, can this Python use it, and what do nodes talk over?"""
     distribution = os.environ.get("ROS_DISTRO")
-    if distribution and util.find_spec("rclpy") is not None:
-        return Finding("ROS 2", "ok", distribution)
-    if distribution:
-        return Finding("ROS 2", "note", f"{distribution} is sourced, but this Python cannot import rclpy")
     found = sorted(Path("/opt/ros").glob("*/setup.bash")) if Path("/opt/ros").is_dir() else []
-    if found:
-        return Finding("ROS 2", "note", "installed, not sourced", f"source {found[-1]}")
-    return Finding("ROS 2", "note", "not here; needed on robots that use it, not for training")
+    rclpy = util.find_spec("rclpy") is not None
+    if distribution:
+        yield Finding("ROS 2", "ok", distribution)
+    elif found:
+        yield Finding("ROS 2", "note", "installed, not sourced", f"source {found[-1]}")
+    else:
+        yield Finding("ROS 2", "note", "not here; needed on robots that use it, not for training")
+    if rclpy:
+        yield Finding("rclpy", "ok", "nodes talk over it")
+    elif distribution:
+        yield Finding(
+            "rclpy", "note", f"built for the Python of {distribution}, not for this one; nodes can use bus=dds"
+        )
+    else:
+        yield Finding("rclpy", "note", "comes with ROS 2: https://docs.ros.org/en/jazzy/Installation.html")
+    without = all(util.find_spec(name) is not None for name in ("cyclonedds", "rosbags"))
+    if rclpy or without:
+        yield Finding("robot nodes", "ok", "bus=auto is rclpy" if rclpy else "bus=auto is DDS without ROS")
+    else:
+        yield Finding("robot nodes", "note", "no bus to talk over", "pip install 'robo-rl[dds]'")
 
 
 def render_finding() -> Finding:

@@ -26,6 +26,8 @@ PACKAGES = (
     Package("yaml", "PyYAML", None, "settings of the verbs"),
     Package("tqdm", "tqdm", None, "progress bars"),
     Package("onnxruntime", "onnxruntime", "robot", "running exported bundles"),
+    Package("cyclonedds", "cyclonedds", "dds", "nodes that talk as ROS 2 does, without ROS"),
+    Package("rosbags", "rosbags", "dds", "ROS messages and recordings, without ROS"),
     Package("zarr", "zarr", "train", "zarr v2 replay buffers; needs Python 3.11"),
     Package("google_crc32c", "google-crc32c", "train", "checksums of datasets"),
     Package("diffusers", "diffusers", "train", "noise schedules of diffusion policies"),
@@ -43,6 +45,10 @@ PACKAGES = (
     Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
     Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
     Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
+    Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),
+    Package("xarm", "xarm-python-sdk", "xarm", "UFACTORY xArm"),
+    Package("cflib", "cflib", "crazyflie", "Crazyflie quadcopters"),
+    Package("pymavlink", "pymavlink", "px4", "PX4 autopilots over MAVLink"),
 )
 _BY_MODULE = {package.module: package for package in PACKAGES}
 

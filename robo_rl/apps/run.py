@@ -25,6 +25,10 @@ def main(config: RunConfig) -> int:
     if config.rate_hz is not None and config.rate_hz <= 0.0:
         raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
     bundle = load_bundle(Path(config.bundle))
+    if config.robot is not None:
+        from robo_rl.apps.run_robot import run_robot
+
+        return run_robot(config, bundle)
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1

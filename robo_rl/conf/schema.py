@@ -118,11 +118,20 @@ class ExportConfig:
 
 
 @dataclass
+class ContractConfig:
+    """`robo-rl contract`."""
+
+    bundle: str = REQUIRED  # folder of the bundle
+    robot: str = REQUIRED  # description of the robot: a name, or a YAML file of yours
+
+
+@dataclass
 class RunConfig:
     """`robo-rl run`."""
 
     bundle: str = REQUIRED  # folder of the bundle
     env: str | None = None  # none: the one that the bundle was made for
+    robot: str | None = None  # sim_arm or sim_quad: through policy, head and safety filter; none: the environment
     episodes: int | None = at_least(1, None)  # stop after this many; none: 1, unless seconds are given
     seconds: float | None = at_least(0.0, None)  # or stop after this time
     rate_hz: float | None = None  # none: the rate that the bundle was made for

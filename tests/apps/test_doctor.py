@@ -51,6 +51,15 @@ def test_unsourced_ros_is_told_from_missing_ros(monkeypatch: pytest.MonkeyPatch)
     """A sourced ROS 2 whose Python is another one is the usual reason why rclpy cannot be imported."""
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     without(monkeypatch, "rclpy")
-    finding = doctor.ros_finding()
-    assert finding.state == "note"
-    assert "jazzy is sourced" in finding.detail
+    found = {finding.what: finding for finding in doctor.ros_findings()}
+    assert found["ROS 2"].state == "ok"
+    assert found["rclpy"].state == "note"
+    assert "built for the Python of jazzy" in found["rclpy"].detail
+    assert "rclpy" not in found["robot nodes"].detail
+
+
+def test_without_any_bus_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROS_DISTRO", raising=False)
+    without(monkeypatch, "rclpy", "cyclonedds")
+    found = {finding.what: finding for finding in doctor.ros_findings()}
+    assert found["robot nodes"].hint == "pip install 'robo-rl[dds]'"

@@ -1,0 +1,55 @@
+"""Which bus a node talks over: `bus=auto|rclpy|dds|in_process`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from hardware.bus.cdr import INSTALL
+from hardware.bus.protocol import Bus
+from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
+
+KINDS = ("auto", "rclpy", "dds", "in_process")
+
+
+def make_bus(name: str, namespace: str = "", bus: str = "auto", warn: Callable[[str], None] | None = None) -> Bus:
+    """One node's bus. `auto` is rclpy where it can be imported, else DDS.
+
+    Raises MissingDependencyError with the command that installs what is missing, and BusError for `in_process`, whose
+    nodes are made in one process.
+    """
+    kind = choose(bus)
+    if kind == "rclpy":
+        from hardware.bus.ros import RosBus
+
+        return RosBus(name, namespace, warn=warn)
+    if kind == "dds":
+        from hardware.bus.dds import DdsBus
+
+        return DdsBus(name, namespace, warn=warn)
+    raise BusError(
+        f"bus=in_process joins nodes of one process, and '{name}' is started alone. Use `robo-rl run`, which keeps all "
+        "nodes in one process, or bus=dds."
+    )
+
+
+def choose(bus: str) -> str:
+    """The bus that `auto` stands for here; any other name as it is. Raises MissingDependencyError."""
+    if bus not in KINDS:
+        raise UnknownNameError("bus", bus, KINDS)
+    if bus != "auto":
+        return bus
+    if find_spec("rclpy") is not None:
+        return "rclpy"
+    if find_spec("cyclonedds") is not None and find_spec("rosbags") is not None:
+        return "dds"
+    sourced = os.environ.get("ROS_DISTRO")
+    ros = (
+        f"ROS 2 {sourced} is sourced, but its rclpy is for another Python"
+        if sourced
+        else "no ROS 2 is sourced (source /opt/ros/<distribution>/setup.bash)"
+    )
+    raise MissingDependencyError(
+        f"Nodes need a bus: {ros}, and the packages for DDS without ROS are not installed. Run: {INSTALL}"
+    )

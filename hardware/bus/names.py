@@ -1,0 +1,36 @@
+"""Names of nodes, topics and services, by the rules of ROS 2."""
+
+from __future__ import annotations
+
+import re
+
+from robo_rl.core.errors import BusError
+
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RULE = "use letters, digits and underscores, not a digit first, with / between"
+
+
+def node_name(name: str) -> str:
+    """The name itself. Raises BusError where ROS would refuse it."""
+    if not WORD.fullmatch(name):
+        raise BusError(f"A node cannot be called {name!r}; {RULE[:52]}.")
+    return name
+
+
+def namespace_of(namespace: str) -> str:
+    """A namespace as "" or "/robot/left". Raises BusError where ROS would refuse it."""
+    words = [word for word in namespace.split("/") if word]
+    if not all(map(WORD.fullmatch, words)):
+        raise BusError(f"{namespace!r} cannot be a namespace; {RULE}.")
+    return "".join(f"/{word}" for word in words)
+
+
+def resolve(name: str, namespace: str, node: str) -> str:
+    """The full name: "joint_states" below the namespace, "~/start" below the node, "/estop" as it is."""
+    if name.startswith("~/"):
+        full = f"{namespace}/{node}/{name[2:]}"
+    else:
+        full = name if name.startswith("/") else f"{namespace}/{name}"
+    if not all(map(WORD.fullmatch, full[1:].split("/"))):
+        raise BusError(f"{name!r} cannot be the name of a topic or service; {RULE}.")
+    return full

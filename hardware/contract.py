@@ -1,0 +1,98 @@
+"""Does a bundle fit a robot? Asked before anything moves; every mismatch is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hardware.description import RobotDescription
+from hardware.layout import POSITION, VELOCITY, action_joints, parse_unit
+from policies.bundle import Bundle
+from robo_rl.core.errors import CheckpointError
+
+_SLACK_RAD, _SLACK = 1e-4, 1e-3
+
+
+def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
+    """Raises CheckpointError with all mismatches."""
+    found = list(mismatches(bundle, robot))
+    if found:
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' does not fit the robot '{robot.name}': {' '.join(found)} "
+            "Use the robot that it was made for, or mend the robot's description."
+        )
+
+
+def mismatches(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    """One sentence each: joint names, limits, rates, cameras."""
+    joints = action_joints(bundle.env.action.unit)
+    if len(joints) != bundle.env.action.dim:
+        yield (
+            f"It commands '{bundle.env.action.unit or 'numbers without a unit'}' ({bundle.env.name}), and an arm takes "
+            "named joint positions, 'rad: <joint>, ...'."
+        )
+        return
+    yield from _names(joints, robot)
+    if set(joints) == set(robot.names):
+        yield from _limits(bundle, joints, robot)
+    yield from _rates(bundle, robot)
+    yield from _state(bundle, robot)
+    yield from _cameras(bundle, robot)
+
+
+def _names(joints: tuple[str, ...], robot: RobotDescription) -> Iterator[str]:
+    if missing := [name for name in joints if name not in robot.names]:
+        yield f"It commands the joints {', '.join(missing)}, which the robot does not have ({', '.join(robot.names)})."
+    if left := [name for name in robot.names if name not in joints]:
+        yield f"It does not command the joints {', '.join(left)}."
+
+
+def _limits(bundle: Bundle, joints: tuple[str, ...], robot: RobotDescription) -> Iterator[str]:
+    """A policy may be asked for less than the robot can do, not for more."""
+    rows = {joint.name: joint for joint in robot.joints}
+    for name, low, high in zip(joints, bundle.env.action.low, bundle.env.action.high, strict=True):
+        joint = rows[name]
+        if low < joint.low_rad - _SLACK_RAD or high > joint.high_rad + _SLACK_RAD:
+            yield (
+                f"Joint {name} is commanded from {low:.3g} to {high:.3g} rad, the robot's goes from "
+                f"{joint.low_rad:.3g} to {joint.high_rad:.3g}."
+            )
+
+
+def _rates(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    if bundle.env.control_hz > robot.command_hz * (1.0 + _SLACK):
+        yield f"It acts at {bundle.env.control_hz:g} Hz, the robot takes commands at {robot.command_hz:g} Hz."
+    needed = float(bundle.manifest["rates_hz"].get("state", 0.0))
+    if needed > robot.state_hz * (1.0 + _SLACK):
+        yield f"It is shown states at {needed:g} Hz, the robot tells them at {robot.state_hz:g} Hz."
+
+
+def _state(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    """The joints that it is shown."""
+    if "state" not in bundle.env.obs:
+        return
+    segments = parse_unit(bundle.env.obs["state"].unit)
+    if not segments:
+        yield "It does not name the parts of its observation 'state', so a robot cannot tell which number is which."
+    shown = {name for s in segments if s.unit in (POSITION, VELOCITY) for name in s.names}
+    if unknown := sorted(shown - set(robot.names)):
+        yield f"It is shown the joints {', '.join(unknown)}, which the robot does not have."
+
+
+def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    for key, spec in bundle.env.obs.items():
+        if not key.startswith("image."):
+            continue
+        name = key.removeprefix("image.")
+        camera = robot.cameras.get(name)
+        if camera is None:
+            yield f"It needs the camera '{name}', the robot has {', '.join(robot.cameras) or 'none'}."
+            continue
+        height, width = spec.shape[:2]
+        if (height, width) != (camera.height_px, camera.width_px):
+            yield (
+                f"Its camera '{name}' gives {width} x {height} pictures, the robot's {camera.width_px} x "
+                f"{camera.height_px}."
+            )
+        needed = float(bundle.manifest["rates_hz"].get(key, 0.0))
+        if needed > camera.rate_hz * (1.0 + _SLACK):
+            yield f"Its camera '{name}' runs at {needed:g} Hz, the robot's at {camera.rate_hz:g} Hz."

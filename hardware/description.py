@@ -1,0 +1,210 @@
+"""A robot arm as data: its joints and their limits, the rates of its messages, its cameras, its workspace.
+
+One YAML or JSON file per robot. The safety filter takes its limits from it, and a bundle is compared with it before
+anything moves.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+FOLDER = Path(__file__).parent / "robots"
+LAG_S = 0.1  # how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
+Vec3 = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """One joint. step_rad: how far a command may be from where the joint is measured; none: 0.1 s at full velocity.
+
+    axis, offset_m: direction and place of the joint in the frame of the one before, at zero; only for a workspace.
+    """
+
+    name: str
+    low_rad: float
+    high_rad: float
+    velocity_rad_s: float
+    acceleration_rad_s2: float
+    step_rad: float | None = None
+    axis: Vec3 | None = None
+    offset_m: Vec3 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """One camera, by what its pictures are."""
+
+    width_px: int
+    height_px: int
+    rate_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Where elbow, wrist and tool may be, in the frame of the arm's base."""
+
+    low_m: Vec3
+    high_m: Vec3
+
+
+@dataclass(frozen=True)
+class RobotDescription:
+    """What has to be known of an arm before it moves.
+
+    start_jump_rad: how far the first command of a policy may be from where the arm is.
+    tool_m: the tool in the frame of the last joint.
+    """
+
+    name: str
+    command_hz: float
+    state_hz: float
+    joints: tuple[Joint, ...]
+    cameras: Mapping[str, Camera] = field(default_factory=dict)
+    start_jump_rad: float = 0.3
+    workspace: Box | None = None
+    tool_m: Vec3 | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(joint.name for joint in self.joints)
+
+    def column(self, key: str) -> Float[ndarray, " j"]:
+        """One number of every joint, such as "low_rad"."""
+        return np.array([getattr(joint, key) for joint in self.joints], dtype=np.float64)
+
+    @property
+    def step_rad(self) -> Float[ndarray, " j"]:
+        steps = [LAG_S * joint.velocity_rad_s if joint.step_rad is None else joint.step_rad for joint in self.joints]
+        return np.array(steps, dtype=np.float64)
+
+
+def list_robots() -> list[str]:
+    """Robots whose description is part of the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_description(name: str) -> RobotDescription:
+    """A robot by name, or a YAML or JSON file of one's own by path. Raises UnknownNameError, or ConfigError."""
+    path = Path(name) if name.endswith((".yaml", ".yml", ".json")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise UnknownNameError("robot", name, [*list_robots(), "<a file of yours>.yaml"])
+    return parse_description(_read(path), str(path))
+
+
+def parse_description(data: Any, source: str) -> RobotDescription:
+    """A description from plain values. Raises ConfigError naming `source` and the key."""
+    if not isinstance(data, Mapping):
+        found = type(data).__name__
+        raise ConfigError(f"{source} holds {found}, expected 'key: value' lines. Compare with sim_arm.yaml.")
+    _check_keys(data, RobotDescription, source, "a robot")
+    body: dict[str, Any] = dict(data)
+    try:
+        body["joints"] = tuple(_joint(item, source) for item in data["joints"])
+        body["cameras"] = {
+            str(name): Camera(int(c["width_px"]), int(c["height_px"]), float(c["rate_hz"]))
+            for name, c in (data.get("cameras") or {}).items()
+        }
+        if (box := data.get("workspace")) is not None:
+            body["workspace"] = Box(_vec3(box["low_m"]), _vec3(box["high_m"]))
+        if data.get("tool_m") is not None:
+            body["tool_m"] = _vec3(data["tool_m"])
+        for key in ("command_hz", "state_hz", "start_jump_rad"):
+            if key in body:
+                body[key] = float(body[key])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{source} does not describe a robot ({error!r}). Compare with sim_arm.yaml.") from error
+    return RobotDescription(**body)
+
+
+def _read(path: Path) -> Any:
+    text = path.read_text()
+    if path.suffix == ".json":
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{path} is not JSON: {error}.") from error
+    import yaml  # here: a robot's modules can be imported without it
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+
+
+def _joint(item: Any, source: str) -> Joint:
+    _check_keys(item, Joint, source, "a joint")
+    values: dict[str, Any] = {"name": str(item["name"])}
+    for key in ("low_rad", "high_rad", "velocity_rad_s", "acceleration_rad_s2", "step_rad"):
+        if item.get(key) is not None:
+            values[key] = float(item[key])
+    for key in ("axis", "offset_m"):
+        if item.get(key) is not None:
+            values[key] = _vec3(item[key])
+    return Joint(**values)
+
+
+def _vec3(values: Any) -> Vec3:
+    x, y, z = (float(value) for value in values)
+    return x, y, z
+
+
+def _check_keys(data: Mapping[str, Any], kind: type, source: str, what: str) -> None:
+    known = [item.name for item in fields(kind)]
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"{source}: {what} has no '{key}'. Known: {', '.join(known)}.")
+
+
+def _check(robot: RobotDescription) -> None:
+    """Raises ConfigError for what cannot be a robot."""
+    if not robot.joints or len(set(robot.names)) != len(robot.joints):
+        raise ConfigError(f"Robot '{robot.name}' needs joints with names of their own, found {list(robot.names)}.")
+    for key in ("command_hz", "state_hz", "start_jump_rad"):
+        _positive(robot.name, key, getattr(robot, key))
+    for joint in robot.joints:
+        if not -math.inf < joint.low_rad < joint.high_rad < math.inf:
+            raise ConfigError(
+                f"Joint '{joint.name}' of '{robot.name}' needs finite low_rad < high_rad, found {joint.low_rad:g} and "
+                f"{joint.high_rad:g}."
+            )
+        for key in ("velocity_rad_s", "acceleration_rad_s2"):
+            _positive(f"{robot.name}.{joint.name}", key, getattr(joint, key))
+        if joint.step_rad is not None:
+            _positive(f"{robot.name}.{joint.name}", "step_rad", joint.step_rad)
+    for name, camera in robot.cameras.items():
+        for key in ("width_px", "height_px", "rate_hz"):
+            _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
+    if robot.workspace is not None:
+        _check_box(robot, robot.workspace)
+
+
+def _check_box(robot: RobotDescription, box: Box) -> None:
+    if not all(low < high for low, high in zip(box.low_m, box.high_m, strict=True)):  # also false for NaN
+        raise ConfigError(f"The workspace of '{robot.name}' is empty: {box.low_m} to {box.high_m} m.")
+    if missing := [joint.name for joint in robot.joints if joint.axis is None or joint.offset_m is None]:
+        raise ConfigError(
+            f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} lack them. "
+            "Give them, or leave workspace out."
+        )
+    if zero := [joint.name for joint in robot.joints if not any(joint.axis or ())]:
+        raise ConfigError(f"axis of {', '.join(zero)} of '{robot.name}' has length 0; give a direction.")
+
+
+def _positive(owner: str, key: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0.0):
+        raise ConfigError(f"{key} = {value} of '{owner}' must be above 0 and finite.")

@@ -1,0 +1,161 @@
+"""Drivers: the last metre to a robot. One protocol, one table, and the sentences for what goes wrong.
+
+    with open_driver("ur", {"host": "192.168.0.10"}) as arm:      # in a process of its own, with a watchdog
+        state = arm.read()
+        sent = arm.write(JointCommand(target_rad))                # what the robot was really told
+
+A policy never talks to a driver: the safety filter does. A driver bounds commands once more, by what its device can do,
+and brings the robot to rest when commands stop coming; the hardware emergency stop stays within reach all the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from collections.abc import Mapping
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from hardware.states import ArmState, JointCommand, QuadState, Setpoint
+from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
+from robo_rl.core.registry import Table, lookup
+
+WATCHDOG_S = 0.1  # without a `write` for this long, the robot is brought to rest
+
+# name -> (class, extra that installs the vendor's package)
+ARMS: Table = {
+    "ur": ("hardware.arms.ur:UrDriver", "ur"),
+    "xarm": ("hardware.arms.xarm:XarmDriver", "xarm"),
+    "ros2_control": ("hardware.arms.ros2_control:Ros2ControlDriver", None),
+    "sim_arm": ("hardware.arms.simulated:SimulatedArmDriver", None),
+}
+QUADS: Table = {
+    "crazyflie": ("hardware.quads.crazyflie:CrazyflieDriver", "crazyflie"),
+    "px4": ("hardware.quads.px4:Px4Driver", "px4"),
+}
+DRIVERS: Table = {**ARMS, **QUADS}
+# These are handed a bus or a simulator, which cannot pass into another process; what guards them stands in their files.
+IN_PROCESS = ("ros2_control", "sim_arm")
+
+StateT = TypeVar("StateT", covariant=True)
+CommandT = TypeVar("CommandT")
+
+
+@runtime_checkable
+class Driver(Protocol[StateT, CommandT]):
+    """One robot. Not thread-safe. After `stop`, or when its watchdog fired, it must be connected anew to obey."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Joint names in the order of commands; empty for a quadcopter."""
+        ...
+
+    def connect(self) -> None:
+        """Reach the robot and check that it is the one that was meant. Moves nothing, and may be called again.
+
+        Raises DriverError or MissingDependencyError with a sentence that says what to do.
+        """
+        ...
+
+    def read(self) -> StateT:
+        """The newest measured state; never waits for one. Raises DriverError when the connection is lost."""
+        ...
+
+    def write(self, command: CommandT) -> CommandT:
+        """Send one command; returns what was really sent, after the limits of driver and device.
+
+        The first one starts the watchdog. Raises DriverError, and has sent nothing, for what is not finite, has the
+        wrong size or kind, or comes while the robot refuses.
+        """
+        ...
+
+    def stop(self, reason: str) -> None:
+        """Come to rest now: an arm holds, a quadcopter lands. Returns at once, does nothing the second time."""
+        ...
+
+    def close(self) -> None:
+        """Stop if it moves, wait until a landing is over, and let go of the connection. May be called twice."""
+        ...
+
+
+ArmDriver = Driver[ArmState, JointCommand]
+QuadDriver = Driver[QuadState, Setpoint]
+
+
+class Session:
+    """A driver that is connected inside and closed outside of a `with` block."""
+
+    def __init__(self, driver: Driver[Any, Any]) -> None:
+        self.driver = driver
+
+    def __enter__(self) -> Driver[Any, Any]:
+        try:
+            self.driver.connect()
+        except BaseException:
+            self.driver.close()
+            raise
+        return self.driver
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.driver.stop("the program let go of it" if error is None else type(error).__name__)
+        except DriverError:
+            if error is None:  # else what went wrong first is what the user must read
+                raise
+        finally:
+            self.driver.close()
+
+
+def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Session:
+    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or stalls."""
+    if name in IN_PROCESS:
+        return Session(make_driver(name, settings, watchdog_s))
+    from hardware.guard import Guarded  # here, because the guarded process imports this module too
+
+    return Session(Guarded(name, settings, watchdog_s))
+
+
+def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Driver[Any, Any]:
+    """The bare driver, in this process: what guards it then is the device's own watchdog, see docs/drivers.md.
+
+    Raises UnknownNameError, or ConfigError that lists the settings, for a name or a setting that does not exist.
+    """
+    if not 0.0 < watchdog_s <= 10.0:
+        raise ConfigError(f"watchdog_s={watchdog_s} cannot be used, expected seconds in (0, 10], such as {WATCHDOG_S}.")
+    made = lookup("driver", DRIVERS, name)
+    known = {key: value for key, value in inspect.signature(made).parameters.items() if key != "watchdog_s"}
+    if unknown := sorted(settings.keys() - known.keys()):
+        raise ConfigError(
+            f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known) or 'none'}."
+        )
+    needed = [key for key, value in known.items() if value.default is inspect.Parameter.empty and key not in settings]
+    if needed:
+        raise ConfigError(f"The driver '{name}' needs the setting {', '.join(needed)}.")
+    driver: Driver[Any, Any] = made(**settings, watchdog_s=watchdog_s)
+    return driver
+
+
+def vendor(module: str, robot: str, extra: str) -> Any:
+    """Import a vendor's package, or raise MissingDependencyError with the command that installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"Driving {robot} needs the package '{error.name}', which is not installed. "
+            f"Run: pip install 'robo-rl[{extra}]'"
+        ) from error
+
+
+def reachable(robot: str, host: str, port: int, timeout_s: float = 2.0) -> None:
+    """Raise DriverError unless something listens there: vendors' packages wait long for what does not."""
+    try:
+        socket.create_connection((host, port), timeout_s).close()
+    except OSError as error:
+        why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+        raise DriverError(
+            f"Nothing answers as {robot} at {host}:{port} ({why}). Is it switched on, is the address right, is this "
+            "computer on its network?"
+        ) from error

@@ -1,0 +1,155 @@
+"""Inference in a process of its own, so that it can neither delay nor block the loop that commands the robot.
+
+A thread would do both: the interpreter lets one of them run at a time. Observations and chunks pass through shared
+memory, and a word through a pipe; nothing here waits. A child that dies or hangs is seen as a chunk that does not come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing as mp
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.loop.observation import Seen
+from policies.bundle import Bundle, load_bundle
+from policies.graph import Device
+from robo_rl.core.errors import RoboRLError
+from robo_rl.core.orphans import exit_with_parent
+
+_CLOSE_S = 1.0
+
+
+class Inference(Protocol):
+    """Somebody who turns stacked observations into chunks, later."""
+
+    ready: bool  # has it said that it can?
+    fault: str  # why it will answer no more; empty while it will
+
+    def request(self, seen: Seen, decision: int) -> bool:
+        """Ask for a chunk; False while an answer is still due. Never waits."""
+        ...
+
+    def poll(self) -> tuple[Float[ndarray, "k a"], float] | None:
+        """(chunk in the units of the action, seconds that it took), once; None while there is none. Never waits."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InferenceProcess:
+    """A bundle in a child, which ends with its parent. seed: of the policy's noise."""
+
+    def __init__(self, bundle: Bundle, device: Device = "auto", threads: int = 1, seed: int = 0) -> None:
+        context = mp.get_context("spawn")
+        self.ready, self.fault, self._asked = False, "", False
+        shapes = {k: ((bundle.obs_steps, *spec.shape), spec.dtype) for k, spec in bundle.env.obs.items()}
+        shared = {key: context.RawArray("b", _bytes(*row)) for key, row in shapes.items()}
+        answer = ((bundle.chunk, bundle.env.action.dim), "float32")
+        out = context.RawArray("b", _bytes(*answer))
+        self._inputs = {key: _view(shared[key], *shapes[key]) for key in shapes}
+        self._chunk = _view(out, *answer)
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, str(bundle.folder), device, threads, seed, shared, out)
+        self.process = context.Process(target=_serve, args=arguments, daemon=True, name="inference")
+        self.process.start()
+        theirs.close()  # so that its death is an end of file to us
+
+    def request(self, seen: Seen, decision: int) -> bool:
+        if self._asked or not self.ready or self.fault:
+            return False
+        for key, target in self._inputs.items():
+            target[...] = seen[key]
+        self._asked = True
+        try:
+            self._pipe.send(decision)
+        except OSError:
+            self._lost()
+        return not self.fault
+
+    def poll(self) -> tuple[Float[ndarray, "k a"], float] | None:
+        try:
+            if self.fault or not self._pipe.poll():
+                return None
+            word: Any = self._pipe.recv()
+        except (EOFError, OSError):
+            self._lost()
+            return None
+        if word == "ready":
+            self.ready = True
+            return None
+        if isinstance(word, str):
+            self.fault = word
+            return None
+        self._asked = False
+        return self._chunk.copy(), float(word)
+
+    def close(self) -> None:
+        """End the child. May be called twice."""
+        self._pipe.close()
+        self.process.terminate()
+        self.process.join(_CLOSE_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+    def _lost(self) -> None:
+        self.fault = self.fault or "the inference process has died"
+
+
+def _serve(
+    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any
+) -> None:
+    """The child: one request at a time, for as long as somebody asks."""
+    import signal
+
+    exit_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches the whole group; when to end is the parent's say
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody is left to tell
+        try:
+            _answer(pipe, folder, device, threads, seed, shared, out)
+        except RoboRLError as error:
+            pipe.send(str(error))
+
+
+def _answer(
+    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any
+) -> None:
+    import torch
+
+    from policies.runner import OnnxPolicy, bundle_noise
+
+    torch.set_num_threads(threads)
+    bundle = load_bundle(Path(folder))
+    policy, noise = OnnxPolicy(bundle, device, threads), bundle_noise(bundle)
+    noise.reset([0], [seed])
+    inputs = {
+        key: torch.from_numpy(_view(shared[key], (bundle.obs_steps, *spec.shape), spec.dtype)).unsqueeze(0)
+        for key, spec in bundle.env.obs.items()
+    }
+    chunk = _view(out, (bundle.chunk, bundle.env.action.dim), "float32")
+    zeros = {key: torch.zeros_like(value) for key, value in inputs.items()}
+    policy.sample(zeros, noise.draw([0], [0]))  # the first call allocates: not while a robot waits
+    pipe.send("ready")
+    while True:
+        decision = pipe.recv()
+        begin_s = time.perf_counter()
+        with torch.no_grad():
+            normal = policy.sample(inputs, noise.draw([0], [int(decision)]))
+        chunk[...] = bundle.env.action.denormalize(normal)[0].numpy()
+        pipe.send(time.perf_counter() - begin_s)
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return int(np.prod(shape)) * np.dtype(dtype).itemsize
+
+
+def _view(shared: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    return np.frombuffer(shared, dtype=dtype).reshape(shape)

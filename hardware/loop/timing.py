@@ -1,0 +1,72 @@
+"""How well a loop keeps time: lateness, jitter, work, missed and skipped deadlines."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+
+_WINDOW = 4096  # ticks whose times are kept
+
+
+class LoopTiming:
+    """Deadlines are absolute: start + k period. Tell it when each tick begins and ends."""
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+        self.ticks = self.missed = self.skipped = 0
+        self._late_s: deque[float] = deque(maxlen=_WINDOW)
+        self._work_s: deque[float] = deque(maxlen=_WINDOW)
+        self._start_s = self._begin_s = math.nan
+        self._next = 0
+
+    def begin(self, now_s: float) -> float:
+        """A tick begins; returns how late it is [s]. Deadlines that passed without a tick count as skipped."""
+        if math.isnan(self._start_s) or now_s < self._start_s:
+            self._start_s, self._next = now_s, 0
+        newest = max(self._next, math.floor((now_s - self._start_s) / self.period_s + 1e-6))
+        self.skipped += newest - self._next
+        early_s = self._start_s + newest * self.period_s - now_s
+        if early_s > 0.0:  # the first tick was itself late: its deadline was before it
+            self._start_s -= early_s
+        late_s = max(0.0, -early_s)
+        self._begin_s, self._next = now_s, newest + 1
+        self.ticks += 1
+        self._late_s.append(late_s)
+        return late_s
+
+    def end(self, now_s: float) -> None:
+        """It is done; a tick that was not done when the next one was due is missed."""
+        self._work_s.append(now_s - self._begin_s)
+        if now_s - self._start_s > self._next * self.period_s:
+            self.missed += 1
+
+    def values(self) -> dict[str, str]:
+        """What diagnostics show."""
+        late, work = self._percentiles(self._late_s), self._percentiles(self._work_s)
+        return {
+            "ticks": str(self.ticks),
+            "missed": str(self.missed),
+            "skipped": str(self.skipped),
+            "late_ms_p50": f"{late[0]:.3f}",
+            "late_ms_p99": f"{late[1]:.3f}",
+            "work_ms_p50": f"{work[0]:.3f}",
+            "work_ms_p99": f"{work[1]:.3f}",
+        }
+
+    def __str__(self) -> str:
+        late, work = self._percentiles(self._late_s), self._percentiles(self._work_s)
+        return (
+            f"{self.ticks} ticks at {1.0 / self.period_s:g} Hz: {self.missed} missed deadlines, {self.skipped} "
+            "skipped, "
+            f"work {work[0]:.2f} ms (p99 {work[1]:.2f}), late {late[0]:.2f} ms (p99 {late[1]:.2f})"
+        )
+
+    @staticmethod
+    def _percentiles(seconds: deque[float]) -> tuple[float, float]:
+        """(median, 99th percentile) in ms."""
+        if not seconds:
+            return 0.0, 0.0
+        half, most = np.percentile(np.array(seconds), [50, 99]) * 1e3
+        return float(half), float(most)

@@ -1,0 +1,127 @@
+"""The node that commands at the robot's rate: it plays chunks, corrects them, or decides by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
+from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
+from hardware.loop.observation import ArmObserver
+from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
+from hardware.nodes.arm_policy import named_joints
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW, image_topic
+from policies.bundle import Bundle
+from robo_rl.core.errors import DataError
+
+_STATUS_S = 0.5
+
+
+def decider(bundle: Bundle) -> Decide | None:
+    """What the head adds to this bundle: everything, a correction per action, or nothing but the playing of chunks."""
+    if bundle.chunk == 1:
+        return SingleStep(bundle)
+    return None if bundle.graph(1) is None else Residual(bundle)
+
+
+class ActionHeadNode:
+    """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period."""
+
+    def __init__(
+        self, bus: Bus, robot: RobotDescription, bundle: Bundle | None = None, start: bool = True,
+        say: Callable[[str], None] = print,
+    ) -> None:  # fmt: skip
+        decide = None if bundle is None else decider(bundle)
+        self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
+        steps = 1 if bundle is None else bundle.obs_steps
+        self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
+        self._bus, self._wanted, self._say = bus, start, say
+        self._period_s = np.array([1.0 / robot.command_hz])
+        self._joints = robot.names if bundle is None else named_joints(bundle)
+        self._images: dict[str, Image] = {}
+        self._goal: Float[ndarray, " g"] | None = None
+        self._sequence, self._complaint = 0, ""
+        self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)
+        JOINT_STATES.subscribe(bus, self._on_state)
+        CHUNK.subscribe(bus, self._on_chunk)
+        GOAL.subscribe(bus, self._on_goal)
+        for camera in () if self._observer is None else self._observer.cameras:
+            image_topic(camera).subscribe(bus, self._keep_image(camera))
+        for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
+            bus.service(name, callback)
+        bus.timer(1.0 / robot.command_hz, self._tick)
+        bus.timer(_STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """Command no more."""
+        self._wanted = False
+        return f"{why}: {self.head.timing}"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """Nothing: what the robot does without commands is the filter's concern."""
+
+    def _on_state(self, message: JointState, received_s: float) -> None:
+        seen = None
+        if self._observer is not None and not (self._observer.goal_size and self._goal is None):
+            try:
+                seen = self._observer.build(message, self._images, self._goal)
+            except DataError as error:
+                self._complain(str(error))
+        self.head.on_state(message.stamp_s, seen, received_s)
+
+    def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
+        self._joints = message.names
+        self.head.on_chunk(message)
+
+    def _on_goal(self, message: Floats, received_s: float) -> None:
+        self._goal = np.asarray(message.values)
+
+    def _keep_image(self, camera: str) -> Callable[[Image, float], None]:
+        def keep(message: Image, received_s: float) -> None:
+            self._images[camera] = message
+
+        return keep
+
+    def _start(self) -> Answer:
+        self._wanted = True
+        return True, "commanding"
+
+    def _stop(self) -> Answer:
+        self._wanted = False
+        return True, "stopped"
+
+    def _reset(self) -> Answer:
+        self.head.reset()
+        self._sequence = 0
+        return True, f"episode {self.head.epoch}"
+
+    def _tick(self) -> None:
+        command = self.head.tick(self._bus.now())
+        if command is not None and self._wanted:
+            position = np.asarray(command, dtype=np.float64)[None]
+            self._send(
+                JointTrajectory(
+                    self._bus.stamp(), self._joints, position, self._period_s, self.head.epoch, self._sequence
+                )
+            )
+            self._sequence += 1
+        self.head.done(self._bus.now())
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._complaint:
+            self._complaint = sentence
+            self._say(f"{self._bus.name}: {sentence}")
+
+    def _report(self) -> None:
+        level = 0 if self._wanted and not self._complaint else 1
+        sentence = self._complaint or ("commanding" if self._wanted else "stopped")
+        values = self.head.timing.values() | {"late_chunks": str(self.head.player.late)}
+        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))

@@ -1,0 +1,168 @@
+"""The node that infers: observations in, chunks of waypoints out, as slowly as the policy needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
+from hardware.layout import action_joints
+from hardware.loop.inference import Inference
+from hardware.loop.observation import ArmObserver, History
+from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
+from policies.bundle import Bundle
+from robo_rl.core.errors import CheckpointError, DataError
+
+_POLL_S, _STATUS_S = 0.005, 0.5
+STALE_STATE_PERIODS = 3.0
+_HUNG_S = 2.0  # an answer that takes longer is said to hang
+
+
+class ArmPolicyNode:
+    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control periods."""
+
+    def __init__(
+        self, bus: Bus, bundle: Bundle, robot: RobotDescription, inference: Inference, start: bool = False,
+        say: Callable[[str], None] = print,
+    ) -> None:  # fmt: skip
+        self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
+        self._joints = named_joints(bundle)
+        self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
+        self._wanted = start
+        self._state: tuple[JointState, float] | None = None
+        self._images: dict[str, Image] = {}
+        self._goal: Float[ndarray, " g"] | None = None
+        self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
+        self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
+        self._took_s, self._complaint = 0.0, ""
+        self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
+        METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
+        JOINT_STATES.subscribe(bus, self._on_state)
+        GOAL.subscribe(bus, self._on_goal)
+        for camera in self._observer.cameras:
+            image_topic(camera).subscribe(bus, self._keep_image(camera))
+        for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
+            bus.service(name, callback)
+        bus.timer(1.0 / bundle.env.control_hz, self._tick)
+        bus.timer(_POLL_S, self._poll)
+        bus.timer(_STATUS_S, self._report)
+
+    @property
+    def infers(self) -> bool:
+        """Is the inference process there, and has nobody stopped it?"""
+        return self._wanted and self._inference.ready and not self._inference.fault
+
+    @property
+    def fault(self) -> str:
+        """Why it will infer no more; empty while it will."""
+        return self._inference.fault
+
+    def stop(self, why: str) -> str:
+        """Infer no more."""
+        self._wanted = False
+        return f"{why}: {self._inferred} chunks were inferred, the last in {1e3 * self._took_s:.1f} ms"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """The child ends with us."""
+        self._inference.close()
+
+    def _on_state(self, message: JointState, received_s: float) -> None:
+        self._state = message, received_s
+
+    def _on_goal(self, message: Floats, received_s: float) -> None:
+        self._goal = np.asarray(message.values)
+
+    def _keep_image(self, camera: str) -> Callable[[Image, float], None]:
+        def keep(message: Image, received_s: float) -> None:
+            self._images[camera] = message
+
+        return keep
+
+    def _start(self) -> Answer:
+        if self._inference.fault:
+            return False, f"not started: {self._inference.fault}"
+        self._wanted = True
+        return True, "inferring" if self._inference.ready else "starting: the policy is being loaded"
+
+    def _stop(self) -> Answer:
+        self._wanted = False
+        return True, "stopped"
+
+    def _reset(self) -> Answer:
+        self._epoch, self._sequence, self._decision, self._wait = self._epoch + 1, 0, 0, 0
+        self._history.reset()
+        return True, f"episode {self._epoch}"
+
+    def _tick(self) -> None:
+        """One control period: look, and ask when it is time."""
+        if self._bundle.chunk == 1:
+            self._complaint = "single actions are decided by action_head: give it the same bundle"
+            return
+        if self._state is None or not self._wanted:
+            return
+        message, received_s = self._state
+        if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
+            return self._complain("the robot's state is stale, so the policy is not asked")
+        if self._observer.goal_size and self._goal is None:
+            self._complaint = "waits for the topic 'goal': nobody has said what to do"
+            return None
+        try:
+            self._history.push(self._observer.build(message, self._images, self._goal))
+        except DataError as error:
+            return self._complain(str(error))
+        self._wait -= 1
+        if self._wait <= 0 and self._inference.request(self._history.stacked(), self._decision):
+            self._asked = message.stamp_s, self._bus.now(), self._epoch
+            self._decision += 1
+            self._wait = self._bundle.execute
+        return None
+
+    def _poll(self) -> None:
+        answer = self._inference.poll()
+        if self._inference.fault:
+            return self._complain(self._inference.fault)
+        if answer is None or self._asked is None:
+            return None
+        chunk, self._took_s = answer
+        self._inferred += 1
+        stamp_s, _, epoch = self._asked
+        self._asked, self._complaint = None, ""
+        if epoch == self._epoch and self._wanted:
+            times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
+            self._send(JointTrajectory(stamp_s, self._joints, chunk.astype(np.float64), times_s, epoch, self._sequence))
+            self._sequence += 1
+        return None
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._complaint:
+            self._complaint = sentence
+            self._say(f"{self._bus.name}: {sentence}")
+
+    def _report(self) -> None:
+        waits_s = 0.0 if self._asked is None else self._bus.now() - self._asked[1]
+        hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
+        sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
+        level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
+        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
+        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
+
+
+def named_joints(bundle: Bundle) -> tuple[str, ...]:
+    """The joints that the bundle commands. Raises CheckpointError for one that does not say."""
+    joints = action_joints(bundle.env.action.unit)
+    if len(joints) != bundle.env.action.dim:
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' was made for {bundle.env.name}, whose actions are '{bundle.env.action.unit}', "
+            "not named joint positions in rad. It cannot drive an arm; train on an environment such as arm/reach."
+        )
+    return joints

@@ -1,0 +1,88 @@
+"""The node that is the only one to send to a quadcopter."""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.messages import Diagnostics, Flag, Floats, Odometry, Status
+from hardware.safety.flight import FlightFilter, FlightPhase
+from hardware.safety.reasons import Reason
+from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
+
+_STATUS_S = 0.5
+_EARLY = 0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
+
+
+class FlightFilterNode:
+    """FlightFilter on a bus: ~/arm and ~/stop (land), `flight/raw` in, `flight/safe` out."""
+
+    def __init__(self, bus: Bus, filter_: FlightFilter, command_hz: float, arm: bool = False) -> None:
+        self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
+        self._sent_s = -math.inf
+        self._said = filter_.phase, filter_.reason
+        self._send, self._tell = FLIGHT_SAFE.publisher(bus), SAFETY_STATE.publisher(bus)
+        ODOM.subscribe(bus, self._on_state)
+        FLIGHT_RAW.subscribe(bus, self._on_command)
+        ESTOP.subscribe(bus, self._on_estop)
+        bus.service("~/arm", lambda: self.filter.arm(self._bus.now()))
+        bus.service("~/stop", self._stop)
+        bus.timer(self._period_s, self._on_timer)
+        bus.timer(_STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """Land, then fall silent."""
+        self._wants_arming = False
+        self.filter.stop(Reason.LAND_SHUTDOWN)
+        flies = self.filter.phase is not FlightPhase.DISARMED
+        return f"{why}: {'landing, then motors off' if flies else 'nothing was being sent'}"
+
+    @property
+    def at_rest(self) -> bool:
+        return self.filter.phase is FlightPhase.DISARMED
+
+    def last_word(self) -> None:
+        """Motors off, whatever was going on."""
+        self._publish(self.filter.last_word())
+
+    def _on_state(self, message: Odometry, received_s: float) -> None:
+        self.filter.on_state(message, received_s)
+        if self._wants_arming and self.filter.arm(self._bus.now())[0]:
+            self._wants_arming = False
+
+    def _on_command(self, message: Floats, received_s: float) -> None:
+        if self.filter.on_command(message, received_s):
+            self._tick()
+
+    def _on_estop(self, message: Flag, received_s: float) -> None:
+        self.filter.on_emergency(message.on)
+        self._tick()
+
+    def _stop(self) -> Answer:
+        return self.filter.stop()
+
+    def _on_timer(self) -> None:
+        if self._bus.now() - self._sent_s >= _EARLY * self._period_s:
+            self._tick()
+
+    def _tick(self) -> None:
+        self._publish(self.filter.tick(self._bus.now()))
+        if (self.filter.phase, self.filter.reason) != self._said:
+            self._report()
+
+    def _publish(self, values: Float[ndarray, " 4"] | None) -> None:
+        if values is not None:
+            self._sent_s = self._bus.now()
+            self._send(Floats(values))
+
+    def _report(self) -> None:
+        filter_ = self.filter
+        self._said = filter_.phase, filter_.reason
+        flies = filter_.phase is FlightPhase.FLYING
+        sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
+        values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
+        status = Status(self._bus.name, 0 if flies else 2, sentence, {"phase": filter_.phase.value} | values)
+        self._tell(Diagnostics(self._bus.stamp(), (status,)))

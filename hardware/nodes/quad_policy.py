@@ -1,0 +1,112 @@
+"""The node that flies a bundle: one decision per state of the estimator."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.messages import Diagnostics, Floats, Odometry, Status, Text
+from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
+from policies.bundle import Bundle
+from policies.flight_observer import FlightObserver, VehicleState
+from policies.runner import OnnxPolicy, bundle_noise
+from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.frames import rotation_of
+
+_STATUS_S = 0.5
+_SEEN = 18  # position, rotation matrix, velocity, rates
+
+
+class QuadPolicyNode:
+    """`odom` and `goal` (a point, in the frame of odom) in, four motor commands on `flight/raw` out."""
+
+    def __init__(
+        self, bus: Bus, bundle: Bundle, observer: FlightObserver, goal_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        start: bool = True, say: Callable[[str], None] = print,
+    ) -> None:  # fmt: skip
+        check_flight(bundle, observer)
+        self._bus, self._observer, self._wanted, self._say = bus, observer, start, say
+        self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
+        self._noise.reset([0], [0])
+        self._goal_m = np.asarray(goal_m, dtype=np.float64)
+        self.decisions, self._took_s, self._complaint = 0, 0.0, ""
+        self._send, self._tell = FLIGHT_RAW.publisher(bus), POLICY_STATUS.publisher(bus)
+        METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
+        ODOM.subscribe(bus, self._on_state)
+        GOAL.subscribe(bus, self._on_goal)
+        FLIGHT_SAFE.subscribe(bus, lambda message, at: self._observer.acted(message.values))
+        for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
+            bus.service(name, callback)
+        bus.timer(_STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """Decide no more: the filter lands."""
+        self._wanted = False
+        return f"{why}: {self.decisions} decisions, the last in {1e3 * self._took_s:.2f} ms"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """Nothing: landing is the filter's concern."""
+
+    def _on_goal(self, message: Floats, received_s: float) -> None:
+        if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
+            self._goal_m = np.asarray(message.values)
+
+    def _on_state(self, message: Odometry, received_s: float) -> None:
+        if not self._wanted:
+            return
+        begin_s = time.perf_counter()
+        try:
+            velocity = rotation_of(message.quat_wxyz) @ message.velocity_body_m_s
+            state = VehicleState(message.position_m, message.quat_wxyz, velocity, message.rates_rad_s)
+            seen = self._observer.see(state, self._goal_m)
+        except DataError as error:
+            return self._complain(str(error))
+        obs = {"state": torch.from_numpy(seen)[None, None]}
+        action = self._policy.action_spec.denormalize(self._policy.sample(obs, self._noise.draw([0], [0])))
+        self._took_s = time.perf_counter() - begin_s
+        self.decisions += 1
+        return self._send(Floats(action[0, 0].numpy().astype(np.float64)))
+
+    def _start(self) -> Answer:
+        self._wanted = True
+        return True, "flying as soon as the filter is armed"
+
+    def _stop(self) -> Answer:
+        self._wanted = False
+        return True, "stopped: the filter lands"
+
+    def _reset(self) -> Answer:
+        self._observer.reset()
+        return True, "what was seen is forgotten"
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._complaint:
+            self._complaint = sentence
+            self._say(f"{self._bus.name}: {sentence}")
+
+    def _report(self) -> None:
+        sentence = self._complaint or ("deciding" if self._wanted else "stopped")
+        level = 1 if self._complaint or not self._wanted else 0
+        values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
+        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
+
+
+def check_flight(bundle: Bundle, observer: FlightObserver) -> None:
+    """Raises CheckpointError for a bundle that this node cannot show what it was trained on."""
+    spec = bundle.env.obs.get("state")
+    shown = _SEEN + 4 * observer.history + 3 * observer.integral
+    if spec is None or spec.shape != (shown,) or bundle.env.action.dim != 4 or bundle.chunk != 1:
+        found = "no 'state'" if spec is None else f"{spec.shape[0]} numbers"
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' ({bundle.env.name}) sees {found} and decides {bundle.env.action.dim} at once; "
+            f"this node shows {shown} numbers of a hovering craft and sends 4. Use one of robo-rl fly task=hover."
+        )

@@ -1,0 +1,146 @@
+"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one away."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from hardware.bus.cdr import ros_types
+from hardware.bus.protocol import Answer, Bus, RawBus
+from hardware.bus.wire import WIRE
+from hardware.messages import Text
+from hardware.recording import FLUSH_S, Channel, Recording
+from hardware.salvage import salvage
+from hardware.topics import EPISODE, Topic
+from robo_rl.core.errors import DataError
+
+
+@dataclass(frozen=True)
+class RecorderConfig:
+    """Settings of the recorder."""
+
+    out: str = "recordings"  # folder of the recordings, one folder each
+    start: bool = False  # with the first recording running
+
+
+class RecorderNode:
+    """Records `topics`. Raises DataError when another recorder writes into the folder.
+
+    `episode/status` says "idle", "recording <name>", "saved <name>: ...", or what went wrong.
+    """
+
+    def __init__(
+        self, bus: Bus, config: RecorderConfig, topics: Sequence[Topic[Any]], say: Callable[[str], None] = print
+    ) -> None:
+        self._bus, self._folder, self._say = bus, Path(config.out), say
+        self._types, self._channels = ros_types(), {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in topics}
+        self._running: Recording | None = None
+        self._publish = EPISODE.publisher(bus)
+        self._lock = _lock(self._folder)
+        for sentence in salvage(self._folder, self._types):
+            say(sentence)
+        for topic in topics:
+            if isinstance(bus, RawBus):
+                bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
+            else:  # in process there are no bytes: make those that would have come
+                topic.subscribe(bus, partial(self._encode, topic.name))
+        bus.service("~/start", self.begin)
+        bus.service("~/stop", self.save)
+        bus.service("~/discard", self.discard)
+        bus.timer(FLUSH_S, self._tick)
+        self._tell("idle")
+        if config.start:
+            self.begin()
+
+    def stop(self, why: str) -> str:
+        """Save what runs."""
+        return f"{why}: {self.save()[1]}"
+
+    @property
+    def at_rest(self) -> bool:
+        return self._running is None
+
+    def last_word(self) -> None:
+        """Save what runs, and let the folder go."""
+        if self._running is not None:
+            self.save()
+        self._lock.close()
+
+    def begin(self) -> Answer:
+        """Begin a recording, named by the time."""
+        if self._running is not None:
+            return False, f"recording {self._running.path.name} already; stop or discard it first"
+        name, number = time.strftime("episode_%Y%m%d_%H%M%S"), 1
+        while (self._folder / name).exists():
+            number += 1
+            name = f"{time.strftime('episode_%Y%m%d_%H%M%S')}_{number}"
+        try:
+            self._running = Recording(self._folder, name, self._channels, self._types)
+        except (DataError, OSError) as error:
+            return False, self._tell(f"cannot record into {self._folder}: {error}")
+        return True, self._tell(f"recording {name}")
+
+    def save(self) -> Answer:
+        """Commit the running recording."""
+        if self._running is None:
+            return False, "nothing is being recorded"
+        done = self._guarded(lambda running: running.commit())
+        running, self._running = self._running, None
+        if not done or running is None:
+            return False, "the recording broke off; what is on the disk is salvaged at the next start"
+        return True, self._tell(f"saved {running.path.name}: {running.messages} messages")
+
+    def discard(self) -> Answer:
+        """Throw the running recording away."""
+        if self._running is None:
+            return False, "nothing is being recorded"
+        running, self._running = self._running, None
+        running.discard()
+        return True, self._tell(f"discarded {running.path.name}")
+
+    def _tick(self) -> None:
+        self._guarded(lambda running: running.tick())
+
+    def _add(self, topic: str, cdr: bytes, received_s: float) -> None:
+        if self._running is not None:
+            unix_ns = time.time_ns() - int((self._bus.now() - received_s) * 1e9)
+            self._guarded(lambda running: running.add(topic, cdr, unix_ns))
+
+    def _encode(self, topic: str, record: Any, received_s: float) -> None:
+        if self._running is not None:
+            self._add(topic, self._types.encode(record), received_s)
+
+    def _guarded(self, act: Callable[[Recording], object]) -> bool:
+        """Do it; on a full or broken disk end the recording with a sentence, and keep the node running."""
+        if self._running is None:
+            return False
+        try:
+            act(self._running)
+        except OSError as error:
+            broken, self._running = self._running, None
+            broken.abandon()
+            self._tell(f"{broken.path.name} broke off after {broken.messages} messages: {error}. Make room, then start")
+            return False
+        return True
+
+    def _tell(self, status: str) -> str:
+        self._publish(Text(status))
+        self._say(status)
+        return status
+
+
+def _lock(folder: Path) -> TextIO:
+    """Ours while this process lives, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / ".recorder.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DataError(f"Another recorder writes into {folder}; stop it, or choose another folder by out=.") from error
+    return file

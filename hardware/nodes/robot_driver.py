@@ -1,0 +1,157 @@
+"""A driver on the bus: `command/safe` to an arm, `joint_states` from it; `flight/safe` to a quadcopter, `odom` from it.
+
+A state is published once: one that does not come any more must look old to whoever reads it. When commands stop, the
+driver's own watchdog stops the robot; from then on it obeys again after ~/connect.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.driver import ArmDriver, Driver, QuadDriver
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Odometry, Status
+from hardware.quads.bounds import refuse_motors
+from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
+from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
+from robo_rl.core.errors import DriverError
+from robo_rl.core.frames import rotation_of
+
+STATUS_S = 0.5
+S = TypeVar("S", ArmState, QuadState)
+
+
+def complain(sentence: str) -> None:
+    print(f"robot_driver: {sentence}", file=sys.stderr, flush=True)
+
+
+class _DriverNode(ABC, Generic[S]):
+    """What both kinds share: reading, telling how it is, connecting again, coming to rest."""
+
+    def __init__(self, bus: Bus, driver: Driver[Any, Any], state_hz: float, say: Callable[[str], None]) -> None:
+        driver.connect()
+        self._bus, self._driver, self._say = bus, driver, say
+        self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
+        self._tell_status = DRIVER_STATUS.publisher(bus)
+        bus.service("~/connect", self._connect)
+        bus.timer(1.0 / state_hz, self._read)
+        bus.timer(STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """Hold, or land."""
+        self._driver.stop(why)
+        self._fault = f"stopped: {why}"
+        return f"{why}: the robot comes to rest"
+
+    @property
+    def at_rest(self) -> bool:
+        return self._resting
+
+    def last_word(self) -> None:
+        """Stop, and wait for the end of a landing: its radio is ours."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._driver.stop("the node ends")
+            finally:
+                self._driver.close()
+
+    def _write(self, command: Any) -> None:
+        if self._fault:
+            return
+        try:
+            self._driver.write(command)
+        except DriverError as error:
+            self._fail(error)
+
+    def _read(self) -> None:
+        if self._closed:
+            return
+        try:
+            state: S = self._driver.read()
+        except DriverError as error:
+            self._fail(error)
+            return
+        self._resting = self._is_resting(state)
+        if state.received_s > self._newest_s:
+            self._newest_s = state.received_s
+            # Stamped with the time of capture: what the robot said some time ago was so then.
+            self._publish(state, self._bus.stamp() - max(0.0, self._bus.now() - state.received_s))
+
+    @abstractmethod
+    def _publish(self, state: S, stamp_s: float) -> None: ...
+
+    def _is_resting(self, state: S) -> bool:
+        return True
+
+    def _fail(self, error: DriverError) -> None:
+        """Say it once; nothing is written any more until ~/connect."""
+        if str(error) != self._fault:
+            self._fault = str(error)
+            self._say(self._fault)
+            self._report()
+
+    def _connect(self) -> Answer:
+        try:
+            self._driver.connect()
+        except DriverError as error:
+            self._fail(error)
+            return False, str(error)
+        self._fault = ""
+        return True, "connected"
+
+    def _report(self) -> None:
+        status = Status(self._bus.name, 2 if self._fault else 0, self._fault or "obeys")
+        self._tell_status(Diagnostics(self._bus.stamp(), (status,)))
+
+
+class ArmDriverNode(_DriverNode[ArmState]):
+    """`command/safe` in, `joint_states` out; joints are found by name."""
+
+    def __init__(self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain) -> None:
+        super().__init__(bus, driver, state_hz, say)
+        self._names = driver.names
+        self._tell = JOINT_STATES.publisher(bus)
+        SAFE.subscribe(bus, self._on_command)
+
+    def _on_command(self, message: JointTrajectory, received_s: float) -> None:
+        if missing := [name for name in self._names if name not in message.names]:
+            self._fail(DriverError(f"command/safe has no joint {', '.join(missing)}. Use this robot's description."))
+            return
+        order = [message.names.index(name) for name in self._names]
+        self._write(JointCommand(message.position_rad[-1][order]))
+
+    def _publish(self, state: ArmState, stamp_s: float) -> None:
+        self._tell(JointState(stamp_s, self._names, state.position_rad, state.velocity_rad_s))
+
+
+class QuadDriverNode(_DriverNode[QuadState]):
+    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or "motors"."""
+
+    def __init__(
+        self, bus: Bus, driver: QuadDriver, state_hz: float, level: str, say: Callable[[str], None] = complain
+    ) -> None:
+        if level == "motors":
+            refuse_motors(Motors(np.zeros(4)), "A quadcopter behind a link")
+        super().__init__(bus, driver, state_hz, say)
+        self._tell = ODOM.publisher(bus)
+        FLIGHT_SAFE.subscribe(bus, self._on_command)
+
+    def _on_command(self, message: Floats, received_s: float) -> None:
+        values = np.asarray(message.values, float)
+        if values.shape != (4,):
+            self._fail(DriverError(f"flight/safe must hold thrust and three rates, found {values.shape}."))
+            return
+        self._write(BodyRates(values[1:], float(values[0])))
+
+    def _publish(self, state: QuadState, stamp_s: float) -> None:
+        velocity_body = rotation_of(state.quat_wxyz).T @ state.velocity_m_s
+        self._tell(Odometry(stamp_s, state.position_m, state.quat_wxyz, velocity_body, state.rates_rad_s))
+
+    def _is_resting(self, state: QuadState) -> bool:
+        return not state.flying

@@ -1,0 +1,102 @@
+"""The node that is the only one to send to the robot."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
+from hardware.messages import Diagnostics, Flag, JointState, JointTrajectory, Status
+from hardware.safety.arm_filter import ArmFilter, Phase, Source
+from hardware.safety.reasons import Reason
+from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
+
+WATCHDOG_HZ = 100.0  # at least: how often it looks for what did not come
+_STATUS_S = 0.5
+
+
+class SafetyFilterNode:
+    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/command` in, `command/safe` out."""
+
+    def __init__(self, bus: Bus, robot: RobotDescription, arm: bool = False) -> None:
+        self.filter = ArmFilter(robot)
+        self._bus, self._robot, self._wants_arming = bus, robot, arm
+        self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
+        self._send = SAFE.publisher(bus)
+        self._tell = SAFETY_STATE.publisher(bus)
+        JOINT_STATES.subscribe(bus, self._on_state)
+        RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
+        TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
+        INTERVENTION.subscribe(bus, self._on_intervention)
+        ESTOP.subscribe(bus, self._on_estop)
+        bus.service("~/arm", self._arm)
+        bus.service("~/stop", self._stop)
+        bus.timer(1.0 / max(WATCHDOG_HZ, 2.0 * robot.command_hz), self._tick)
+        bus.timer(_STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """Brake and fall silent."""
+        self._wants_arming = False
+        moved = self.filter.phase is not Phase.DISARMED
+        self.filter.stop(Reason.SHUTDOWN)
+        self._tick()
+        return f"{why}: {'braking, then silent' if moved else 'nothing was being sent'}"
+
+    @property
+    def at_rest(self) -> bool:
+        return self.filter.phase is Phase.DISARMED
+
+    def last_word(self) -> None:
+        """Hold, whatever was going on."""
+        self._publish(self.filter.last_word())
+
+    def _on_state(self, message: JointState, received_s: float) -> None:
+        self.filter.on_state(message, received_s)
+        if self._wants_arming and self.filter.arm(self._bus.now())[0]:
+            self._wants_arming = False
+
+    def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
+        if self.filter.on_command(message, source, received_s):
+            self._tick()
+
+    def _on_intervention(self, message: Flag, received_s: float) -> None:
+        self.filter.on_intervention(message.on)
+        self._tick()
+
+    def _on_estop(self, message: Flag, received_s: float) -> None:
+        self.filter.on_emergency(message.on)
+        self._tick()
+
+    def _arm(self) -> Answer:
+        return self.filter.arm(self._bus.now())
+
+    def _stop(self) -> Answer:
+        answer = self.filter.stop(Reason.REQUESTED)
+        self._tick()
+        return answer
+
+    def _tick(self) -> None:
+        self._publish(self.filter.tick(self._bus.now()))
+        if (self.filter.phase, self.filter.reason) != self._said:
+            self._report()
+
+    def _publish(self, position_rad: Float[ndarray, " j"] | None) -> None:
+        if position_rad is None:
+            return
+        period_s = np.array([1.0 / self._robot.command_hz])
+        stamp_s = self._bus.stamp()
+        self._send(JointTrajectory(stamp_s, self._robot.names, position_rad[None], period_s, 0, self._sequence))
+        self._sequence += 1
+
+    def _report(self) -> None:
+        """Phase, reason and counts."""
+        filter_ = self.filter
+        self._said = filter_.phase, filter_.reason
+        follows = filter_.phase is Phase.ARMED and filter_.reason is None
+        level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
+        sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence
+        values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
+        status = Status(self._bus.name, level, sentence, {"phase": filter_.phase.value} | values)
+        self._tell(Diagnostics(self._bus.stamp(), (status,)))

@@ -1,0 +1,135 @@
+"""A simulated arm or quadcopter as a robot on the bus. The simulator itself is handed in: this side imports none."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Odometry, Status
+from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
+
+HOLDS = "no command came, so the arm holds by itself"
+_STATUS_S = 0.5
+WATCHDOG_S = 0.1  # without a command for this long, the arm brakes by itself, as a real driver's watchdog does
+
+
+class SimArm(Protocol):
+    """An arm under position control in a simulator."""
+
+    names: tuple[str, ...]
+
+    def reset(self) -> None:
+        """At its start, at rest."""
+        ...
+
+    def read(self) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
+        """(position [rad], velocity [rad/s]) now."""
+        ...
+
+    def command(self, position_rad: Float[ndarray, " j"]) -> None:
+        """Where its servos pull from now on."""
+        ...
+
+    def advance(self, dt_s: float) -> None: ...
+
+
+class SimQuad(Protocol):
+    """A quadcopter in a simulator."""
+
+    def reset(self) -> None: ...
+
+    def read(self, stamp_s: float) -> Odometry: ...
+
+    def command(self, values: Float[ndarray, " 4"]) -> None:
+        """Four motor commands in [-1, 1], held until the next."""
+        ...
+
+    def advance(self, dt_s: float) -> None: ...
+
+
+class SimArmNode:
+    """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when nobody commands."""
+
+    def __init__(self, bus: Bus, arm: SimArm, state_hz: float) -> None:
+        self._bus, self._arm, self._period_s = bus, arm, 1.0 / state_hz
+        self._commanded_s: float | None = None  # None: not since it last held
+        self._said = 0, "waits for commands"
+        self.holds = 0  # times that the watchdog fired
+        self._tell, self._warn = JOINT_STATES.publisher(bus), LOOP_STATUS.publisher(bus)
+        SAFE.subscribe(bus, self._on_command)
+        bus.service("~/reset", self._reset)
+        bus.timer(self._period_s, self._tick)
+        bus.timer(_STATUS_S, self._report)
+
+    def stop(self, why: str) -> str:
+        """A simulator is at rest when nobody steps it."""
+        return f"{why}: the simulation ends"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """Nothing needs saying."""
+
+    def _report(self) -> None:
+        level, sentence = self._said
+        status = Status(self._bus.name, level, sentence, {"holds": str(self.holds)})
+        self._warn(Diagnostics(self._bus.stamp(), (status,)))
+
+    def _on_command(self, message: JointTrajectory, received_s: float) -> None:
+        places = [message.names.index(name) for name in self._arm.names]
+        self._arm.command(message.position_rad[-1][places])
+        self._commanded_s, self._said = received_s, (0, "commanded")
+
+    def _reset(self) -> Answer:
+        self._arm.reset()
+        self._commanded_s = None
+        return True, "at its start"
+
+    def _tick(self) -> None:
+        if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
+            self._arm.command(self._arm.read()[0])
+            self._commanded_s, self.holds = None, self.holds + 1
+            self._said = 1, HOLDS
+            self._report()
+        self._arm.advance(self._period_s)
+        position, velocity = self._arm.read()
+        self._tell(JointState(self._bus.stamp(), self._arm.names, position, velocity))
+
+
+class SimQuadNode:
+    """`flight/safe` in, `odom` out."""
+
+    def __init__(self, bus: Bus, quad: SimQuad, state_hz: float) -> None:
+        self._bus, self._quad, self._period_s = bus, quad, 1.0 / state_hz
+        self._tell = ODOM.publisher(bus)
+        FLIGHT_SAFE.subscribe(bus, self._on_command)
+        bus.service("~/reset", self._reset)
+        bus.timer(self._period_s, self._tick)
+
+    def stop(self, why: str) -> str:
+        """A simulator is at rest when nobody steps it."""
+        return f"{why}: the simulation ends"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """Nothing needs saying."""
+
+    def _on_command(self, message: Floats, received_s: float) -> None:
+        self._quad.command(np.asarray(message.values))
+
+    def _reset(self) -> Answer:
+        self._quad.reset()
+        return True, "at its start"
+
+    def _tick(self) -> None:
+        self._quad.advance(self._period_s)
+        self._tell(self._quad.read(self._bus.stamp()))

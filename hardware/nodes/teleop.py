@@ -1,0 +1,126 @@
+"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Bus
+from hardware.description import RobotDescription
+from hardware.messages import Flag, JointState, JointTrajectory
+from hardware.teleop.device import NOTHING, Device, Wish
+from hardware.teleop.jog import Jog
+from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
+from robo_rl.core.errors import DriverError
+
+RATE_HZ = 50.0
+FRESH_S = 0.1  # of joint_states: who cannot see the arm does not move it
+MATCH_RAD = 0.15  # how near a leader arm has to be to its follower before it takes over
+SPEED = 0.3  # of each joint's largest velocity, at a stick's full throw
+
+
+def complain(sentence: str) -> None:
+    print(f"teleop: {sentence}", file=sys.stderr, flush=True)
+
+
+class TeleopNode:
+    """Reads the device at 50 Hz. Each intervention is an epoch of its own, so that no late command joins the next."""
+
+    def __init__(
+        self, bus: Bus, device: Device, robot: RobotDescription, say: Callable[[str], None] = complain
+    ) -> None:
+        self._bus, self._device, self._names, self._say = bus, device, robot.names, say
+        speed_rad_s = SPEED * robot.column("velocity_rad_s")
+        self._jog = Jog(robot.column("low_rad"), robot.column("high_rad"), speed_rad_s)
+        self._measured_rad: Float[ndarray, " j"] | None = None
+        self._seen_s = -np.inf
+        self._on, self._epoch, self._sequence = False, 0, 0
+        self._told, self._gone, self._closed = "", False, False
+        self._send, self._flag = TELEOP.publisher(bus), INTERVENTION.publisher(bus)
+        JOINT_STATES.subscribe(bus, self._on_state)
+        bus.timer(1.0 / RATE_HZ, self._tick)
+        self._flag(Flag(False))
+
+    def stop(self, why: str) -> str:
+        """Let go."""
+        was, self._gone = self._on, True
+        self._release()
+        return f"{why}: {'let go of the arm' if was else 'nothing was held'}"
+
+    @property
+    def at_rest(self) -> bool:
+        return not self._on
+
+    def last_word(self) -> None:
+        """Nobody holds it, and the device is given back."""
+        self._flag(Flag(False))
+        if not self._closed:
+            self._closed = True
+            self._device.close()
+
+    def _on_state(self, message: JointState, received_s: float) -> None:
+        if set(self._names) <= set(message.names):
+            order = [message.names.index(name) for name in self._names]
+            self._measured_rad, self._seen_s = message.position_rad[order], received_s
+
+    def _tick(self) -> None:
+        wish, measured_rad = self._wish(), self._measured_rad
+        if not wish.held or measured_rad is None or self._bus.now() - self._seen_s > FRESH_S:
+            self._release()
+            return
+        target_rad = self._target(wish, measured_rad)
+        if target_rad is None:
+            return
+        if not self._on:
+            self._on, self._epoch, self._sequence = True, self._epoch + 1, 0
+            self._flag(Flag(True))
+        self._told = ""
+        times_s = np.array([1.0 / RATE_HZ])
+        stamp_s = self._bus.stamp()
+        self._send(JointTrajectory(stamp_s, self._names, target_rad[None], times_s, self._epoch, self._sequence))
+        self._sequence += 1
+
+    def _wish(self) -> Wish:
+        if self._gone:
+            return NOTHING
+        try:
+            wish = self._device.poll(self._bus.now())
+            if wish.position_rad is not None and len(wish.position_rad) != len(self._names):
+                raise DriverError(f"The leader has {len(wish.position_rad)} joints, its follower {len(self._names)}.")
+            return wish
+        except DriverError as error:
+            self._gone = True
+            self._say(str(error))
+            return NOTHING
+
+    def _target(self, wish: Wish, measured_rad: Float[ndarray, " j"]) -> Float[ndarray, " j"] | None:
+        """Where to be next; None, and a sentence once, for a leader that is not where its follower is."""
+        if wish.rates is not None:
+            return self._jog.next(self._filled(wish.rates), measured_rad, 1.0 / RATE_HZ)
+        if wish.position_rad is None:
+            return None
+        target_rad = wish.position_rad
+        off_rad = np.abs(target_rad - measured_rad)
+        if not self._on and off_rad.max() > MATCH_RAD:
+            worst = int(off_rad.argmax())
+            sentence = f"Bring {self._names[worst]} of the leader to its follower first"
+            if sentence != self._told:
+                self._say(f"{sentence}: it is {off_rad[worst]:.2f} rad away, {MATCH_RAD} rad are near enough.")
+            self._told = sentence
+            return None
+        return target_rad
+
+    def _filled(self, rates: Float[ndarray, " r"]) -> Float[ndarray, " j"]:
+        """A pad with fewer axes than joints leaves the last joints alone; more axes than joints are not used."""
+        joints = len(self._names)
+        return np.concatenate([rates[:joints], np.zeros(max(0, joints - len(rates)))])
+
+    def _release(self) -> None:
+        self._jog.release()
+        if self._on:
+            self._on = False
+            self._flag(Flag(False))

@@ -1,0 +1,266 @@
+"""The safety filter of a quadcopter: the last stop before the motors or the autopilot.
+
+Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When policy or
+estimator falls silent, the filter holds the craft level for a moment, then lands it by itself; outside of the envelope
+it lands at once; on the ground, upside down, or blind for too long, it cuts the motors. A landing is latched until the
+next arming. Time is handed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer
+from hardware.messages import Floats, Odometry
+from hardware.safety.landing import Lander
+from hardware.safety.reasons import Effect, Reason
+from robo_rl.core.envelope import FlightEnvelope
+
+Four = Float[ndarray, " 4"]
+Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]
+STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0
+HOLD_S = 0.25  # how long a missing command or state is held before it becomes a landing
+_BLIND_S = 0.5  # how long a craft may fly without knowing its state
+_UNIT = 0.05  # how far from 1 the length of a quaternion may be
+_SLACK_S = 1e-9
+_OFFS = 5  # times that "motors off" is sent before silence
+
+
+class FlightPhase(Enum):
+    """What the filter is doing."""
+
+    DISARMED = "disarmed"  # silent
+    FLYING = "flying"  # passing the policy's commands, once there is one
+    LANDING = "landing"  # descending by itself
+    CUTTING = "cutting"  # sending "motors off"
+
+
+class FlightFilter:
+    """See the module. ground_m: height of the ground in the envelope's frame; the floor of its fence unless given."""
+
+    def __init__(
+        self, envelope: FlightEnvelope, lander: Lander, command_hz: float, state_hz: float,
+        level: Level = "motors", ground_m: float | None = None,
+    ) -> None:  # fmt: skip
+        self.envelope, self.lander, self.level = envelope, lander, level
+        self.ground_m = envelope.fence_low_m[2] if ground_m is None else ground_m
+        self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
+        self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
+        self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
+        self._low, self._high = np.array(envelope.fence_low_m), np.array(envelope.fence_high_m)
+        self._state: Odometry | None = None
+        self._command: Four | None = None
+        self._state_s = self._command_s = self._now_s = -math.inf
+        self._landing_s = self._held_since_s = math.nan
+        self._killed, self._offs = False, 0
+
+    def on_state(self, message: Odometry, received_s: float) -> None:
+        """The estimator's word; dropped when it is no state."""
+        if not _is_state(message) or not math.isfinite(received_s):
+            self._count(Reason.BAD_STATE)
+            return
+        self._state, self._state_s = message, received_s
+
+    def on_command(self, message: Floats, received_s: float) -> bool:
+        """Take a command; False when it was dropped."""
+        try:
+            values = np.asarray(message.values, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.zeros(0)
+        refused = self._refuses(values)
+        if refused is not None:
+            self._count(refused)
+            return False
+        self._command, self._command_s = values.copy(), received_s
+        return True
+
+    def on_emergency(self, pressed: bool) -> None:
+        """Motors off, at once and wherever the craft is."""
+        self._killed = pressed
+        if pressed:
+            self._cut(Reason.KILLED)
+
+    def arm(self, now_s: float) -> Answer:
+        """Grant the policy the craft, if its state is known and inside the envelope."""
+        self._advance(now_s)
+        if self.phase is FlightPhase.FLYING:
+            return True, "armed already"
+        why = self._why_not(now_s)
+        if why is not None:
+            self._count(why)
+            return False, f"not armed: {why.sentence}"
+        self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
+        return True, "armed: silent until the first command, then flying"
+
+    def stop(self, reason: Reason = Reason.LAND_REQUESTED) -> Answer:
+        """Land. Does nothing when the filter is silent already; a craft that was never commanded is not started."""
+        if self.phase is FlightPhase.FLYING:
+            self._count(reason)
+            self.reason = reason
+            self.phase = FlightPhase.DISARMED if self._command is None else FlightPhase.LANDING
+        return True, "silent already" if self.phase is FlightPhase.DISARMED else f"landing: {reason.sentence}"
+
+    def tick(self, now_s: float) -> Four | None:
+        """What to send now (4,), or None. Call it once per command period."""
+        self._advance(now_s)
+        if self.phase in (FlightPhase.FLYING, FlightPhase.LANDING):
+            self._judge(now_s)
+        values = self._values(now_s)
+        if values is not None:
+            self.lander.sent(values)
+        return values
+
+    def last_word(self) -> Four | None:
+        """Nothing more can be sent after this: motors off. None when silent."""
+        if self.phase is FlightPhase.DISARMED:
+            return None
+        self.phase = FlightPhase.DISARMED
+        return self.lander.off()
+
+    def _why_not(self, now_s: float) -> Reason | None:
+        if self._killed:
+            return Reason.EMERGENCY_LATCHED
+        if self.phase is not FlightPhase.DISARMED:
+            return Reason.STOPPING
+        if self._state is None or self._state_is_stale(now_s):
+            return Reason.NO_STATE
+        return self._outside(self._state)
+
+    def _refuses(self, values: Four) -> Reason | None:
+        if self.phase is not FlightPhase.FLYING:
+            return Reason.NOT_ARMED
+        if values.shape != (4,):
+            return Reason.WRONG_SHAPE
+        return None if np.isfinite(values).all() else Reason.NOT_FINITE
+
+    def _advance(self, now_s: float) -> None:
+        if not math.isfinite(now_s) or now_s < self._now_s - _SLACK_S:
+            self.stop(Reason.FLIGHT_CLOCK)
+            self._state_s, self._now_s, self._landing_s = -math.inf, -math.inf, math.nan
+        if math.isfinite(now_s):
+            self._now_s = now_s
+
+    def _judge(self, now_s: float) -> None:
+        """Fly, land or cut: sets phase and reason."""
+        state = self._state
+        if self._command is None or state is None:
+            return  # nothing was ever commanded: the craft is not ours yet
+        if _tilt(state) > self.envelope.cut_tilt_rad:
+            return self._cut(Reason.UPSIDE_DOWN)
+        blind = self._state_is_stale(now_s)
+        if self.phase is FlightPhase.FLYING:
+            self._fly_or_hold(now_s, state, blind)
+        if self.phase is not FlightPhase.LANDING:
+            return None
+        if not blind:
+            self._landing_s = math.nan
+            if state.position_m[2] - self.ground_m <= self.envelope.cut_height_m:
+                self._cut(Reason.LANDED)
+        elif math.isnan(self._landing_s):
+            self._landing_s = now_s if math.isfinite(now_s) else self._landing_s
+        elif now_s - self._landing_s > _BLIND_S:
+            self._cut(Reason.BLIND)
+        return None
+
+    def _fly_or_hold(self, now_s: float, state: Odometry, blind: bool) -> None:
+        """Lateness is held for a while, the envelope is not waited for."""
+        silent = not -_SLACK_S <= now_s - self._command_s <= STALE_COMMAND_PERIODS * self._period_s + _SLACK_S
+        late = Reason.LATE_STATE if blind else Reason.LATE_COMMAND if silent else None
+        outside = None if blind else self._outside(state)
+        if outside is not None:
+            self.stop(outside)
+        elif late is None:
+            self.reason = None
+        elif self.reason is None:
+            self.reason, self._held_since_s = late, now_s
+            self._count(late)
+        elif now_s - self._held_since_s > HOLD_S:
+            self.stop(Reason.NO_FLIGHT_STATE if blind else Reason.NO_COMMAND)
+        else:
+            self.reason = late
+
+    def _outside(self, state: Odometry) -> Reason | None:
+        """Which bound of the envelope the craft is beyond, None inside."""
+        if _tilt(state) > self.envelope.tilt_rad:
+            return Reason.TILT
+        if float(np.linalg.norm(state.rates_rad_s)) > self.envelope.rate_rad_s:
+            return Reason.FAST_ROTATION
+        if float(np.linalg.norm(state.velocity_body_m_s)) > self.envelope.speed_m_s:
+            return Reason.SPEED
+        inside = (state.position_m >= self._low).all() and (state.position_m <= self._high).all()
+        return None if inside else Reason.FENCE
+
+    def _state_is_stale(self, now_s: float) -> bool:
+        return not -_SLACK_S <= now_s - self._state_s <= STALE_STATE_PERIODS * self._state_period_s + _SLACK_S
+
+    def _values(self, now_s: float) -> Four | None:
+        if self.phase is FlightPhase.CUTTING:
+            self._offs += 1
+            if self._offs > _OFFS:
+                self.phase = FlightPhase.DISARMED
+                return None
+            return self.lander.off()
+        if self.phase is FlightPhase.LANDING:
+            assert self._state is not None
+            blind = self._state_is_stale(now_s)
+            return (
+                self.lander.blind()
+                if blind
+                else self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
+            )
+        if self.phase is FlightPhase.FLYING and self._command is not None and self._state is not None:
+            if self.reason is Reason.LATE_STATE:
+                return self.lander.blind()
+            late = self.reason is Reason.LATE_COMMAND
+            return self._clamped(self.lander.descend(self._state, 0.0) if late else self._command)
+        return None
+
+    def _clamped(self, values: Four) -> Four:
+        """Inside the limits of the level of command; `values` is not changed."""
+        if self.level == "motors":
+            kept: Four = np.clip(values, -1.0, 1.0)
+            self._count_if(Reason.THRUST, (kept != values).any())
+            return kept
+        thrust, rates = float(np.clip(values[0], 0.0, 1.0)), values[1:]
+        turning = float(np.linalg.norm(rates))
+        self._count_if(Reason.THRUST, thrust != values[0])
+        self._count_if(Reason.BODY_RATE, turning > self.envelope.rate_rad_s)
+        if turning > self.envelope.rate_rad_s:
+            rates = rates * (self.envelope.rate_rad_s / turning) if math.isfinite(turning) else np.zeros(3)
+        return np.array([thrust, *rates])
+
+    def _cut(self, reason: Reason) -> None:
+        if self.phase in (FlightPhase.FLYING, FlightPhase.LANDING):
+            assert reason.effect is Effect.CUT
+            self._count(reason)
+            self.phase, self.reason, self._offs = FlightPhase.CUTTING, reason, 0
+
+    def _count_if(self, reason: Reason, is_so: bool | np.bool_) -> None:
+        if is_so:
+            self._count(reason)
+
+    def _count(self, reason: Reason) -> None:
+        self.counts[reason] += 1
+
+
+def _tilt(state: Odometry) -> float:
+    """Angle between the craft's up and the world's."""
+    _, x, y, _ = state.quat_wxyz
+    return math.acos(min(1.0, max(-1.0, 1.0 - 2.0 * float(x * x + y * y))))
+
+
+def _is_state(message: Odometry) -> bool:
+    for value, size in (
+        (message.position_m, 3), (message.quat_wxyz, 4), (message.velocity_body_m_s, 3), (message.rates_rad_s, 3),
+    ):  # fmt: skip
+        array = np.asarray(value)
+        if array.shape != (size,) or not np.isfinite(array).all():
+            return False
+    return abs(float(np.linalg.norm(message.quat_wxyz)) - 1.0) <= _UNIT

@@ -1,0 +1,84 @@
+"""What a message must be before a filter looks at what it says: whole, finite, for this robot, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.messages import JointState, JointTrajectory
+from hardware.safety.reasons import Reason
+
+Joints = Float[ndarray, " j"]
+
+
+class Order:
+    """Lets each (epoch, sequence) of one sender through once, and never back."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None
+
+    def forget(self) -> None:
+        """A new sender may begin anywhere."""
+        self._last = None
+
+    def judge(self, epoch: int, sequence: int) -> Reason | None:
+        """None, or why the message is late; does not take it."""
+        if self._last is None or (epoch, sequence) > self._last:
+            return None
+        return Reason.OLD_EPOCH if epoch < self._last[0] else Reason.OUT_OF_ORDER
+
+    def is_new(self, epoch: int) -> bool:
+        """Was the sender reset since the last message taken?"""
+        return self._last is not None and epoch != self._last[0]
+
+    def take(self, epoch: int, sequence: int) -> None:
+        """Note the message."""
+        self._last = epoch, sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A state that was understood. received_s: local monotonic."""
+
+    position_rad: Joints
+    received_s: float
+
+
+def read_command(message: JointTrajectory, names: Sequence[str]) -> Joints | Reason:
+    """The one waypoint of a command, in the order of `names`, or what is wrong with it."""
+    try:
+        position: Joints = np.asarray(message.position_rad, dtype=np.float64)
+        times = np.asarray(message.times_s, dtype=np.float64)
+    except (TypeError, ValueError):
+        return Reason.WRONG_SHAPE
+    if position.shape != (1, len(names)) or times.shape != (1,):
+        return Reason.WRONG_SHAPE
+    if not (np.isfinite(position).all() and np.isfinite(times).all()):
+        return Reason.NOT_FINITE
+    if tuple(message.names) == tuple(names):
+        same: Joints = position[0].copy()
+        return same
+    if sorted(message.names) != sorted(names):
+        return Reason.WRONG_JOINTS
+    ordered: Joints = position[0][[message.names.index(name) for name in names]]
+    return ordered
+
+
+def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
+    """Measured positions in the order of `names`; None where one is missing or not finite. Other joints are ignored."""
+    try:
+        position = np.asarray(message.position_rad, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if position.shape != (len(message.names),):
+        return None
+    if tuple(message.names) != tuple(names):
+        places = {name: i for i, name in enumerate(message.names)}
+        if len(places) != len(message.names) or any(name not in places for name in names):
+            return None
+        position = position[[places[name] for name in names]]
+    return position.copy() if np.isfinite(position).all() else None

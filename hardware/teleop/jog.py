@@ -1,0 +1,34 @@
+"""Rates of a stick to places of joints: what a human wants next, never far from where the arm is."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+LEAD_S = 0.2  # of movement at full speed: how far the wish may be ahead of the arm
+
+
+class Jog:
+    """low_rad, high_rad: (j,) limits. speed_rad_s: (j,) at a stick's full throw."""
+
+    def __init__(
+        self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"], speed_rad_s: Float[ndarray, " j"]
+    ) -> None:
+        self._low_rad, self._high_rad, self._speed_rad_s = low_rad, high_rad, speed_rad_s
+        self._at_rad: ndarray | None = None
+
+    def release(self) -> None:
+        """The next wish starts from where the arm is then."""
+        self._at_rad = None
+
+    def next(
+        self, rates: Float[ndarray, " j"], measured_rad: Float[ndarray, " j"], dt_s: float
+    ) -> Float[ndarray, " j"]:
+        """Where to be after dt_s. An arm that is held back by something does not find the wish far ahead of it."""
+        start_rad = measured_rad if self._at_rad is None else self._at_rad
+        lead_rad = self._speed_rad_s * LEAD_S
+        wish_rad = start_rad + np.clip(rates, -1.0, 1.0) * self._speed_rad_s * dt_s
+        near_rad = np.clip(wish_rad, measured_rad - lead_rad, measured_rad + lead_rad)
+        self._at_rad = np.clip(near_rad, self._low_rad, self._high_rad)
+        return self._at_rad

@@ -1,0 +1,85 @@
+"""A gamepad as Linux tells it: /dev/input/js*, events of eight bytes (kernel, Documentation/input/joydev/joystick-api).
+
+struct js_event { __u32 time; __s16 value; __u8 type; __u8 number; };   type 1 button, 2 axis, | 0x80 at the start
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hardware.teleop.device import Wish
+from robo_rl.core.errors import ConfigError, DriverError
+
+EVENT = struct.Struct("<IhBB")
+BUTTON, AXIS, AT_START = 1, 2, 0x80
+FULL = 32767.0
+DEAD_ZONE = 0.08  # of a stick: worn ones do not come back to the middle
+Event = tuple[int, int, float]  # type, number, value: 0 or 1 of a button, -1 ... 1 of an axis
+
+
+def events(data: bytes) -> Iterator[Event]:
+    """Whole events in `data`; the kernel writes no part of one."""
+    for _, value, kind, number in EVENT.iter_unpack(data[: len(data) // EVENT.size * EVENT.size]):
+        what = kind & ~AT_START
+        if what in (BUTTON, AXIS):
+            yield what, number, float(value != 0) if what == BUTTON else max(-1.0, value / FULL)
+
+
+def without_middle(value: float) -> float:
+    """Zero in the dead zone, and from there on evenly to 1."""
+    beyond = max(0.0, abs(value) - DEAD_ZONE) / (1.0 - DEAD_ZONE)
+    return beyond if value >= 0.0 else -beyond
+
+
+class Joystick:
+    """axes: which axis of the pad turns joint i; a negative number - 1 - k turns it the other way by axis k.
+
+    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late.
+    """
+
+    def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4) -> None:
+        if not axes:
+            raise ConfigError("A gamepad needs an axis for each joint that it shall turn, such as axes=[0,1,3,4,6,7].")
+        self._path, self._axes, self._dead_man = path, tuple(axes), dead_man
+        self._values: dict[tuple[int, int], float] = {}
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            there = ", ".join(sorted(map(str, Path("/dev/input").glob("js*")))) or "none"
+            raise DriverError(
+                f"The gamepad {path} cannot be opened ({error.strerror}). Found: {there}. Plug it in; to be allowed to "
+                "read it, join the group 'input'."
+            ) from error
+
+    def poll(self, now_s: float) -> Wish:
+        self._read()
+        turned = [without_middle(self._axis(axis)) for axis in self._axes]
+        held = self._values.get((BUTTON, self._dead_man), 0.0) > 0.0
+        return Wish(held, rates=np.array(turned))
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def _axis(self, axis: int) -> float:
+        return self._values.get((AXIS, axis), 0.0) if axis >= 0 else -self._values.get((AXIS, -1 - axis), 0.0)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._file, 64 * EVENT.size)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._values = {}  # a button that was held is not held by a pad that is gone
+                raise DriverError(f"The gamepad {self._path} is gone. Plug it in and start teleoperation again.")
+            for kind, number, value in events(data):
+                self._values[kind, number] = value

@@ -1,0 +1,62 @@
+"""A terminal's keyboard: two keys for each joint. A terminal tells no releases, so the key that moves is the dead-man.
+
+A key counts as held for HOLD_S after its last character; while it is held down the terminal repeats it, after a pause.
+Two keys cannot be held at once: a terminal repeats only the last one.
+"""
+
+from __future__ import annotations
+
+import os
+import termios
+import tty
+
+import numpy as np
+
+from hardware.teleop.device import NOTHING, Wish
+from robo_rl.core.errors import ConfigError, DriverError
+
+UP, DOWN = "qwertyu", "asdfghj"  # joint 1 turns up by q, down by a; joint 2 by w and s; ...
+HOLD_S = 0.15
+
+
+class Keyboard:
+    """joints: how many. file: of the terminal, the one in which the program runs."""
+
+    def __init__(self, joints: int, file: int = 0) -> None:
+        if not 1 <= joints <= len(UP):
+            raise ConfigError(f"A keyboard turns 1 to {len(UP)} joints, found {joints}.")
+        self._joints, self._file = joints, file
+        self._key, self._key_s = "", -HOLD_S
+        try:
+            self._before = termios.tcgetattr(file)
+        except termios.error as error:
+            raise DriverError(
+                "Teleoperation by keyboard needs a terminal; here is none (a pipe, or a launch file). Start it in a "
+                "terminal of its own."
+            ) from error
+        tty.setcbreak(file)
+        os.set_blocking(file, False)
+
+    def poll(self, now_s: float) -> Wish:
+        for key in self._typed():
+            self._key, self._key_s = key, now_s
+        if now_s - self._key_s >= HOLD_S:
+            return NOTHING
+        rates = np.zeros(self._joints)
+        for keys, sign in ((UP, 1.0), (DOWN, -1.0)):
+            if self._key and self._key in keys[: self._joints]:
+                rates[keys.index(self._key)] = sign
+        return Wish(True, rates=rates) if rates.any() else NOTHING
+
+    def close(self) -> None:
+        """Give the terminal back as it was."""
+        os.set_blocking(self._file, True)
+        termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
+
+    def _typed(self) -> str:
+        try:
+            return os.read(self._file, 256).decode(errors="ignore")
+        except BlockingIOError:
+            return ""
+        except OSError as error:
+            raise DriverError("The terminal of the keyboard is gone.") from error

@@ -1,0 +1,48 @@
+"""A leader arm: a second arm that a human moves by hand, read by its driver; the follower goes where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hardware.driver import ArmDriver
+from hardware.teleop.device import NOTHING, Device, Wish
+from robo_rl.core.errors import ConfigError
+
+FRESH_S = 0.1
+
+
+class Leader:
+    """arm: connected. dead_man: the device whose switch counts, such as a gamepad or a pedal that is one.
+
+    signs, offsets_rad: follower = sign * leader + offset, joint by joint.
+    """
+
+    def __init__(
+        self,
+        arm: ArmDriver,
+        dead_man: Device,
+        signs: Sequence[float] | None = None,
+        offsets_rad: Sequence[float] | None = None,
+    ) -> None:
+        joints = len(arm.names)
+        self._arm, self._dead_man = arm, dead_man
+        self._signs = np.ones(joints) if signs is None else np.array(signs, float)
+        self._offsets_rad = np.zeros(joints) if offsets_rad is None else np.array(offsets_rad, float)
+        if self._signs.shape != (joints,) or self._offsets_rad.shape != (joints,) or (np.abs(self._signs) != 1.0).any():
+            raise ConfigError(f"A leader with {joints} joints needs {joints} signs of 1 or -1, and {joints} offsets.")
+
+    def poll(self, now_s: float) -> Wish:
+        """Held only while its state is fresh: a leader that fell silent leads nobody."""
+        held = self._dead_man.poll(now_s).held
+        state = self._arm.read()
+        if not held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():
+            return NOTHING
+        return Wish(True, position_rad=self._signs * state.position_rad + self._offsets_rad)
+
+    def close(self) -> None:
+        try:
+            self._dead_man.close()
+        finally:
+            self._arm.close()

@@ -1,0 +1,46 @@
+"""The table of topics in docs/ros2.md, from the code: `python -m hardware.topic_table` prints it."""
+
+from __future__ import annotations
+
+from hardware.bus.quality import QUALITY
+from hardware.bus.wire import WIRE
+from hardware.topics import SERVICES, TOPICS
+
+
+def topic_rows() -> list[str]:
+    """Markdown lines, one per topic."""
+    rows = [
+        "| topic | type | profile | rate | from | to | meaning |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for topic in TOPICS:
+        kind = WIRE[topic.kind].ros_type.replace("/msg/", "/")
+        rows.append(
+            f"| `{topic.name}` | {kind} | {topic.profile.value} | {topic.rate} | {topic.by} | {topic.to} | "
+            f"{topic.meaning} |"
+        )
+    return rows
+
+
+def quality_rows() -> list[str]:
+    """Markdown lines, one per profile."""
+    rows = [
+        "| profile | publisher offers | subscriber asks for | durability | keep last |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    words = {True: "reliable", False: "best effort"}
+    for profile, row in QUALITY.items():
+        durability = "transient local" if row.latched else "volatile"
+        offers, asks = words[row.offers_reliable], words[row.asks_reliable]
+        rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {row.depth} |")
+    return rows
+
+
+def service_rows() -> list[str]:
+    """Markdown lines, one per service; all are std_srvs/Trigger."""
+    rows = ["| node | service | what it does |", "| --- | --- | --- |"]
+    return rows + [f"| {node} | `{name}` | {what} |" for node, pairs in SERVICES.items() for name, what in pairs]
+
+
+if __name__ == "__main__":
+    print("\n\n".join("\n".join(rows()) for rows in (topic_rows, quality_rows, service_rows)))

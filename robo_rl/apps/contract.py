@@ -1,0 +1,22 @@
+"""`robo-rl contract`: does a bundle fit a robot?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hardware.contract import check_contract
+from hardware.description import load_description
+from policies.bundle import load_bundle
+from robo_rl.conf.schema import ContractConfig
+
+
+def main(config: ContractConfig) -> int:
+    """Say that it fits, or raise CheckpointError with every mismatch."""
+    bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
+    check_contract(bundle, robot)
+    cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
+    print(
+        f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
+        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}."
+    )
+    return 0

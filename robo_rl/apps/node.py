@@ -1,0 +1,110 @@
+"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus. Launch files and `robo-rl up` start these.
+
+Everything from "--ros-args" on is left to rclpy, which reads the command line by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from hardware.nodes.protocol import Node
+from robo_rl.apps.node_life import listening, live
+from robo_rl.conf.node import NodeConfig
+from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
+
+# name -> (builder called as build(config, bus); its settings; extra that installs what it imports)
+NODES: dict[str, tuple[str, str, str | None]] = {
+    "sim_robot": ("robo_rl.apps.node_builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
+    "safety_filter": ("robo_rl.apps.node_builders:safety_filter", "robo_rl.conf.node:SafetyFilterNodeConfig", None),
+    "robot_driver": ("robo_rl.apps.robot_builders:robot_driver", "robo_rl.conf.node:RobotDriverNodeConfig", None),
+    "teleop": ("robo_rl.apps.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
+    "camera": ("robo_rl.apps.node_builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
+    "recorder": ("robo_rl.apps.node_builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
+    "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
+    "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
+    "flight_filter": ("robo_rl.apps.node_builders:flight_filter", "robo_rl.conf.node:FlightFilterNodeConfig", None),
+    "quad_policy": ("robo_rl.apps.node_builders:quad_policy", "robo_rl.conf.node:QuadPolicyNodeConfig", "robot"),
+    "task": ("robo_rl.apps.node_builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
+    "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
+}
+USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one node until it is stopped. Returns the exit code; prints no traceback for a user's mistake."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if "--ros-args" in arguments:
+        arguments = arguments[: arguments.index("--ros-args")]
+    try:
+        return _run(arguments)
+    except RoboRLError as error:
+        print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"{USAGE}\nNodes: {', '.join(NODES)}")
+        return 0
+    name, overrides = arguments[0], arguments[1:]
+    if name not in NODES:
+        raise UnknownNameError("node", name, NODES)
+    schema = _attribute(NODES[name][1])
+    if {"-h", "--help"} & set(overrides):
+        print(_help(name, schema))
+        return 0
+    with listening() as ending:
+        node, bus = start(name, _settings(name, overrides, schema))
+        live([(node, bus)], ending)
+    return 0
+
+
+def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Any]:
+    """The node and its bus, which is made as `config` says unless it is given (a bus in this process)."""
+    from hardware.bus.choose import make_bus
+
+    builder, _, extra = NODES[name]
+    if bus is None:
+        bus = make_bus(config.name or name, config.namespace, config.bus)
+    try:
+        node: Node = _attribute(builder)(config, bus)
+    except ModuleNotFoundError as error:
+        bus.close()
+        if error.name is None or error.name.split(".")[0] in ("robo_rl", "policies", "sim", "hardware"):
+            raise
+        install = f"'robo-rl[{extra}]'" if extra else error.name
+        raise MissingDependencyError(
+            f"The node {name} needs the package '{error.name}', which is not installed. Run: pip install {install}"
+        ) from error
+    except BaseException:
+        bus.close()
+        raise
+    return node, bus
+
+
+def _settings(name: str, overrides: list[str], schema: type) -> Any:
+    from robo_rl.apps.config import load_config
+
+    try:
+        return load_config(f"node_{name}", overrides, schema)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(f"robo-rl node_{name}", f"python -m robo_rl.apps.node {name}")) from error
+
+
+def _help(name: str, schema: type) -> str:
+    from robo_rl.conf.fields import settings
+
+    rows = [f"  {s.key:<12} {s.type_words:<28} {s.default_words:<12} {s.meaning}" for s in settings(schema).values()]
+    return "\n".join([f"python -m robo_rl.apps.node {name} key=value ...", "", *rows])
+
+
+def _attribute(path: str) -> Any:
+    module, attribute = path.split(":")
+    return getattr(import_module(module), attribute)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

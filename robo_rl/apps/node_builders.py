@@ -1,0 +1,124 @@
+"""How each node is put together from its settings: the place where both the hardware and the simulator are known.
+
+What only one node needs is imported for that node alone: the safety filter starts without torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from hardware.bus.protocol import Bus
+from hardware.description import load_description
+from hardware.messages import Image
+from hardware.nodes.camera import CameraConfig, CameraNode
+from hardware.nodes.diagnostics import DiagnosticsNode
+from hardware.nodes.protocol import Node
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
+from hardware.nodes.task import TaskNode
+from hardware.topics import EPISODE, TOPICS, image_topic
+from robo_rl.conf.node import (
+    ActionHeadNodeConfig,
+    ArmPolicyNodeConfig,
+    CameraNodeConfig,
+    DiagnosticsNodeConfig,
+    FlightFilterNodeConfig,
+    QuadPolicyNodeConfig,
+    RecorderNodeConfig,
+    SafetyFilterNodeConfig,
+    SimRobotNodeConfig,
+    TaskNodeConfig,
+)
+from robo_rl.core.errors import ConfigError
+
+
+def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
+    return DiagnosticsNode(bus)
+
+
+def camera(config: CameraNodeConfig, bus: Bus) -> Node:
+    return CameraNode(
+        bus, CameraConfig(config.camera, config.source, config.width, config.height, config.fps, config.loop)
+    )
+
+
+def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
+    """All topics of the table, with the pictures of the cameras named."""
+    plain = [topic for topic in TOPICS if topic.kind is not Image and topic is not EPISODE]
+    return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *map(image_topic, config.cameras)])
+
+
+def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
+    """The contract is checked before the inference process is started, and long before anything moves."""
+    from hardware.contract import check_contract
+    from hardware.loop.inference import InferenceProcess
+    from hardware.nodes.arm_policy import ArmPolicyNode
+    from policies.bundle import load_bundle
+
+    bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
+    check_contract(bundle, robot)
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed)
+    return ArmPolicyNode(bus, bundle, robot, inference, start=config.start)
+
+
+def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
+    from hardware.contract import check_contract
+    from hardware.nodes.action_head import ActionHeadNode
+    from policies.bundle import load_bundle
+
+    bundle, robot = None if config.bundle is None else load_bundle(Path(config.bundle)), load_description(config.robot)
+    if bundle is not None:
+        check_contract(bundle, robot)
+    return ActionHeadNode(bus, robot, bundle, start=config.start)
+
+
+def task(config: TaskNodeConfig, bus: Bus) -> Node:
+    return TaskNode(bus, config.goal, config.words)
+
+
+def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
+    return SafetyFilterNode(bus, load_description(config.robot), arm=config.arm)
+
+
+def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
+    """Motor commands need the craft's rotors to land by; thrust and body rates need no more than its hover thrust."""
+    from hardware.nodes.flight_filter import FlightFilterNode
+    from hardware.safety.flight import FlightFilter
+    from hardware.safety.landing import Lander, MotorsLander, RatesLander
+    from policies.bundle import load_bundle
+    from robo_rl.apps.run_quad import craft_model, envelope_of
+    from sim.engines.quad.craft import load_craft
+
+    lander: Lander = RatesLander(config.hover)
+    if config.level == "motors":
+        lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
+    envelope, level = envelope_of(load_bundle(Path(config.bundle))), cast(Any, config.level)
+    filter_ = FlightFilter(envelope, lander, config.command_hz, config.state_hz, level, config.ground_m)
+    return FlightFilterNode(bus, filter_, config.command_hz, arm=config.arm)
+
+
+def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
+    from hardware.nodes.quad_policy import QuadPolicyNode
+    from policies.bundle import load_bundle
+    from robo_rl.apps.run_quad import flight_env, flight_observer
+
+    if len(config.goal_m) != 3:
+        raise ConfigError(f"goal_m={config.goal_m} cannot be used, expected three numbers: x, y, z.")
+    x, y, z = config.goal_m
+    bundle = load_bundle(Path(config.bundle))
+    return QuadPolicyNode(bus, bundle, flight_observer(flight_env(bundle)), (x, y, z), start=config.start)
+
+
+def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
+    """The simulators are imported here, where one is asked for."""
+    if config.robot == "sim_quad":
+        from robo_rl.apps.run_quad import SimulatedQuad
+        from sim.engines.quad.craft import load_craft
+        from sim.engines.quad.robot import QuadBody
+
+        return SimQuadNode(bus, SimulatedQuad(QuadBody(load_craft(config.craft))), config.state_hz)
+    from sim.engines.arm.body import ArmBody
+
+    return SimArmNode(bus, ArmBody(), config.state_hz)

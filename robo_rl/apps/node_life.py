@@ -1,0 +1,80 @@
+"""How nodes live and end: any end is a safe stop, and the terminal says why.
+
+The first Ctrl-C or SIGTERM asks: the nodes come to rest, which takes as long as braking takes. The second, or an error,
+does not wait: each node's last word is published, undisturbed by further signals, before the bus is closed.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from hardware.bus.protocol import Bus
+from hardware.bus.shield import shielded
+from hardware.nodes.protocol import Node
+
+REST_S = 15.0  # longest time that coming to rest, or to the ground, may take
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
+
+class Ending:
+    """Why to end; None while nobody asked. A second request interrupts whatever is going on."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+
+    def ask(self, why: str) -> None:
+        """Note the first reason."""
+        self.why = self.why or why
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.why is not None:
+            raise KeyboardInterrupt
+        self.ask(_SIGNALS[signal.Signals(number)])
+
+
+@contextmanager
+def listening() -> Iterator[Ending]:
+    """Signals become requests inside the block; in a thread that cannot hear them, nothing changes."""
+    ending = Ending()
+    if threading.current_thread() is not threading.main_thread():
+        yield ending
+        return
+    before = {number: signal.signal(number, ending.on_signal) for number in _SIGNALS}
+    try:
+        yield ending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def live(
+    nodes: Sequence[tuple[Node, Bus]],
+    ending: Ending,
+    until: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = print,
+    done: str = "done",
+) -> None:
+    """Spin until asked or `until()`, then bring the nodes to rest. The first bus spins; in one process that is all.
+
+    done: the reason said when `until()` ended it. Nodes are stopped in order, and closed in reverse.
+    """
+    bus = nodes[0][1]
+    try:
+        bus.spin(lambda: ending.why is not None or until())
+        why = ending.why or done
+        for node, own in nodes:
+            say(f"{own.name}: {node.stop(why)}.")
+        end_s = bus.now() + REST_S
+        bus.spin(lambda: all(node.at_rest for node, _ in nodes) or bus.now() > end_s)
+    except KeyboardInterrupt:
+        say(f"{bus.name}: {ending.why or 'Ctrl-C'} again: stopped at once, holding.")
+    finally:
+        with shielded():
+            for node, _ in nodes:
+                node.last_word()
+            for _, own in reversed(nodes):
+                own.close()

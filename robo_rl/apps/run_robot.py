@@ -1,0 +1,142 @@
+"""`robo-rl run robot=...`: the graph of nodes that runs on a robot, in one process, around a simulated one.
+
+policy (in a process of its own) -> head -> safety filter -> simulated robot, on the real clock. What the filter did,
+and why it stopped, is said at the end; nothing in here can switch it off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from hardware.bus.in_process import World
+from hardware.bus.protocol import Bus
+from hardware.nodes.protocol import Node
+from hardware.safety.reasons import Effect, Reason
+from policies.bundle import Bundle
+from robo_rl.apps.node_life import listening, live
+from robo_rl.conf.schema import RunConfig
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.files import write_json
+from robo_rl.core.provenance import commit, machine
+
+_START_S = 60.0  # a policy that is not loaded by then will not be
+ROBOTS = {
+    "sim_arm": "robo_rl.apps.run_arm:arm_cell",
+    "sim_quad": "robo_rl.apps.run_quad:quad_cell",
+}
+
+
+class Task(Protocol):
+    """What the robot is asked for, and the judge of it."""
+
+    success: list[bool]  # of the episodes that ended
+
+    def begin(self, episode: int) -> None: ...
+
+
+@dataclass
+class Cell:
+    """A robot, its nodes in the order in which they are stopped, and its task."""
+
+    nodes: list[tuple[Node, Bus]]
+    task: Task
+    ready: Callable[[], bool]  # may it be armed?
+    fault: Callable[[], str]  # why it never will; empty
+    arm: Callable[[], tuple[bool, str]]
+    stopped: Callable[[], Reason | None]  # why the filter has stopped by itself
+    counts: Mapping[Reason, int]
+    timing: Callable[[], Any]
+    episode_s: float
+
+
+def run_robot(config: RunConfig, bundle: Bundle) -> int:
+    """Run, and say what happened. Returns 0, or 3 when the filter had to stop the robot."""
+    if config.env is not None or config.rate_hz is not None:
+        raise ConfigError("robot=... runs the robot's own task at the bundle's rate; leave env and rate_hz out.")
+    if config.robot not in ROBOTS:
+        raise UnknownNameError("robot to run in this process", str(config.robot), ROBOTS)
+    from importlib import import_module
+
+    module, function = ROBOTS[config.robot].split(":")
+    world = World(clock=time.monotonic, warn=print)
+    with listening() as ending:
+        cell: Cell = getattr(import_module(module), function)(config, bundle, world)
+        bus = cell.nodes[0][1]
+        director = _Director(config, cell, bus)
+        live(cell.nodes, ending, until=director.over, done="all episodes have ended")
+    stopped = director.stopped
+    return _report(config, bundle, cell, ending.why, stopped)
+
+
+class _Director:
+    """Arms when everything is there, then lets one episode follow the other."""
+
+    def __init__(self, config: RunConfig, cell: Cell, bus: Bus) -> None:
+        self._config, self._cell, self._bus = config, cell, bus
+        self._wanted = config.episodes if config.episodes or config.seconds else 1
+        self._made_s, self._begun_s = bus.now(), None  # type: float, float | None
+        self._episode = 0
+        self.stopped: Reason | None = None
+
+    def over(self) -> bool:
+        """Asked after every callback: goes on, and says when to end."""
+        now_s, cell = self._bus.now(), self._cell
+        if self._begun_s is None:
+            return self._begin(now_s)
+        self.stopped = cell.stopped()
+        if self.stopped is not None:
+            return True
+        since_s = now_s - self._begun_s
+        if self._config.seconds is not None and since_s >= self._config.seconds:
+            return True
+        if since_s >= (self._episode + 1) * cell.episode_s:
+            self._episode += 1
+            if self._wanted is not None and self._episode >= self._wanted:
+                return True
+            cell.task.begin(self._episode)
+        return False
+
+    def _begin(self, now_s: float) -> bool:
+        if fault := self._cell.fault():
+            raise ConfigError(f"The robot does not start: {fault}.")
+        if now_s - self._made_s > _START_S:
+            raise ConfigError(f"The policy was not ready after {_START_S:.0f} s, so nothing was armed.")
+        if self._cell.ready() and self._cell.arm()[0]:
+            self._begun_s = now_s
+            self._cell.task.begin(0)
+        return False
+
+
+def _report(config: RunConfig, bundle: Bundle, cell: Cell, why: str | None, stopped: Reason | None) -> int:
+    success = cell.task.success
+    print(f"{bundle.name} on {config.robot}: {sum(success)}/{len(success)} episodes succeeded; {cell.timing()}")
+    print(f"safety filter: {in_words(cell.counts)}")
+    end = why or (f"the safety filter: {stopped.sentence}" if stopped else "all episodes have ended")
+    print(f"ended by {end}")
+    if config.out:
+        counts = {reason.name.lower(): count for reason, count in cell.counts.items()}
+        body = {"bundle": bundle.name, "robot": config.robot, "success": success, "ended_by": end, "filter": counts}
+        write_json(Path(config.out), body | {"machine": machine(), "commit": commit()})
+    return 3 if stopped else 0
+
+
+def in_words(counts: Mapping[Reason, int]) -> str:
+    """What the filter did, mildest first; waiting for the first command and ending are no interventions."""
+    quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN, Reason.NOT_ARMED, Reason.NO_STATE)
+    by_effect: dict[Effect, Counter[str]] = {}
+    for reason, count in counts.items():
+        if reason not in quiet:
+            by_effect.setdefault(reason.effect, Counter())[reason.name.lower()] += count
+    if not by_effect:
+        return "passed every command as it was"
+    parts = (
+        f"{effect.value} " + ", ".join(f"{n} {name}" for name, n in by_effect[effect].most_common())
+        for effect in Effect
+        if effect in by_effect
+    )
+    return "; ".join(parts)

@@ -1,0 +1,134 @@
+"""Several processes as one: their lines in one terminal, and one safe stop for all of them.
+
+They start in order and stop in reverse, one after the other: what commands first, then the filter, which brakes, and
+the robot last. The stop begins at Ctrl-C, at SIGTERM, after `seconds`, or when any of them ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import IO
+
+REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
+KILL_S = 2.0  # and so long after a second SIGINT
+ASKED = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+
+
+class Signals:
+    """What the user asked for. `count` grows with each signal; the second one means: at once."""
+
+    def __init__(self) -> None:
+        self.why, self.count = "", 0
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.why = self.why or ASKED[signal.Signals(number)]
+        self.count += 1
+
+
+@contextmanager
+def noted() -> Iterator[Signals]:
+    """Inside the block signals are noted, and interrupt nothing."""
+    signals = Signals()
+    before = {number: signal.signal(number, signals.note) for number in ASKED}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+class Supervisor:
+    """Runs `commands` (name -> argv). `say` prints one line."""
+
+    def __init__(self, commands: Mapping[str, Sequence[str]], say: Callable[[str], None] = print) -> None:
+        self._say, self._commands = say, commands
+        self._width = max(map(len, commands))
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._readers: list[threading.Thread] = []
+
+    def run(self, seconds: float | None = None) -> int:
+        """Until the stop is done. 0 when it was asked for, 3 when one of them ended by itself."""
+        with noted() as signals:
+            why, code = "", 0
+            try:
+                for name, argv in self._commands.items():
+                    self._start(name, argv)
+                why, code = self._watch(signals, None if seconds is None else time.monotonic() + seconds)
+            finally:
+                self._say(f"up: {why or 'an error'}: stopping {', '.join(reversed(self._running)) or 'nothing'}.")
+                for name in reversed(list(self._running)):
+                    self._stop(name, signals)
+                for reader in self._readers:
+                    reader.join(1.0)
+                self._print()
+            self._say("up: all nodes are stopped.")
+            return code
+
+    def _start(self, name: str, argv: Sequence[str]) -> None:
+        # A session of its own: Ctrl-C in the terminal reaches us alone, and each node gets one signal, in its turn.
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        self._running[name] = process
+        assert process.stdout is not None
+        reader = threading.Thread(target=self._read, args=(name, process.stdout), daemon=True)
+        reader.start()
+        self._readers.append(reader)
+
+    def _read(self, name: str, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.put(f"{name:<{self._width}} | {line.decode(errors='replace').rstrip()}")
+
+    def _watch(self, signals: Signals, until_s: float | None) -> tuple[str, int]:
+        """Wait for a reason to stop: (the reason, the exit code)."""
+        while True:
+            self._print()
+            if signals.why:
+                return signals.why, 0
+            if until_s is not None and time.monotonic() >= until_s:
+                return "the time is over", 0
+            for name, process in self._running.items():
+                if (code := process.poll()) is not None:
+                    return f"{name} has ended by itself ({ending(code)})", 3
+            time.sleep(0.05)
+
+    def _stop(self, name: str, signals: Signals) -> None:
+        process, hurried = self._running[name], False
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        late_s = time.monotonic() + REST_S
+        while process.poll() is None and time.monotonic() < late_s:
+            self._print()
+            if signals.count > 1 and not hurried:  # the user does not want to wait: hold at once
+                hurried = True
+                process.send_signal(signal.SIGINT)
+                late_s = time.monotonic() + KILL_S
+            time.sleep(0.02)
+        if process.poll() is None:
+            process.kill()
+            self._say(f"up: {name} did not stop within {REST_S:g} s and was killed; see that the robot holds.")
+        process.wait()
+
+    def _print(self) -> None:
+        while not self._lines.empty():
+            self._say(self._lines.get())
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

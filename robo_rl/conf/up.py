@@ -1,0 +1,36 @@
+"""Settings of `robo-rl up`. What a set does not take is refused; what is not given is as the set has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robo_rl.conf.fields import REQUIRED, at_least, one_of
+
+
+@dataclass
+class UpConfig:
+    """`robo-rl up`."""
+
+    set: str = REQUIRED  # which nodes: arm_sim, quad_sim, arm, quad or teleop
+    bundle: str | None = None  # folder of the bundle that drives
+    robot: str | None = None  # description of the robot: a name, or a YAML file of yours
+    driver: str | None = None  # YAML file of a real robot's driver
+    device: str | None = None  # what a human takes over with: gamepad, keyboard or leader
+    level: str | None = None  # what a quadcopter's bundle commands: motors or rates
+    arm: bool | None = None  # arm the filter as soon as the robot is heard
+    goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
+    camera: str | None = None  # 0, /dev/video0, a video file or pattern
+    record: str | None = None  # folder of recordings
+    namespace: str = ""  # of the robot: several share a network that way
+    bus: str = one_of("dds", "auto", "rclpy")  # dds needs no ROS
+    seconds: float | None = at_least(0.0, None)  # stop by itself after this time
+
+
+@dataclass
+class CallConfig:
+    """`robo-rl call`."""
+
+    service: str = REQUIRED  # e.g. safety_filter/arm; docs/ros2.md has the table
+    namespace: str = ""  # of the robot
+    bus: str = one_of("auto", "rclpy", "dds")  # auto: rclpy where it can be imported, else DDS
+    timeout_s: float = at_least(0.0, 5.0)  # how long to wait for the server and its answer

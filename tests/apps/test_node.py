@@ -1,0 +1,94 @@
+"""`python -m robo_rl.apps.node`: one node as a process of its own, over DDS on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hardware.bus.dds import DdsBus
+from hardware.messages import JointTrajectory
+from hardware.topics import SAFE
+from robo_rl.apps.node import NODES, main
+from tests.hardware.domains import free_domain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def node(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A node that is ended, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robo_rl.apps.node", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    with free_domain() as number:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
+        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
+        monkeypatch.delenv("ROS_DISTRO", raising=False)
+        yield number
+
+
+@pytest.mark.parametrize(
+    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "Ctrl-C")]
+)
+def test_a_filter_process_ends_in_a_stop_that_is_said(domain: int, signals: list[signal.Signals], words: str) -> None:
+    """Armed and holding a simulated arm; a signal, or two at once: exit code 0, the reason on the terminal."""
+    heard: list[JointTrajectory] = []
+    bus = DdsBus("probe", warn=lambda sentence: None)
+    SAFE.subscribe(bus, lambda message, at: heard.append(message))
+    with node("sim_robot", "bus=dds"), node("safety_filter", "robot=sim_arm", "arm=true", "bus=dds") as filter_:
+        end_s = time.monotonic() + 40.0
+        bus.spin(lambda: len(heard) > 5 or time.monotonic() > end_s)
+        assert len(heard) > 5
+        for number in signals:
+            filter_.send_signal(number)
+        said = filter_.communicate(timeout=20.0)[0]
+    bus.close()
+    assert filter_.returncode == 0, said
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["safety_filtr"], "Unknown node 'safety_filtr'. Did you mean 'safety_filter'?"),
+        (["safety_filter"], "python -m robo_rl.apps.node safety_filter needs robot=..."),
+        (["safety_filter", "robot=ur99", "bus=dds"], "Unknown robot 'ur99'."),
+        (["safety_filter", "robot=sim_arm", "bus=in_process"], "joins nodes of one process"),
+        (["sim_robot", "robot=spot"], "robot=spot cannot be used"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], domain: int
+) -> None:
+    assert main([*words, "--ros-args", "-r", "__ns:=/left"]) == (3 if "bus=in_process" in words else 2)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(NODES))
+def test_help_lists_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert "namespace" in capsys.readouterr().out

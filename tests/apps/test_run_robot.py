@@ -1,0 +1,57 @@
+"""`robo-rl run robot=...`: the whole graph on the real clock, with the inference in its own process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policies.bundle import Bundle
+from robo_rl.apps.cli import main
+from sim.registry import make_env
+from tests.hardware.bundles import arm_bundle, quad_bundle
+
+
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle for the simulated arm; it has learned nothing, so it does not solve anything either."""
+    return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm/reach", 1).spec)
+
+
+def test_an_arm_is_driven_and_the_filter_speaks(
+    reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second and a half: ticks, deadlines, what the filter did, why it ended."""
+    out = tmp_path / "report.json"
+    assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", f"out={out}"]) == 0
+    said = capsys.readouterr().out
+    for words in ("ticks at 50 Hz", "missed deadlines", "safety filter:", "chunks were inferred", "ended by"):
+        assert words in said
+    report = json.loads(out.read_text())
+    assert (report["robot"], len(report["success"])) == ("sim_arm", 1)
+
+
+def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = quad_bundle(tmp_path / "hover")
+    assert main(["run", f"bundle={bundle.folder}", "robot=sim_quad", "seconds=1"]) in (0, 3)  # 3: a machine too busy
+    said = capsys.readouterr().out
+    assert "decisions at 100 Hz" in said
+    assert "landing, then motors off" in said or "no new" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
+        (["robot=sim_quad"], "was made for arm/reach, not for a quadcopter"),
+        (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    reach: Bundle, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"bundle={reach.folder}", *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1

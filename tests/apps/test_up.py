@@ -1,0 +1,192 @@
+"""`robo-rl up` and its sets of nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from hardware.bus.dds import DdsBus
+from hardware.topics import CHUNK, SAFE
+from robo_rl.apps.cli import main
+from robo_rl.apps.node import NODES
+from robo_rl.apps.node_sets import load_set, set_names
+from robo_rl.apps.up import ARGUMENTS
+from robo_rl.conf.fields import settings
+from robo_rl.conf.up import UpConfig
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.registry import make_env
+from tests.hardware.bundles import arm_bundle
+from tests.hardware.domains import free_domain
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_sets_are_whole(name: str) -> None:
+    """Arguments that are used are declared, and those declared are settings of `robo-rl up`."""
+    chosen = load_set(name)
+    declared = {argument.name for argument in chosen.arguments}
+    used = {str(v)[1:] for member in chosen.members for v in member.settings.values() if str(v).startswith("$")}
+    used |= {member.when for member in chosen.members if member.when}
+    assert used == declared <= set(ARGUMENTS) <= {field.name for field in fields(UpConfig)}
+    assert all(argument.meaning for argument in chosen.arguments)
+    assert name in settings(UpConfig)["set"].meaning
+
+
+def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
+    """They stop in reverse order of their start; a recorder hears the stop, so it stops last."""
+    for name in set_names():
+        order = [member.node for member in load_set(name).members]
+        chain = [["sim_robot"], ["safety_filter", "flight_filter"], ["action_head", "quad_policy"], ["arm_policy"]]
+        places = [order.index(node) for step in chain for node in step if node in order]
+        assert places == sorted(places)
+        assert order[0] == "recorder"
+
+
+def test_arguments_reach_the_nodes_that_want_them() -> None:
+    commands = load_set("arm_sim").commands({"bundle": "b", "robot": "mine.yaml"})
+    assert commands["safety_filter"] == ["safety_filter", "robot=mine.yaml", "arm=true"]
+    assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true"]
+    assert "recorder" not in commands
+    assert "arm_policy" not in load_set("arm_sim").commands({})
+    assert load_set("arm_sim").commands({"record": "r"})["recorder"] == ["recorder", "out=r", "start=true"]
+
+
+def test_wrong_arguments_are_one_sentence() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'arm_sim'"):
+        load_set("arm_simm")
+    with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle=\.\.\.: folder of the flight bundle"):
+        load_set("quad_sim").commands({})
+    with pytest.raises(ConfigError, match="'quad_sim' takes no 'robot'; it takes bundle, arm, record"):
+        load_set("quad_sim").commands({"robot": "x", "bundle": "b"})
+
+
+def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """The set is the first word; mistakes are one line, before anything starts."""
+    assert main(["up", "arm_simm"]) == 2
+    assert "Unknown set of nodes 'arm_simm'. Did you mean 'arm_sim'?" in capsys.readouterr().err
+    assert main(["up", "quad_sim"]) == 2
+    assert "needs bundle=" in capsys.readouterr().err
+    assert main(["up"]) == 2
+    assert "set" in capsys.readouterr().err
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SOON_S = 60.0
+
+
+@contextmanager
+def up(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """`robo-rl up`, ended whatever happens; its nodes end with it."""
+    with free_domain() as domain:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "ROS_DOMAIN_ID": str(domain), "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "robo_rl", "up", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+        try:
+            yield process
+        finally:
+            del os.environ["ROS_DOMAIN_ID"]
+            process.kill()
+            process.communicate(timeout=SOON_S)
+
+
+def wait_for_commands() -> None:
+    """Until the filter of the set sends to the robot, heard on the wire."""
+    bus, heard, late_s = DdsBus("listener"), [], time.monotonic() + SOON_S
+    SAFE.subscribe(bus, lambda command, _: heard.append(command))
+    bus.spin(lambda: bool(heard) or time.monotonic() > late_s)
+    bus.close()
+    assert heard, "the filter never sent anything"
+
+
+def children(process: subprocess.Popen[str]) -> dict[str, int]:
+    """Node -> process id."""
+    found = {}
+    for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        found[words[words.index("robo_rl.apps.tended") + 2]] = int(pid)
+    return found
+
+
+def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
+    """Real nodes over real DDS, until Ctrl-C: the filter brakes while the robot still listens, and nothing is left."""
+    with up("arm_sim") as process:
+        wait_for_commands()
+        pids = children(process)
+        assert main(["call", "safety_filter/stop"]) == 0
+        assert main(["call", "safety_filter/nonsense", "timeout_s=0.2"]) == 3
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 0, text
+    assert "up: Ctrl-C: stopping safety_filter, sim_robot, task, diagnostics." in text
+    assert text.index("safety_filter: Ctrl-C") < text.index("the simulation ends")
+    assert "Traceback" not in text
+    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+
+
+def test_the_death_of_the_filter_stops_the_set() -> None:
+    """kill -9: the others stop, the reason is said, and the exit code tells."""
+    with up("arm_sim") as process:
+        wait_for_commands()
+        pids = children(process)
+        os.kill(pids["safety_filter"], signal.SIGKILL)
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 3, text
+    assert "up: safety_filter has ended by itself (killed by SIGKILL): stopping" in text
+    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_node_that_cannot_start_says_why() -> None:
+    """Its own sentence, under its own name, and then the stop."""
+    with up("arm_sim", "robot=no_such_robot") as process:
+        text = process.communicate(timeout=SOON_S)[0]
+        assert process.returncode == 3
+    assert "no_such_robot" in text
+    assert "up: safety_filter has ended by itself (exit code 2)" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
+    """Nodes exist, and settings are theirs: a typo would show only when the robot is started."""
+    for member in load_set(name).members:
+        module, attribute = NODES[member.node][1].split(":")
+        schema = getattr(import_module(module), attribute)
+        assert set(member.settings) <= set(settings(schema)), member
+        required = {key for key, setting in settings(schema).items() if setting.required}
+        assert required <= set(member.settings), member
+
+
+@pytest.mark.slow
+def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
+    """Six processes: chunks are inferred, the filter follows them, diagnostics say so, and Ctrl-C stops it all."""
+    with closing(make_env("arm/reach", 1)) as env:
+        arm_bundle(tmp_path / "bundle", env=env.spec)
+    with up("arm_sim", f"bundle={tmp_path / 'bundle'}", f"record={tmp_path / 'recordings'}") as process:
+        bus, chunks, commands, late_s = DdsBus("listener"), [], [], time.monotonic() + 2 * SOON_S
+        CHUNK.subscribe(bus, lambda chunk, _: chunks.append(chunk))
+        SAFE.subscribe(bus, lambda command, _: commands.append(command))
+        bus.spin(lambda: (len(chunks) > 5 and len(commands) > 100) or time.monotonic() > late_s)
+        bus.close()
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=SOON_S)[0]
+    assert process.returncode == 0, text
+    assert len(chunks) > 5, text
+    assert len({command.position_rad.tobytes() for command in commands}) > 20  # it moves
+    assert "safety_filter: following policy" in text
+    assert "saved episode_" in text
+    assert "Traceback" not in text

@@ -1,0 +1,68 @@
+"""Bundles for tests of the robot side, made in a second: what is tested here is the way around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from policies.bundle import Bundle, write_bundle
+from policies.flow import Flow, FlowConfig
+from policies.generative import GenerativeConfig, GenerativePolicy
+from robo_rl.core.envelope import FlightEnvelope
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from tests.hardware.arms import NAMES
+
+ENVELOPE = FlightEnvelope(0.8, 12.0, 2.0, (-0.8, -0.8, -0.8), (0.8, 0.8, 0.8))
+
+
+def arm_env(
+    names: tuple[str, ...] = NAMES, limit_rad: float = 0.2, control_hz: float = 50.0, **obs: ArraySpec
+) -> EnvSpec:
+    named = ", ".join(names)
+    state = ArraySpec((2 * len(names) + 1,), unit=f"rad: {named}; rad/s: {named}; m: goal")
+    action = ActionSpec((-limit_rad,) * len(names), (limit_rad,) * len(names), f"rad: {named}")
+    return EnvSpec("test/arm", {"state": state, **obs}, action, 100, control_hz)
+
+
+def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | None = None) -> Bundle:
+    """An untrained flow policy: its commands are small, and nobody cares where they lead."""
+    env = env or arm_env()
+    torch.manual_seed(0)
+    rows = {key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if spec.dtype == "float32"}
+    config = GenerativeConfig(chunk=chunk, execute=execute, net=MlpDenoiserConfig(width=16, depth=1))
+    policy = GenerativePolicy(env, Normalizer.fit(rows), config, Flow(FlowConfig(steps=2))).eval()
+    return write_bundle(folder, policy, env, name="small-arm", noise="zero", training={})
+
+
+def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bundle:
+    """A flight policy that is an LQR law, and hovers without having learned anything."""
+    from policies.flight import FlightPolicy
+    from sim.engines.quad.control.linear_law import linear_law
+    from sim.engines.quad.vec_env import QuadVecEnv
+
+    env = QuadVecEnv("hover", 1)
+    policy: Any = FlightPolicy(env.spec, hidden=(8,), hover=2.0 * env.craft.hover_speed - 1.0, law=True)
+    law = linear_law(env.craft, env.task.dt_s, env.senses)
+    policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
+    return write_bundle(folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope)
+
+
+def residual_bundle(folder: Path, base: Bundle) -> Bundle:
+    """The chunks of `base`, each action corrected by an actor that was never trained."""
+    from policies.checkpoint import load_policy
+    from policies.residual import ResidualPolicy
+    from robo_rl.core.action_map import ResidualMap
+    from robo_rl.nets.actor import ActorConfig, make_actor
+
+    torch.manual_seed(3)
+    policy: Any = load_policy(base.folder)
+    dim = base.env.action.dim
+    features = int(base.env.obs["state"].shape[0])
+    actor = make_actor(ActorConfig("deterministic", features + dim, dim, (8,)))
+    torch.nn.init.normal_(actor.net[-1].weight)
+    tuned = ResidualPolicy(policy, actor, ResidualMap(dim, 0.2)).eval()
+    return write_bundle(folder, tuned, base.env, name="residual", noise="zero", training={})

@@ -1,0 +1,309 @@
+"""A stand-in for rclpy that speaks its documented calls (Jazzy), and refuses what rclpy refuses.
+
+Signatures are rclpy's: keyword-only where rclpy has them so. One process, one `World` of topics at a time.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from tests.hardware.bus.fake_ros_messages import Messages, Request, Response, serialized
+
+SignalHandlerOptions = enum.Enum("SignalHandlerOptions", "NO ALL SIGINT SIGTERM")
+ClockType = enum.Enum("ClockType", "ROS_TIME SYSTEM_TIME STEADY_TIME")
+ReliabilityPolicy = enum.Enum("ReliabilityPolicy", "RELIABLE BEST_EFFORT")
+DurabilityPolicy = enum.Enum("DurabilityPolicy", "VOLATILE TRANSIENT_LOCAL")
+HistoryPolicy = enum.Enum("HistoryPolicy", "KEEP_LAST KEEP_ALL")
+PACKAGES = ["builtin_interfaces", "std_msgs", "geometry_msgs", "sensor_msgs", "trajectory_msgs", "nav_msgs"]
+PACKAGES += ["diagnostic_msgs"]
+
+
+@dataclass
+class World:
+    """What all nodes of a test share."""
+
+    subscriptions: list[Any] = field(default_factory=list)
+    publishers: list[Any] = field(default_factory=list)
+    latched: dict[str, list[Any]] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    received_ns: int = 0  # what the middleware says; CycloneDDS says 0
+
+
+world = World()
+
+
+def install(monkeypatch: Any) -> World:
+    """Make `import rclpy` and the message packages work, until the end of the test."""
+    monkeypatch.setattr(sys.modules[__name__], "world", World())
+    places = {
+        "": (init, try_shutdown),
+        ".node": (Node,),
+        ".executors": (SingleThreadedExecutor, ExternalShutdownException),
+        ".qos": (QoSProfile, ReliabilityPolicy, DurabilityPolicy, HistoryPolicy),
+        ".context": (Context,),
+        ".signals": (SignalHandlerOptions,),
+        ".clock": (Clock, ClockType),
+        ".duration": (Duration,),
+    }
+    modules = {f"rclpy{place}": ModuleType(f"rclpy{place}") for place in places}
+    for place, things in places.items():
+        for thing in things:
+            setattr(modules[f"rclpy{place}"], thing.__name__, thing)
+    for name in PACKAGES:
+        modules |= {name: ModuleType(name), f"{name}.msg": Messages(name)}
+    modules |= {"std_srvs": ModuleType("std_srvs"), "std_srvs.srv": ModuleType("std_srvs.srv")}
+    modules["std_srvs.srv"].Trigger = SimpleNamespace(Request=Request, Response=Response)
+    for name, module in modules.items():
+        module.__path__ = []  # a package
+        module.__spec__ = SimpleNamespace(name=name)
+        monkeypatch.setitem(sys.modules, name, module)
+    return world
+
+
+def init(*, args: Any = None, context: Any, domain_id: int | None = None, signal_handler_options: Any = None) -> None:
+    """rclpy's own handling of Ctrl-C would shut the context down before the stop is out."""
+    assert signal_handler_options is SignalHandlerOptions.NO
+    assert not context.up, "init twice"
+    context.up = True
+
+
+def try_shutdown(*, context: Any = None, uninstall_handlers: Any = None) -> None:
+    world.log.append("shutdown")
+    context.up = False
+
+
+class Clock:
+    def __init__(self, *, clock_type: Any = None) -> None:
+        self.clock_type = clock_type
+
+    def now(self) -> Any:
+        return SimpleNamespace(nanoseconds=time.time_ns())
+
+
+class Duration:
+    def __init__(self, *, seconds: float = 0, nanoseconds: int = 0) -> None:
+        self.nanoseconds = int(seconds * 1e9) + nanoseconds
+
+
+class Context:
+    def __init__(self) -> None:
+        self.up = False
+
+    def ok(self) -> bool:
+        return self.up
+
+
+class ExternalShutdownException(Exception):  # noqa: N818 - rclpy's name
+    pass
+
+
+class QoSProfile:
+    def __init__(self, *, history: Any, depth: int, reliability: Any, durability: Any) -> None:
+        assert history is HistoryPolicy.KEEP_LAST
+        self.depth, self.reliable = depth, reliability is ReliabilityPolicy.RELIABLE
+        self.latched = durability is DurabilityPolicy.TRANSIENT_LOCAL
+
+    def serves(self, asked: QoSProfile) -> bool:
+        return self.reliable >= asked.reliable and self.latched >= asked.latched
+
+
+class Node:
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        context: Any = None,
+        cli_args: Any = None,
+        namespace: str | None = None,
+        use_global_arguments: bool = True,
+        enable_rosout: bool = True,
+        start_parameter_services: bool = True,
+        parameter_overrides: Any = None,
+        allow_undeclared_parameters: bool = False,
+        automatically_declare_parameters_from_overrides: bool = False,
+        enable_logger_service: bool = False,
+    ) -> None:
+        assert context.up
+        self._name, self._namespace, self.context = node_name, "/" + (namespace or "").strip("/"), context
+        self.ready: deque[Any] = deque()
+        self.timers: list[list[Any]] = []
+        world.nodes.append(self)
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_namespace(self) -> str:
+        return self._namespace
+
+    def get_clock(self) -> Any:
+        return Clock()
+
+    def get_logger(self) -> Any:
+        return SimpleNamespace(warning=world.log.append)
+
+    def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
+        if topic.startswith("~/"):
+            topic = f"{self._name}{topic[1:]}"
+        return topic if topic.startswith("/") else f"{self._namespace.rstrip('/')}/{topic}"
+
+    def count_publishers(self, topic_name: str) -> int:
+        return sum(publisher.topic == topic_name for publisher in world.publishers)
+
+    def create_publisher(
+        self,
+        msg_type: Any,
+        topic: str,
+        qos_profile: Any,
+        *,
+        callback_group: Any = None,
+        event_callbacks: Any = None,
+    ) -> Any:
+        publisher = Publisher(msg_type, self.resolve_topic_name(topic), qos_profile, self)
+        world.publishers.append(publisher)
+        return publisher
+
+    def create_subscription(
+        self,
+        msg_type: Any,
+        topic: str,
+        callback: Any,
+        qos_profile: Any,
+        *,
+        callback_group: Any = None,
+        raw: bool = False,
+    ) -> Any:
+        with_info = len(inspect.signature(callback).parameters) == 2
+        made = SimpleNamespace(
+            msg_type=msg_type,
+            topic=self.resolve_topic_name(topic),
+            callback=callback if with_info else lambda msg, info: callback(msg),
+            qos=qos_profile,
+            node=self,
+            raw=raw,
+        )
+        world.subscriptions.append(made)
+        for message in world.latched.get(made.topic, []) if qos_profile.latched else []:
+            deliver(made, message)
+        return made
+
+    def create_timer(
+        self,
+        timer_period_sec: float,
+        callback: Any,
+        callback_group: Any = None,
+        clock: Any = None,
+        autostart: bool = True,
+    ) -> Any:
+        assert clock.clock_type.name == "STEADY_TIME"
+        self.timers.append([time.monotonic(), timer_period_sec, 1, callback])
+
+    def create_service(self, srv_type: Any, srv_name: str, callback: Any, *, qos_profile: Any = None) -> Any:
+        world.services[self.resolve_topic_name(srv_name)] = (self, callback)
+
+    def create_client(self, srv_type: Any, srv_name: str, *, qos_profile: Any = None) -> Any:
+        return Client(self.resolve_topic_name(srv_name))
+
+    def destroy_node(self) -> None:
+        assert self.context.up, "destroyed after shutdown"
+        world.log.append(f"destroyed {self._name}")
+        world.nodes.remove(self)
+
+
+class Publisher:
+    def __init__(self, msg_type: Any, topic: str, qos_profile: Any, node: Any) -> None:
+        self.msg_type, self.topic, self.qos, self.node = msg_type, topic, qos_profile, node
+
+    def publish(self, msg: Any) -> None:
+        assert isinstance(msg, self.msg_type)
+        if not self.node.context.up:
+            raise RuntimeError("publisher's context is invalid")
+        if self.qos.latched:
+            world.latched[self.topic] = [msg]
+        for subscription in world.subscriptions:
+            matches = self.qos.reliable >= subscription.qos.reliable and self.qos.latched >= subscription.qos.latched
+            if subscription.topic == self.topic and subscription.msg_type is self.msg_type and matches:
+                deliver(subscription, msg)
+
+    def wait_for_all_acked(self, timeout: Duration) -> bool:
+        assert isinstance(timeout, Duration)
+        assert timeout.nanoseconds >= 0, "a negative timeout waits for ever"
+        world.log.append(f"acked {self.topic}")
+        return True
+
+
+def deliver(subscription: Any, msg: Any) -> None:
+    info = {"source_timestamp": time.time_ns(), "received_timestamp": world.received_ns}
+    what = serialized(msg) if subscription.raw else msg
+    subscription.node.ready.append(lambda: subscription.callback(what, info))
+
+
+class SingleThreadedExecutor:
+    def __init__(self, *, context: Any = None) -> None:
+        self.context, self.nodes, self.spinning = context, [], False
+
+    def add_node(self, node: Any) -> bool:
+        self.nodes.append(node)
+        return True
+
+    def spin_once(self, timeout_sec: float | None = None) -> None:
+        """One callback at most, as in rclpy; never from within a callback of its own."""
+        assert not self.spinning, "an executor cannot spin within its own callback"
+        if not self.context.up:
+            raise ExternalShutdownException
+        self.spinning = True
+        try:
+            self.once(time.monotonic() + (timeout_sec or 0.0))
+        finally:
+            self.spinning = False
+
+    def once(self, late_s: float) -> None:
+        while time.monotonic() < late_s:
+            for node in self.nodes:
+                for timer in node.timers:
+                    start, period, k, callback = timer
+                    if start + k * period <= time.monotonic():
+                        timer[2] = max(k + 1, int((time.monotonic() - start) / period) + 1)
+                        return callback()
+                if node.ready:
+                    return node.ready.popleft()()
+            time.sleep(0.001)
+
+    def spin_until_future_complete(self, future: Any, timeout_sec: float | None = None) -> None:
+        late_s = time.monotonic() + (timeout_sec or 0.0)
+        while not future.done() and time.monotonic() < late_s:
+            future.serve()
+
+    def shutdown(self, timeout_sec: float | None = None) -> bool:
+        return True
+
+
+class Client:
+    """Of a service; the server answers while the future is waited for, unless it is called `dead`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def wait_for_service(self, timeout_sec: float | None = None) -> bool:
+        return self.name in world.services
+
+    def call_async(self, request: Any) -> Any:
+        assert isinstance(request, Request)
+        answers: list[Any] = []
+
+        def serve() -> None:
+            if "dead" not in self.name:
+                answers.append(world.services[self.name][1](request, Response()))
+
+        return SimpleNamespace(done=lambda: bool(answers), result=lambda: answers[0], serve=serve)
+
+    def remove_pending_request(self, future: Any) -> None:
+        assert not future.done()

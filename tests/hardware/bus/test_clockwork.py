@@ -1,0 +1,87 @@
+"""Timers, names and the watch over silent topics: pure, so time is an argument."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.protocol import Profile
+from hardware.bus.quality import QUALITY
+from hardware.bus.timers import Timers
+from hardware.bus.watch import TopicWatch
+from robo_rl.core.errors import BusError
+
+
+def test_timers_keep_absolute_deadlines() -> None:
+    """A tick served late moves no later one; three that passed meanwhile are served as one."""
+    timers, fired = Timers(), []
+    timers.add(0.1, lambda: fired.append("a"), 10.0)
+    assert timers.due(10.05) == []
+    assert len(timers.due(10.13)) == 1
+    assert timers.next_s() == pytest.approx(10.2)
+    assert len(timers.due(10.55)) == 1
+    assert timers.next_s() == pytest.approx(10.6)
+
+
+@given(st.floats(1e-3, 10.0), st.lists(st.floats(0.0, 5.0), max_size=30))
+def test_a_timer_never_bursts_nor_rests(period_s: float, gaps_s: list[float]) -> None:
+    """Whenever it is asked, it fires once at most, and the next deadline is at most one period ahead."""
+    timers, now_s = Timers(), 0.0
+    timers.add(period_s, lambda: None, now_s)
+    for gap_s in gaps_s:
+        now_s += gap_s
+        assert len(timers.due(now_s)) <= 1
+        assert now_s - 1e-9 <= timers.next_s() <= now_s + period_s * (1 + 1e-9)
+
+
+def test_the_earlier_timer_comes_first() -> None:
+    timers, order = Timers(), []
+    timers.add(0.3, lambda: order.append("slow"), 0.0)
+    timers.add(0.2, lambda: order.append("fast"), 0.0)
+    for callback in timers.due(0.35):
+        callback()
+    assert order == ["fast", "slow"]
+    assert Timers().next_s() == math.inf
+
+
+@pytest.mark.parametrize("period_s", [0.0, -1.0, math.nan, math.inf])
+def test_a_timer_needs_a_period(period_s: float) -> None:
+    with pytest.raises(BusError, match="above 0 s"):
+        Timers().add(period_s, lambda: None, 0.0)
+
+
+def test_names_are_relative_to_namespace_and_node() -> None:
+    assert namespace_of("robots/left/") == "/robots/left"
+    assert namespace_of("/") == namespace_of("") == ""
+    assert resolve("joint_states", "/left", "arm") == "/left/joint_states"
+    assert resolve("~/start", "/left", "arm") == "/left/arm/start"
+    assert resolve("~/start", "", "arm") == "/arm/start"
+    assert resolve("/estop", "/left", "arm") == "/estop"
+    for bad in ("two words", "-x", "a/b"):
+        with pytest.raises(BusError, match="cannot be called"):
+            node_name(bad)
+    with pytest.raises(BusError, match="cannot be a namespace"):
+        namespace_of("a/3d")
+
+
+def test_silence_is_said_once_and_so_is_its_end() -> None:
+    watch = TopicWatch("/joint_states", 100.0)
+    assert watch.look(104.9, 0) is None
+    assert "Nothing has come on '/joint_states' for 5 s, and nobody publishes it" in str(watch.look(105.0, 0))
+    assert watch.look(106.0, 0) is None
+    assert watch.hear(108.0) == "'/joint_states' is back after 8 s."
+    assert watch.hear(108.1) is None
+    assert "its publisher is still there" in str(watch.look(114.0, 1))
+    assert watch.hear(115.0) is not None
+    assert "its publisher is gone" in str(watch.look(121.0, 0))
+    assert "though 2 publish it" in str(TopicWatch("/x", 0.0).look(9.0, 2))
+
+
+def test_each_profile_reaches_its_own_subscribers() -> None:
+    """A subscriber never asks for more than the publisher of its profile offers."""
+    assert set(QUALITY) == set(Profile)
+    assert all(quality.offers_reliable >= quality.asks_reliable for quality in QUALITY.values())

@@ -1,0 +1,308 @@
+"""The bus over real DDS on loopback, with a node in a process of its own; each wait is bounded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
+
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
+from cyclonedds.qos import Qos
+
+from hardware import messages as m
+from hardware.bus import watch
+from hardware.bus.cdr import ros_types
+from hardware.bus.dds import DdsBus
+from hardware.bus.dds_graph import INFO
+from hardware.bus.dds_types import PLAIN, carrier, config, endpoint_qos, join_domain, leave_domain
+from hardware.bus.protocol import Bus, Profile
+from robo_rl.core.errors import BusError
+from tests.hardware.records import SAMPLES, same
+
+ROOT = Path(__file__).resolve().parents[3]
+SOON_S = 10.0  # a busy machine may take its time; nothing waits for as long when all is well
+
+
+def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
+    """Spin until it is true; fail when that takes too long."""
+    late_s = time.monotonic() + SOON_S
+    bus.spin(lambda: true() or time.monotonic() > late_s)
+    assert true(), "it did not happen in time"
+
+
+@pytest.fixture
+def echo(domain: int) -> Iterator[subprocess.Popen[str]]:
+    """The echo node, running."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.hardware.bus.echo"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    yield process
+    process.kill()
+    process.communicate(timeout=SOON_S)
+
+
+@pytest.fixture
+def node(domain: int) -> Iterator[DdsBus]:
+    """A node here; what it warns of is in `said`."""
+    said: list[str] = []
+    bus = DdsBus("tester", "lab", warn=said.append)
+    bus.said = said  # type: ignore[attr-defined]
+    yield bus
+    bus.close()
+
+
+def test_it_is_a_bus(node: DdsBus) -> None:
+    assert isinstance(node, Bus)
+
+
+def test_every_record_goes_there_and_back(echo: Any, node: DdsBus) -> None:
+    """Two processes, nine types, eighteen topics: what comes back is what was sent, to the last bit."""
+    pixels = np.arange(480 * 640 * 3).astype(np.uint8).reshape(480, 640, 3)
+    records = SAMPLES | {m.Image: m.Image(1.7e9, pixels, "camera_optical")}
+    back: dict[type[Any], Any] = {}
+    sends = []
+    for kind, record in records.items():
+        node.subscribe(f"back/{kind.__name__}", kind, Profile.COMMAND, lambda r, _, kind=kind: back.update({kind: r}))
+        publish = node.publisher(f"there/{kind.__name__}", kind, Profile.COMMAND)
+        sends.append(lambda kind=kind, publish=publish, record=record: kind in back or publish(record))
+    node.timer(0.1, lambda: [send() for send in sends])
+    wait_for(node, lambda: len(back) == len(records))
+    for kind, record in records.items():
+        assert same(back[kind], record), kind
+
+
+def test_who_comes_late_hears_what_was_latched(echo: Any, node: DdsBus) -> None:
+    """The publisher said it before this subscriber was made, and once only."""
+    assert node.call("echo/refuse", SOON_S)  # it is up
+    heard: list[tuple[m.Text, float]] = []
+    asked_s = node.now()
+    node.subscribe("hello", m.Text, Profile.LATCHED, lambda text, at_s: heard.append((text, at_s)))
+    wait_for(node, lambda: bool(heard))
+    assert heard[0][0] == m.Text("I am here")
+    assert asked_s <= heard[0][1] <= node.now()
+
+
+def test_services_answer_across_processes(echo: subprocess.Popen[str], node: DdsBus) -> None:
+    """Yes and no with a sentence, three times over the same client; then the node leaves, by a service of its own."""
+    for _ in range(3):
+        assert node.call("echo/refuse", SOON_S) == (False, "not now: ü")
+    assert node.call("/lab/echo/stop", SOON_S) == (True, "leaving")
+    assert echo.communicate(timeout=SOON_S)[0] == "closed\n"
+    assert echo.returncode == 0
+
+
+def test_nobody_answers(node: DdsBus) -> None:
+    with pytest.raises(BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)"):
+        node.call("arm/start", 0.2)
+
+
+def test_the_wire_shows_what_ros_expects(echo: Any, node: DdsBus) -> None:
+    """Topic, type and hash of each endpoint, ids of services, the node graph: read by DDS itself, not by our bus."""
+    assert node.call("echo/refuse", SOON_S)
+    participant = node._participant
+    ends = {}
+    for topic in (BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription):
+        for end in BuiltinDataReader(participant, topic).read(200):
+            ends[end.topic_name, topic is BuiltinTopicDcpsPublication] = end
+    types = ros_types()
+    for name in ("JointState", "Image"):
+        for topic, publishes in ((f"rt/lab/back/{name}", True), (f"rt/lab/there/{name}", False)):
+            end = ends[topic, publishes]
+            assert end.type_name == f"sensor_msgs::msg::dds_::{name}_"
+            data = next(policy.data for policy in end.qos if type(policy).__name__ == "Userdata")
+            assert data == f"typehash={types.type_hash(f'sensor_msgs/msg/{name}')};".encode()
+    request, reply = ends["rq/lab/echo/stopRequest", False], ends["rr/lab/echo/stopReply", True]
+    assert request.type_name == "std_srvs::srv::dds_::Trigger_Request_"
+    assert reply.type_name == "std_srvs::srv::dds_::Trigger_Response_"
+    ids = [next(p.data for p in end.qos if type(p).__name__ == "Userdata") for end in (request, reply)]
+    assert ids[0] == ids[1]
+    assert ids[0].startswith(b"serviceid=")
+    nodes = graph(node)
+    assert set(nodes) == {("/lab", "echo"), ("/lab", "tester")}
+    assert reply.key.bytes in {bytes(gid.data[:16]) for gid in nodes["/lab", "echo"].writer_gid_seq}
+    assert request.key.bytes in {bytes(gid.data[:16]) for gid in nodes["/lab", "echo"].reader_gid_seq}
+
+
+def graph(bus: DdsBus) -> dict[tuple[str, str], Any]:
+    """(namespace, name) -> what the node says of itself on ros_discovery_info."""
+    from cyclonedds.sub import DataReader
+    from cyclonedds.topic import Topic
+
+    types, found = ros_types(), {}
+    topic = Topic(bus._participant, "ros_discovery_info", carrier(types, INFO), Qos(PLAIN))
+    reader = DataReader(bus._participant, topic, endpoint_qos(True, True, 10))
+    late_s = time.monotonic() + SOON_S
+    while len(found) < 2 and time.monotonic() < late_s:
+        for sample in reader.take(20):
+            for node in types.parse(sample.cdr, INFO).node_entities_info_seq:
+                found[node.node_namespace, node.node_name] = node
+        time.sleep(0.02)
+    return found
+
+
+def test_qualities_that_do_not_match_are_said(echo: Any, node: DdsBus) -> None:
+    """The echo node publishes pictures best effort; who asks for reliable gets none, and is told why."""
+    node.subscribe("pictures", m.Floats, Profile.COMMAND, lambda record, _: None)
+    wait_for(node, lambda: bool(node.said))
+    assert "A publisher of '/lab/pictures' does not match" in node.said[0]
+    assert "reliability" in node.said[0]
+
+
+def test_the_other_side_is_told_as_well(node: DdsBus) -> None:
+    """A publisher hears of a subscriber that it cannot serve."""
+    other = DdsBus("viewer", "lab", warn=lambda sentence: None)
+    node.publisher("camera", m.Text, Profile.SENSOR)
+    other.subscribe("camera", m.Text, Profile.LATCHED, lambda record, _: None)
+    wait_for(node, lambda: bool(node.said))
+    other.close()
+    assert "A subscriber of '/lab/camera' does not match" in node.said[0]
+
+
+def test_a_topic_that_never_comes_is_said(node: DdsBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason where DDS knows it: another namespace, another type."""
+    monkeypatch.setattr(watch, "SILENT_S", 0.3)
+    other = DdsBus("driver", "arm1", warn=lambda sentence: None)
+    other.publisher("joint_states", m.JointState, Profile.STATE)
+    other.publisher("/lab/imu", m.Odometry, Profile.STATE)
+    node.subscribe("joint_states", m.JointState, Profile.STATE, lambda record, _: None)
+    node.subscribe("imu", m.Imu, Profile.STATE, lambda record, _: None)
+    node.subscribe("odom", m.Odometry, Profile.STATE, lambda record, _: None)
+    wait_for(node, lambda: len(node.said) == 4)
+    other.close()
+    assert "does not match this node's quality of service: type" in node.said[0]
+    assert "Nothing has come on '/lab/joint_states'" in node.said[1]
+    assert "did you mean '/arm1/joint_states'?" in node.said[1]
+    assert "published as nav_msgs::msg::dds_::Odometry_, not as sensor_msgs::msg::dds_::Imu_" in node.said[2]
+    assert "Nothing has come on '/lab/odom'" in node.said[3]
+
+
+def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
+    """Two joints and three positions: the callback never sees it, and the node goes on."""
+    types, got = ros_types(), []
+    node.subscribe("joint_states", m.JointState, Profile.COMMAND, lambda record, _: got.append(record))
+    node.publisher("joint_states", m.JointState, Profile.COMMAND)
+    writer = node._writers[0].dds
+    bad = types.new("sensor_msgs/msg/JointState", name=["a", "b"], position=np.zeros(3))
+    good = types.new("sensor_msgs/msg/JointState", name=["a"], position=np.zeros(1))
+    for message in (bad, bad, good):
+        cdr = bytes(types.store.serialize_cdr(message, "sensor_msgs/msg/JointState"))
+        writer.write(carrier(types, "sensor_msgs/msg/JointState").of(cdr))
+        node.spin(iter([False, False, True]).__next__)
+    wait_for(node, lambda: bool(got))
+    assert [record.names for record in got] == [("a",)]
+    assert len(node.said) == 1
+    assert "3 values for 2 joints" in node.said[0]
+
+
+def test_a_message_is_as_old_as_its_arrival(node: DdsBus) -> None:
+    """What came while a callback kept the node busy is not stamped as if it had come just now."""
+    got: list[float] = []
+    node.subscribe("joint_states", m.Text, Profile.STATE, lambda record, at_s: got.append(node.now() - at_s))
+    publish = node.publisher("joint_states", m.Text, Profile.STATE)
+
+    def busy() -> None:
+        if not got:
+            publish(m.Text("now"))
+            time.sleep(0.2)
+
+    node.timer(0.01, busy)
+    wait_for(node, lambda: bool(got))
+    assert 0.19 < got[0] < 2.0
+
+
+def test_commands_keep_the_newest_alone(node: DdsBus) -> None:
+    """Ten commands while nobody listened are one: the last."""
+    got: list[str] = []
+    node.subscribe("command", m.Text, Profile.COMMAND, lambda record, _: got.append(record.text))
+    publish = node.publisher("command", m.Text, Profile.COMMAND)
+    for number in range(10):
+        publish(m.Text(str(number)))
+    wait_for(node, lambda: bool(got))
+    assert got == ["9"]
+
+
+def test_a_subscriber_that_hangs_delays_nobody(echo: subprocess.Popen[str], node: DdsBus) -> None:
+    """A reliable reader in a stopped process acknowledges nothing; publishing commands and leaving go on."""
+    assert node.call("echo/refuse", SOON_S)
+    publish = node.publisher("there/JointTrajectory", m.JointTrajectory, Profile.COMMAND)
+    late_s = time.monotonic() + SOON_S
+    while not node._writers[0].dds.get_matched_subscriptions() and time.monotonic() < late_s:
+        time.sleep(0.01)
+    echo.send_signal(signal.SIGSTOP)
+    start_s = time.monotonic()
+    for _ in range(500):
+        publish(SAMPLES[m.JointTrajectory])
+    assert time.monotonic() - start_s < 2.0
+    node.close()
+    assert time.monotonic() - start_s < 4.0  # a second for the stopped one to acknowledge, which it does not
+    echo.send_signal(signal.SIGCONT)
+
+
+def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None:
+    """A closed node says so, and its process may open the domain anew, on another interface too."""
+    bus = DdsBus("brief")
+    publish = bus.publisher("x", m.Flag, Profile.COMMAND)
+    with pytest.raises(BusError, match="already open on interface 'lo', not 'eth9'"):
+        join_domain(domain, "eth9")
+    bus.close()
+    bus.close()
+    with pytest.raises(BusError, match="has left the bus"):
+        publish(m.Flag(True))
+    join_domain(domain, "lo")
+    leave_domain(domain)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("ROS_DOMAIN_ID", "seven", "'seven'; expected a whole number"),
+        ("ROS_DOMAIN_ID", "233", "0 to 232"),
+        ("ROBO_RL_INTERFACE", "nope7", "interface 'nope7'"),
+        ("ROBO_RL_INTERFACE", "<x/>", "is no network interface"),
+        ("ROS_DISTRO", "noetic", "'noetic' is not known"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(
+    domain: int, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, said: str
+) -> None:
+    ros_types.cache_clear()
+    monkeypatch.setenv(setting, value)
+    with pytest.raises(BusError, match=said):
+        DdsBus("node")
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "1st", "a//b", "~/é"])
+def test_names_are_those_that_ros_allows(node: DdsBus, topic: str) -> None:
+    with pytest.raises(BusError, match="cannot be the name of a topic"):
+        node.publisher(topic, m.Flag, Profile.COMMAND)
+
+
+def test_the_default_is_loopback_alone() -> None:
+    """No other interface and no multicast unless asked for."""
+    assert 'name="lo"' in config("lo")
+    assert "<AllowMulticast>false" in config("lo")
+    assert 'name="eth0"' in config("eth0")
+
+
+def test_one_name_has_one_type_in_a_node(node: DdsBus) -> None:
+    """DDS allows it across processes, and then nothing arrives; within a node it is refused."""
+    publish = node.publisher("x", m.Flag, Profile.COMMAND)
+    with pytest.raises(BusError, match="'/lab/x' carries Flag, found Text"):
+        publish(m.Text("on"))
+    with pytest.raises(BusError, match="'/lab/x' is used as Text and as Flag in one node"):
+        node.publisher("x", m.Text, Profile.COMMAND)

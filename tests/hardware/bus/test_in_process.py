@@ -1,0 +1,148 @@
+"""The bus in one process: what nodes feel of a middleware, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.bus.protocol import Bus, Profile
+from hardware.messages import Flag, Text
+from robo_rl.core.errors import BusError
+
+
+def test_it_is_a_bus() -> None:
+    assert isinstance(World().bus("node"), Bus)
+
+
+def test_virtual_time_passes_between_callbacks_only() -> None:
+    """Ten seconds of a 100 Hz timer are 1000 calls, at 0.01, 0.02, ..., in no time at all."""
+    world, times = World(), list[float]()
+    bus = world.bus("node")
+    bus.timer(0.01, lambda: times.append(bus.now()))
+    begun_s = time.monotonic()
+    bus.spin(lambda: world.now() >= 10.005)
+    assert len(times) == 1000
+    assert times[0] == pytest.approx(0.01)
+    assert times[-1] == pytest.approx(10.0)
+    assert time.monotonic() - begun_s < 5.0
+
+
+def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
+    world, heard = World(), list[tuple[str, float]]()
+    talker, listener = world.bus("talker"), world.bus("listener")
+    say = talker.publisher("chatter", Text, Profile.SENSOR)
+    listener.subscribe("chatter", Text, Profile.SENSOR, lambda message, at: heard.append((message.text, at)))
+    other = talker.publisher("other", Text, Profile.SENSOR)
+    talker.timer(0.5, lambda: [say(Text("a")), other(Text("x")), say(Text("b"))])
+    listener.spin(lambda: len(heard) >= 4)
+    assert [(text, round(at, 6)) for text, at in heard] == [("a", 0.5), ("b", 0.5), ("a", 1.0), ("b", 1.0)]
+
+
+@pytest.mark.parametrize(("profile", "kept"), [(Profile.COMMAND, ["4"]), (Profile.SENSOR, ["0", "1", "2", "3", "4"])])
+def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
+    """Five messages in one callback: a command's queue holds the last one, a sensor's five."""
+    world, heard = World(), list[str]()
+    talker, listener = world.bus("talker"), world.bus("listener")
+    say = talker.publisher("chatter", Text, profile)
+    listener.subscribe("chatter", Text, profile, lambda message, at: heard.append(message.text))
+    talker.timer(1.0, lambda: [say(Text(str(i))) for i in range(5)] and None)
+    talker.spin(lambda: world.now() >= 1.0 and bool(heard))
+    talker.spin(lambda: world.now() >= 1.5)
+    assert heard == kept
+
+
+def test_latched_topics_tell_late_comers() -> None:
+    world, heard = World(), list[bool]()
+    talker = world.bus("talker")
+    talker.timer(1.0, lambda: None)
+    press = talker.publisher("estop", Flag, Profile.LATCHED)
+    press(Flag(False))
+    press(Flag(True))
+    world.bus("late").subscribe("estop", Flag, Profile.LATCHED, lambda message, at: heard.append(message.on))
+    talker.spin(lambda: world.now() >= 1.0)
+    assert heard == [True]
+
+
+def test_sides_that_do_not_match_are_told() -> None:
+    """Best effort offered, reliable asked: nothing passes, and a sentence says why."""
+    said: list[str] = []
+    world, heard = World(warn=said.append), list[str]()
+    talker, listener = world.bus("talker"), world.bus("listener")
+    listener.subscribe("chatter", Text, Profile.COMMAND, lambda message, at: heard.append(message.text))
+    say = talker.publisher("chatter", Text, Profile.SENSOR)
+    talker.timer(0.1, lambda: say(Text("hello")))
+    talker.spin(lambda: world.now() >= 1.0)
+    assert not heard
+    assert len(said) == 1
+    assert "reliability" in said[0]
+
+
+def test_one_topic_has_one_type() -> None:
+    world = World()
+    world.bus("a").publisher("chatter", Text, Profile.STATE)
+    with pytest.raises(BusError, match="'/chatter' is Text to /a and Flag to /b"):
+        world.bus("b").subscribe("chatter", Flag, Profile.STATE, lambda message, at: None)
+    with pytest.raises(BusError, match="carries Text, found Flag"):
+        world.bus("c").publisher("chatter", Text, Profile.STATE)(Flag(True))  # type: ignore[arg-type]
+
+
+def test_services_answer() -> None:
+    world = World()
+    node, other = world.bus("filter", "left"), world.bus("tool", "left")
+    node.service("~/arm", lambda: (True, "armed"))
+    assert other.call("filter/arm", 1.0) == (True, "armed")
+    with pytest.raises(BusError, match="Nobody answers the service '/left/filter/stop'"):
+        other.call("filter/stop", 1.0)
+    with pytest.raises(BusError, match="offered already, by /left/filter"):
+        other.service("filter/arm", lambda: (True, ""))
+    with pytest.raises(BusError, match="There is a node '/left/tool' already"):
+        world.bus("tool", "left")
+
+
+def test_the_dead_and_the_closed_are_silent() -> None:
+    """kill -9: no timer, no callback, no message, no service; close: the same, with what was said before delivered."""
+    world, heard = World(), list[str]()
+    talker, listener = world.bus("talker"), world.bus("listener")
+    say = talker.publisher("chatter", Text, Profile.COMMAND)
+    talker.timer(0.1, lambda: say(Text("again")))
+    talker.service("~/stop", lambda: (True, ""))
+    listener.subscribe("chatter", Text, Profile.COMMAND, lambda message, at: heard.append(message.text))
+    listener.timer(0.1, lambda: None)
+    listener.spin(lambda: world.now() >= 0.55)
+    assert len(heard) == 5
+    world.kill("talker")
+    say(Text("from the grave"))
+    listener.spin(lambda: world.now() >= 1.0)
+    assert len(heard) == 5
+    with pytest.raises(BusError, match="Nobody answers"):
+        listener.call("talker/stop", 1.0)
+    last = world.bus("last")
+    last.publisher("chatter", Text, Profile.COMMAND)(Text("bye"))
+    last.close()
+    assert heard[-1] == "bye"
+
+
+def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
+    """A callback of 35 ms on a 10 ms timer: called back at 10, 45, 80, ... ms, once each time."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    world, times = World(clock=lambda: now[0], sleep=sleep), list[float]()
+    bus = world.bus("slow")
+
+    def work() -> None:
+        times.append(now[0])
+        now[0] += 0.035
+
+    bus.timer(0.01, work)
+    bus.spin(lambda: len(times) == 4)
+    assert times == pytest.approx([0.01, 0.045, 0.08, 0.115])
+
+
+def test_waiting_for_what_cannot_come_is_said() -> None:
+    with pytest.raises(BusError, match="Nothing is left to happen"):
+        World().bus("lonely").spin(lambda: False)

@@ -1,0 +1,242 @@
+"""The bus on rclpy, against a stand-in that speaks rclpy's documented calls; the real one is in test_ros_launch.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
+
+from hardware import messages as m
+from hardware.bus import ros_messages, watch
+from hardware.bus.cdr import ros_types
+from hardware.bus.choose import choose, make_bus
+from hardware.bus.protocol import Bus, Profile, RawBus
+from hardware.bus.ros import RosBus
+from hardware.bus.shield import shielded
+from hardware.bus.wire import WIRE
+from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
+from tests.hardware.bus.fake_rclpy import World, install
+from tests.hardware.records import SAMPLES, same
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The stand-in, and message classes looked up anew before and after."""
+    ros_messages.message_class.cache_clear()
+    ros_messages._converters.cache_clear()
+    yield install(monkeypatch)
+    ros_messages.message_class.cache_clear()
+    ros_messages._converters.cache_clear()
+
+
+@pytest.fixture
+def node(world: World) -> Iterator[RosBus]:
+    bus = RosBus("tester", "lab")
+    yield bus
+    bus.close()
+
+
+def wait_for(bus: RosBus, true: Callable[[], bool]) -> None:
+    late_s = time.monotonic() + 5.0
+    bus.spin(lambda: true() or time.monotonic() > late_s)
+    assert true(), "it did not happen in time"
+
+
+def test_it_is_a_bus(node: RosBus) -> None:
+    assert isinstance(node, Bus)
+    assert isinstance(node, RawBus)
+    assert (node.name, node.namespace) == ("tester", "/lab")
+    assert abs(node.stamp() - time.time()) < 1.0
+
+
+@pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)
+def test_every_record_goes_through_the_setters_of_ros(node: RosBus, kind: type[Any]) -> None:
+    """Numbers as array.array, `byte` as bytes, plain floats and ints: what generated setters take at once."""
+    got: list[tuple[Any, float]] = []
+    node.subscribe("topic", kind, Profile.COMMAND, lambda record, at_s: got.append((record, at_s)))
+    publish, sent_s = node.publisher("topic", kind, Profile.COMMAND), node.now()
+    publish(SAMPLES[kind])
+    wait_for(node, lambda: bool(got))
+    assert same(got[0][0], SAMPLES[kind])
+    assert sent_s <= got[0][1] <= node.now()
+
+
+def test_a_raw_subscription_gets_the_bytes(node: RosBus) -> None:
+    got: list[bytes] = []
+    node.subscribe_raw("topic", m.JointTrajectory, Profile.COMMAND, lambda cdr, at_s: got.append(cdr))
+    node.publisher("topic", m.JointTrajectory, Profile.COMMAND)(SAMPLES[m.JointTrajectory])
+    wait_for(node, lambda: bool(got))
+    assert got == [ros_types("jazzy").encode(SAMPLES[m.JointTrajectory])]
+
+
+def test_a_picture_is_handed_over_as_one_block(node: RosBus) -> None:
+    """Element by element it takes tens of milliseconds; the bound is wide, for busy machines."""
+    publish = node.publisher("image", m.Image, Profile.SENSOR)
+    picture = m.Image(0.0, np.zeros((480, 640, 3), np.uint8))
+    publish(picture)
+    start_s = time.process_time()
+    for _ in range(10):
+        publish(picture)
+    assert (time.process_time() - start_s) / 10 < 0.01
+
+
+def test_qualities_are_those_of_the_profile(node: RosBus, world: World) -> None:
+    for profile in Profile:
+        node.publisher(profile.value, m.Flag, profile)
+        node.subscribe(profile.value, m.Flag, profile, lambda record, _: None)
+    asked = {end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth) for end in world.subscriptions}
+    offered = {end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth) for end in world.publishers}
+    assert offered == {
+        "/lab/command": (True, False, 1),
+        "/lab/state": (True, False, 1),
+        "/lab/sensor": (False, False, 5),
+        "/lab/latched": (True, True, 1),
+    }
+    assert asked == offered | {"/lab/state": (False, False, 1)}
+
+
+def test_who_comes_late_hears_what_was_latched(node: RosBus) -> None:
+    got: list[m.Text] = []
+    node.publisher("~/status", m.Text, Profile.LATCHED)(m.Text("ready"))
+    node.subscribe("tester/status", m.Text, Profile.LATCHED, lambda record, _: got.append(record))
+    wait_for(node, lambda: bool(got))
+    assert got == [m.Text("ready")]
+
+
+def test_age_counts_from_arrival_where_the_middleware_tells_it(node: RosBus, world: World) -> None:
+    """Fast DDS says when a message came; CycloneDDS says 0, and then it is the callback's time."""
+    got: list[float] = []
+    node.subscribe("topic", m.Flag, Profile.STATE, lambda record, at_s: got.append(node.now() - at_s))
+    publish = node.publisher("topic", m.Flag, Profile.STATE)
+    for received_ns in (time.time_ns() - 10**9, 0, time.time_ns() + 10**12):
+        world.received_ns = received_ns
+        publish(m.Flag(True))
+    wait_for(node, lambda: len(got) == 3)
+    assert 1.0 <= got[0] < 2.0
+    assert 0.0 <= got[1] < 0.5
+    assert 0.0 <= got[2] < 0.5  # a clock that jumped back makes nothing younger than now
+
+
+def test_timers_run_on_the_steady_clock(node: RosBus) -> None:
+    fired: list[float] = []
+    node.timer(0.02, lambda: fired.append(node.now()))
+    wait_for(node, lambda: len(fired) == 3)
+    with pytest.raises(BusError, match="above 0 s"):
+        node.timer(0.0, lambda: None)
+
+
+def test_services_can_be_called_from_callbacks(node: RosBus) -> None:
+    """The stand-in fails when an executor is spun within its own callback, as rclpy's hangs."""
+    answers: list[Any] = []
+    node.service("~/start", lambda: (True, "moving"))
+    node.timer(0.01, lambda: answers.append(node.call("~/start", 1.0)))
+    wait_for(node, lambda: bool(answers))
+    assert answers[0] == (True, "moving")
+    with pytest.raises(BusError, match="Nobody offers the service '/lab/arm/stop'"):
+        node.call("arm/stop", 0.1)
+    node.service("dead", lambda: (True, ""))
+    with pytest.raises(BusError, match=r"did not answer within 0\.05 s"):
+        node.call("dead", 0.05)
+
+
+def test_what_cannot_be_read_is_dropped_and_said_once(node: RosBus, world: World) -> None:
+    got: list[Any] = []
+    node.subscribe("joint_states", m.JointState, Profile.COMMAND, lambda record, _: got.append(record))
+    node.publisher("joint_states", m.JointState, Profile.COMMAND)
+    bad = ros_messages.new("sensor_msgs/msg/JointState", name=["a", "b"], position=np.zeros(3))
+    for _ in range(2):
+        world.publishers[0].publish(bad)
+    world.publishers[0].publish(ros_messages.new("sensor_msgs/msg/JointState"))
+    wait_for(node, lambda: bool(got))
+    assert len([line for line in world.log if "3 values for 2 joints" in line]) == 1
+
+
+def test_silence_is_logged(node: RosBus, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SILENT_S", 0.1)
+    node.subscribe("joint_states", m.JointState, Profile.STATE, lambda record, _: None)
+    wait_for(node, lambda: any("Nothing has come on '/lab/joint_states'" in line for line in world.log))
+
+
+def test_values_that_ros_refuses_are_one_sentence(node: RosBus) -> None:
+    with pytest.raises(BusError, match="cannot hold"):
+        node.publisher("diagnostics", m.Diagnostics, Profile.STATE)(m.Diagnostics(0.0, (m.Status("s", 300, ""),)))
+
+
+def test_the_stop_is_out_before_ros_goes_down(world: World) -> None:
+    """Close waits for subscribers of what is reliable, destroys the nodes while the context is up, and only then
+    shuts it down; afterwards publishing is refused.
+    """
+    node = RosBus("brief")
+    publish = node.publisher("command", m.Flag, Profile.COMMAND)
+    node.publisher("image", m.Flag, Profile.SENSOR)
+    node.service("s", lambda: (True, ""))
+    node.call("s", 1.0)
+    publish(m.Flag(False))
+    node.close()
+    node.close()
+    assert world.log == ["acked /command", "destroyed _brief_caller", "destroyed brief", "shutdown"]
+    assert world.nodes == []
+    with pytest.raises(BusError, match="has left the bus"):
+        publish(m.Flag(True))
+
+
+def test_a_context_that_others_shut_down_is_said(node: RosBus) -> None:
+    publish = node.publisher("command", m.Flag, Profile.COMMAND)
+    node._context.up = False
+    with pytest.raises(BusError, match="ROS was shut down under node 'tester'"):
+        node.spin(lambda: False)
+    with pytest.raises(BusError, match="Publishing on '/lab/command' failed"):
+        publish(m.Flag(True))
+    node._context.up = True
+
+
+def test_leaving_is_not_cut_short() -> None:
+    """Ctrl-C twice and SIGTERM while leaving: ignored, and back to normal afterwards."""
+    with shielded():
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_auto_prefers_rclpy(world: World) -> None:
+    bus = make_bus("node", "lab")
+    assert isinstance(bus, RosBus)
+    bus.close()
+
+
+def test_without_ros_auto_is_dds() -> None:
+    assert choose("auto") == "dds"
+    assert choose("rclpy") == "rclpy"
+    with pytest.raises(UnknownNameError, match="Did you mean 'rclpy'"):
+        choose("rclp")
+
+
+def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ROS; ROS of another Python; neither ROS nor the packages; one process asked for."""
+    monkeypatch.delenv("ROS_DISTRO", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"source /opt/ros/jazzy/setup\.bash"):
+        make_bus("node", bus="rclpy")
+    with pytest.raises(BusError, match="bus=in_process joins nodes of one process"):
+        make_bus("node", bus="in_process")
+    monkeypatch.setattr("hardware.bus.choose.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[dds\]'"):
+        make_bus("node")
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
+    with pytest.raises(MissingDependencyError, match="ROS 2 jazzy is sourced, but its rclpy is for another Python"):
+        make_bus("node")
+    with pytest.raises(MissingDependencyError, match="rclpy is built for the distribution's own Python"):
+        make_bus("node", bus="rclpy")
+
+
+def test_a_message_package_that_is_missing_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
+    with pytest.raises(MissingDependencyError, match="sudo apt install ros-jazzy-px4-msgs"):
+        ros_messages.message_class("px4_msgs/msg/OffboardControlMode")

@@ -1,0 +1,142 @@
+"""Records to ROS messages and back: exact for every record, on the message types of two distributions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
+from hardware import messages as m
+from hardware.bus.cdr import RosTypes, ros_types
+from hardware.bus.wire import WIRE, join_time, pack, parse_order, split_time, unpack
+from robo_rl.core.errors import BusError
+from tests.hardware.records import RECORDS, same
+
+
+def test_the_table_holds_every_record() -> None:
+    """What a node may publish has a ROS type, and nothing else has."""
+    assert set(WIRE) == set(get_args(m.Message)) == set(RECORDS)
+
+
+@pytest.mark.parametrize("distribution", ["humble", "jazzy"])
+@pytest.mark.parametrize("kind", list(RECORDS), ids=lambda kind: kind.__name__)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_round_trip_is_exact(kind: type[Any], distribution: str, data: st.DataObject) -> None:
+    """Every bit comes back through message and bytes, whatever the values: NaN, infinities, no joints, no pixels."""
+    record, types = data.draw(RECORDS[kind]), ros_types(distribution)
+    assert same(unpack(kind, pack(record, types.new)), record)
+    assert same(types.decode(types.encode(record), kind), record)
+
+
+@pytest.mark.parametrize("kind", [m.JointState, m.JointTrajectory], ids=lambda kind: kind.__name__)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_the_short_cut_writes_what_rosbags_writes(kind: type[Any], data: st.DataObject) -> None:
+    """Byte for byte, and both read both."""
+    record, types = data.draw(RECORDS[kind]), ros_types()
+    long = bytes(types.store.serialize_cdr(pack(record, types.new), WIRE[kind].ros_type, little_endian=True))
+    assert types.encode(record).hex() == long.hex()
+    assert same(types.decode(long, kind), record)
+    big = bytes(types.store.serialize_cdr(pack(record, types.new), WIRE[kind].ros_type, little_endian=False))
+    assert same(types.decode(big, kind), record)
+
+
+def test_a_trajectory_with_velocities_is_left_to_rosbags() -> None:
+    """Another node's: its positions and times are what our record holds."""
+    types = ros_types()
+    message = pack(m.JointTrajectory(1.0, ("a",), np.ones((1, 1)), np.ones(1)), types.new)
+    message.points[0].velocities = np.array([2.0])
+    cdr = bytes(types.store.serialize_cdr(message, "trajectory_msgs/msg/JointTrajectory"))
+    assert types.decode(cdr, m.JointTrajectory).position_rad.tolist() == [[1.0]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-(2.0**31), 2.0**31 - 2))
+def test_stamps_are_within_half_a_nanosecond(stamp_s: float) -> None:
+    """And exact where a double is coarser than that; a second trip changes nothing."""
+    once = join_time(_Time(**split_time(stamp_s)))
+    assert abs(once - stamp_s) <= 0.51e-9
+    assert abs(stamp_s) < 2.0**23 or once == stamp_s
+    assert join_time(_Time(**split_time(once))) == once
+
+
+class _Time:
+    def __init__(self, sec: int, nanosec: int) -> None:
+        assert 0 <= nanosec < 10**9
+        self.sec, self.nanosec = sec, nanosec
+
+
+@pytest.mark.parametrize("stamp_s", [float("nan"), float("inf"), 1e12])
+def test_a_stamp_that_no_clock_shows_is_refused(stamp_s: float) -> None:
+    with pytest.raises(BusError, match="cannot be sent"):
+        split_time(stamp_s)
+
+
+def test_quaternions_change_their_order() -> None:
+    """Ours are wxyz, those of ROS xyzw."""
+    imu = m.Imu(0.0, np.array([0.1, 0.2, 0.3, 0.4]), np.zeros(3), np.zeros(3))
+    q = pack(imu, ros_types().new).orientation
+    assert (q.w, q.x, q.y, q.z) == (0.1, 0.2, 0.3, 0.4)
+
+
+def test_the_order_of_trajectories_is_their_frame() -> None:
+    """And a foreign frame means that the sender counts nothing."""
+    trajectory = m.JointTrajectory(0.0, ("a",), np.zeros((1, 1)), np.zeros(1), epoch=3, sequence=41)
+    assert pack(trajectory, ros_types().new).header.frame_id == "3/41"
+    assert parse_order("base_link") == parse_order("") == parse_order("-1/2") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (m.JointState(0.0, ("a", "b"), np.zeros(3)), "3 values for 2 joints"),
+        (m.JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(1)), "1 values for 2 joints"),
+        (m.JointTrajectory(0.0, ("a",), np.zeros((2, 1)), np.zeros(1)), "1 times"),
+        (m.Image(0.0, np.zeros((4, 4), np.uint8)), r"uint8 \(h, w, 3\)"),
+        (m.Diagnostics(0.0, (m.Status("s", 300, ""),)), "cannot be sent"),
+    ],
+    ids=["names", "velocity", "times", "image", "level"],
+)
+def test_what_does_not_fit_together_is_refused(record: Any, said: str) -> None:
+    with pytest.raises(BusError, match=said):
+        ros_types().encode(record)
+
+
+def foreign_image(encoding: str, depth: int, padding: int = 0) -> Any:
+    """A 2 x 3 picture whose bytes count upwards, as another node would send it."""
+    step = 3 * depth + padding
+    data = np.arange(2 * step, dtype=np.uint8)
+    return ros_types().new("sensor_msgs/msg/Image", height=2, width=3, encoding=encoding, step=step, data=data)
+
+
+def test_images_of_other_cameras_become_rgb() -> None:
+    """Blue first, an alpha channel, grey, and rows that end in padding."""
+    assert unpack(m.Image, foreign_image("bgr8", 3)).pixels[0, 0].tolist() == [2, 1, 0]
+    assert unpack(m.Image, foreign_image("rgba8", 4)).pixels[0, 1].tolist() == [4, 5, 6]
+    assert unpack(m.Image, foreign_image("mono8", 1)).pixels[1, 2].tolist() == [5, 5, 5]
+    assert unpack(m.Image, foreign_image("rgb8", 3, padding=7)).pixels[1, 0].tolist() == [16, 17, 18]
+    with pytest.raises(BusError, match="16UC1"):
+        unpack(m.Image, foreign_image("16UC1", 2))
+    short = foreign_image("rgb8", 3)
+    short.data = short.data[:-1]
+    with pytest.raises(BusError, match="17 bytes"):
+        unpack(m.Image, short)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=80), st.sampled_from(list(RECORDS)))
+def test_noise_on_the_wire_never_gets_further(noise: bytes, kind: type[Any]) -> None:
+    """Any bytes end in a record or in a sentence, never in another exception."""
+    with suppress(BusError):
+        assert isinstance(ros_types().decode(b"\0\1\0\0" + noise, kind), kind)
+
+
+def test_an_unknown_distribution_is_named() -> None:
+    with pytest.raises(BusError, match="'noetic' is not known"):
+        RosTypes("noetic")

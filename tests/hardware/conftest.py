@@ -1,0 +1,39 @@
+"""What the tests of the robot side share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from policies.bundle import Bundle
+from tests.hardware.bundles import arm_bundle, quad_bundle
+from tests.hardware.domains import free_domain
+
+
+@pytest.fixture(scope="session")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle that decides chunks of 16, of which 8 are executed, for the arm of `arms.py`."""
+    return arm_bundle(tmp_path_factory.mktemp("chunks") / "bundle")
+
+
+@pytest.fixture(scope="session")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle that decides one action at a time, for the same arm."""
+    return arm_bundle(tmp_path_factory.mktemp("single") / "bundle", chunk=1, execute=1)
+
+
+@pytest.fixture(scope="session")
+def hover(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A flight bundle that hovers."""
+    return quad_bundle(tmp_path_factory.mktemp("hover") / "bundle")
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A DDS domain of this test's own, also for the processes that it starts."""
+    with free_domain() as number:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
+        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
+        monkeypatch.delenv("ROS_DISTRO", raising=False)
+        yield number

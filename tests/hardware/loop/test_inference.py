@@ -1,0 +1,80 @@
+"""Inference in another process: it never blocks us, its death is seen, and it never outlives us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from hardware.loop.inference import InferenceProcess
+from policies.bundle import Bundle
+from policies.runner import OnnxPolicy
+
+SEEN = {"state": np.full((1, 7), 0.3, np.float32)}
+
+
+@pytest.fixture
+def inference(chunks: Bundle) -> Iterator[InferenceProcess]:
+    process = InferenceProcess(chunks, "cpu")
+    yield process
+    process.close()
+
+
+def wait(process: InferenceProcess, seconds: float = 60.0) -> object:
+    """Poll until it answers, is ready, or has a fault."""
+    end_s = time.monotonic() + seconds
+    was_ready = process.ready
+    while time.monotonic() < end_s:
+        answer = process.poll()
+        if answer is not None or process.fault or process.ready != was_ready:
+            return answer
+        time.sleep(0.005)
+    raise AssertionError("nothing came")
+
+
+def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, chunks: Bundle) -> None:
+    """The same chunk as the graph in this process; one question at a time; a hang or a kill never blocks us."""
+    assert not inference.request(SEEN, 0)  # not ready yet
+    wait(inference)
+    assert inference.ready
+    assert inference.request(SEEN, 0)
+    assert not inference.request(SEEN, 1)
+    answer = wait(inference)
+    assert isinstance(answer, tuple)
+    policy = OnnxPolicy(chunks, "cpu")
+    obs = {"state": torch.from_numpy(SEEN["state"])[None]}
+    expected = chunks.env.action.denormalize(policy.sample(obs, torch.zeros(1, 16, 3)))[0].numpy()
+    np.testing.assert_allclose(answer[0], expected, atol=1e-6)
+
+    pid = inference.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)  # it hangs
+    begun_s = time.monotonic()
+    assert inference.request(SEEN, 1)
+    for _ in range(100):
+        assert inference.poll() is None
+        assert not inference.request(SEEN, 2)
+    assert time.monotonic() - begun_s < 0.5
+    os.kill(pid, signal.SIGKILL)
+    wait(inference)
+    assert inference.fault == "the inference process has died"
+    assert not inference.request(SEEN, 3)
+    assert inference.poll() is None
+
+
+def test_a_bundle_that_cannot_be_loaded_is_said(chunks: Bundle, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The child's sentence reaches us; no traceback, no restart."""
+    folder = tmp_path_factory.mktemp("broken") / "bundle"
+    folder.mkdir()
+    broken = Bundle(folder, chunks.manifest, chunks.env, 1, 16, 8, "zero", None)
+    process = InferenceProcess(broken, "cpu")
+    try:
+        wait(process)
+        assert "is not a bundle" in process.fault
+    finally:
+        process.close()

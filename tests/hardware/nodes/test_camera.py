@@ -1,0 +1,122 @@
+"""The camera node in virtual time: what it publishes, and what it says when pictures stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from hardware import messages as m
+from hardware.bus.in_process import World
+from hardware.camera_source import Pattern, number_of, open_source
+from hardware.nodes import camera as camera_module
+from hardware.nodes.camera import CameraConfig, CameraNode
+from hardware.topics import CAMERA_STATUS, image_topic
+from robo_rl.core.errors import ConfigError, DriverError
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> str:
+    """Twelve pictures, blue at first and red at last."""
+    path = str(tmp_path / "film.avi")
+    writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 30.0, (64, 48))
+    for number in range(12):
+        writer.write(np.full((48, 64, 3), (250 - 20 * number, 0, 20 * number), np.uint8))  # OpenCV writes BGR
+    writer.release()
+    return path
+
+
+def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image], list[m.Status], list[str]]:
+    """The node, what it published, its diagnostics and what it said, after so many virtual seconds."""
+    world, said = World(), []
+    node = CameraNode(world.bus("camera"), config, said.append)
+    pictures: list[m.Image] = []
+    states: list[m.Status] = []
+    viewer = world.bus("viewer")
+    image_topic(config.camera).subscribe(viewer, lambda picture, _: pictures.append(picture))
+    CAMERA_STATUS.subscribe(viewer, lambda d, _: states.extend(d.status))
+    viewer.spin(lambda: world.now() >= seconds)
+    return node, pictures, states, said
+
+
+def test_a_pattern_comes_at_its_rate() -> None:
+    """Two seconds at 30 Hz are 60 pictures, numbered without a gap, stamped as they were taken."""
+    _, pictures, states, said = run(CameraConfig(camera="wrist", source="pattern", width=64, height=48), 2.01)
+    assert [number_of(picture.pixels) for picture in pictures] == list(range(60))
+    assert pictures[0].pixels.shape == (48, 64, 3)
+    assert pictures[0].frame == "wrist_optical"
+    assert np.allclose(np.diff([picture.stamp_s for picture in pictures]), 1 / 30)
+    assert states[-1].level == 0
+    assert said == []
+
+
+def test_a_pattern_moves() -> None:
+    """The bar is one pixel further in the next picture."""
+    source = Pattern(64, 48)
+    first, second = source.read()[1:, :, 1], source.read()[1:, :, 1]
+    assert (np.roll(first, 1, axis=1) == second).all()
+
+
+def test_a_video_file_is_shown_once_in_rgb(film: str) -> None:
+    """Blue first: OpenCV's order is turned round. Then the node is done, and says so once."""
+    node, pictures, states, said = run(CameraConfig(source=film), 2.5)
+    assert len(pictures) == 12
+    red, _, blue = pictures[0].pixels[24, 32]
+    assert blue > 200 > 50 > red
+    assert node.done
+    assert said == [f"'{film}' has ended after 12 pictures."]
+    assert (states[-1].level, states[-1].message) == (2, "ended")
+
+
+def test_a_looped_video_goes_on(film: str) -> None:
+    node, pictures, _, said = run(CameraConfig(source=film, loop=True), 2.0)
+    assert len(pictures) > 50
+    assert not node.done
+    assert said == []
+
+
+def test_a_missing_camera_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="Camera '/dev/video97' cannot be opened; devices here"):
+        open_source("/dev/video97", 640, 480, 30.0)
+    with pytest.raises(DriverError, match="Camera '97' cannot be opened"):
+        open_source("97", 640, 480, 30.0)
+    with pytest.raises(DriverError, match=r"There is no video file 'nope\.mp4'"):
+        open_source("nope.mp4", 640, 480, 30.0)
+    (tmp_path / "text.mp4").write_text("not a video")
+    with pytest.raises(DriverError, match="is no video that OpenCV can read"):
+        open_source(str(tmp_path / "text.mp4"), 640, 480, 30.0)
+    with pytest.raises(ConfigError, match="640 x 480 at 0"):
+        open_source("pattern", 640, 480, 0.0)
+
+
+class Unplugged:
+    """A camera that gives forty pictures, then none, and is back when it is opened for the third time."""
+
+    opened = 0
+
+    def __init__(self) -> None:
+        type(self).opened += 1
+        if Unplugged.opened == 2:
+            raise DriverError("Camera '0' cannot be opened")
+        self.left = 40
+
+    def read(self) -> Any:
+        self.left -= 1
+        return None if self.left < 0 else np.zeros((8, 8, 3), np.uint8)
+
+    def close(self) -> None:
+        """As a device has it."""
+
+
+def test_a_camera_that_stops_is_said_and_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once each: that it stopped, that it is back. Meanwhile no old picture is repeated."""
+    monkeypatch.setattr(Unplugged, "opened", 0)
+    monkeypatch.setattr(camera_module, "open_source", lambda *_: Unplugged())
+    _, pictures, states, said = run(CameraConfig(source="0"), 4.5)
+    assert 60 < len(pictures) < 80
+    assert [line.split("(")[0].strip() for line in said[:2]] == ["Camera 'camera'", "Camera 'camera' is back."]
+    assert "has stopped after 40 pictures" in said[0]
+    assert {state.level for state in states} == {0, 2}

@@ -1,0 +1,105 @@
+"""A flight bundle, its filter and a simulated craft as nodes, in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.messages import Flag, Floats
+from hardware.nodes.flight_filter import FlightFilterNode
+from hardware.nodes.quad_policy import QuadPolicyNode
+from hardware.nodes.sim_robot import SimQuadNode
+from hardware.safety.flight import FlightFilter, FlightPhase
+from hardware.safety.landing import MotorsLander
+from hardware.safety.reasons import Reason
+from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL
+from policies.bundle import Bundle
+from robo_rl.apps.run_quad import SimulatedQuad, craft_model, envelope_of, flight_env, flight_observer
+from robo_rl.core.errors import CheckpointError
+from sim.engines.quad.robot import QuadBody
+from tests.hardware.bundles import ENVELOPE
+
+
+class Flight:
+    """Started 20 cm off its goal, 70 cm above the floor of its fence."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        env, self.world = flight_env(bundle), World()
+        self.body = QuadBody(env.craft, (0.2, -0.1, -0.1))
+        bus = {name: self.world.bus(name) for name in ("robot", "policy", "filter", "task")}
+        self.bus = bus
+        self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
+        lander = MotorsLander(craft_model(env.craft), 0.01)
+        self.node = FlightFilterNode(bus["filter"], FlightFilter(ENVELOPE, lander, 100.0, 100.0), 100.0, arm=True)
+        self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env))
+        self.sent: list[np.ndarray] = []
+        FLIGHT_SAFE.subscribe(bus["task"], lambda m, at: self.sent.append(m.values))
+
+    def until(self, seconds: float) -> None:
+        self.bus["task"].spin(lambda: self.world.now() >= seconds)
+
+    def landed(self) -> None:
+        self.bus["task"].spin(lambda: self.node.at_rest or self.world.now() > 20.0)
+
+    def away_m(self, goal: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> float:
+        return float(np.linalg.norm(self.body.read()[0] - goal))
+
+
+def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
+    """To the goal, to the next one, and down when asked; the filter is not felt before that."""
+    flight = Flight(hover)
+    flight.until(2.0)
+    assert flight.away_m() < 0.08
+    GOAL.publisher(flight.bus["task"])(Floats(np.array([0.1, 0.1, 0.1])))
+    flight.until(4.0)
+    assert flight.away_m((0.1, 0.1, 0.1)) < 0.08
+    assert set(flight.node.filter.counts) <= {Reason.NOT_ARMED, Reason.NO_STATE}
+    assert "landing" in flight.node.stop("Ctrl-C")
+    flight.landed()
+    assert flight.node.at_rest
+    assert flight.node.filter.reason is Reason.LANDED
+    assert flight.body.read()[0][2] < ENVELOPE.fence_low_m[2] + 0.1 or (flight.sent[-1] == -1.0).all()
+
+
+def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:
+    flight = Flight(hover)
+    flight.until(0.5)
+    flight.world.kill("policy")
+    flight.until(0.55)
+    assert flight.node.filter.reason is Reason.LATE_COMMAND
+    flight.until(1.0)
+    assert (flight.node.filter.phase, flight.node.filter.reason) == (FlightPhase.LANDING, Reason.NO_COMMAND)
+    flight.landed()
+    assert flight.node.filter.reason is Reason.LANDED
+
+
+def test_leaving_the_fence_lands(hover: Bundle) -> None:
+    """A goal beyond the fence: the policy is out as soon as the craft is."""
+    flight = Flight(hover)
+    flight.until(1.0)
+    GOAL.publisher(flight.bus["task"])(Floats(np.array([3.0, 0.0, 0.0])))
+    flight.landed()
+    assert flight.node.filter.reason is Reason.LANDED
+    assert {Reason.FENCE, Reason.SPEED, Reason.TILT, Reason.FAST_ROTATION} & flight.node.filter.counts.keys()
+    assert flight.body.read()[0][0] < 2.0
+
+
+def test_the_emergency_stop_cuts(hover: Bundle) -> None:
+    flight = Flight(hover)
+    flight.until(1.0)
+    ESTOP.publisher(flight.world.bus("button"))(Flag(True))
+    flight.until(1.1)
+    assert (flight.sent[-1] == -1.0).all()
+    assert flight.node.filter.reason is Reason.KILLED
+
+
+def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> None:
+    bus = World().bus("policy")
+    with pytest.raises(CheckpointError, match="not for a quadcopter"):
+        flight_env(chunks)
+    with pytest.raises(CheckpointError, match="sees 7 numbers"):
+        QuadPolicyNode(bus, chunks, flight_observer(flight_env(hover)))
+    blank = Bundle(hover.folder, hover.manifest, hover.env, 1, 1, 1, "zero", None)
+    with pytest.raises(CheckpointError, match="carries no flight envelope"):
+        envelope_of(blank)

@@ -1,0 +1,188 @@
+"""Policy, head, filter and robot together, in virtual time; only the inference's delay is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hardware.bus.in_process import World
+from hardware.loop.head import Residual, SingleStep
+from hardware.loop.observation import Seen
+from hardware.messages import Diagnostics, Floats, JointTrajectory
+from hardware.nodes.action_head import ActionHeadNode
+from hardware.nodes.arm_policy import ArmPolicyNode
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.sim_robot import SimArmNode
+from hardware.safety.reasons import Reason
+from hardware.topics import CHUNK, GOAL, POLICY_STATUS, RAW
+from policies.bundle import Bundle
+from policies.runner import OnnxPolicy
+from robo_rl.core.errors import CheckpointError
+from tests.hardware.arms import arm
+from tests.hardware.nodes.fakes import LagArm
+
+
+class DelayedInference:
+    """The bundle's own graph, whose answers come `delay_s` of virtual time later."""
+
+    def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
+        self.ready, self.fault, self.delay_s = True, "", delay_s
+        self._world, self._bundle, self._policy = world, bundle, OnnxPolicy(bundle, "cpu")
+        self._due: tuple[float, Any] | None = None
+
+    def request(self, seen: Seen, decision: int) -> bool:
+        if self._due is not None or self.fault:
+            return False
+        obs = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
+        noise = torch.zeros(1, self._bundle.chunk, self._bundle.env.action.dim)
+        chunk = self._bundle.env.action.denormalize(self._policy.sample(obs, noise))[0].numpy()
+        self._due = self._world.now() + self.delay_s, chunk
+        return True
+
+    def poll(self) -> tuple[Any, float] | None:
+        if self._due is None or self.fault or self._world.now() < self._due[0]:
+            return None
+        (_, chunk), self._due = self._due, None
+        return chunk, self.delay_s
+
+    def close(self) -> None:
+        """No process, nothing to end."""
+
+
+class Cell:
+    """All four nodes and a task that gives the goal."""
+
+    def __init__(self, bundle: Bundle, delay_s: float = 0.03) -> None:
+        self.world, self.arm, self.said = World(), LagArm(), list[str]()
+        bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
+        self.bus, robot = bus, arm(start_jump_rad=0.5)
+        self.robot = SimArmNode(bus["robot"], self.arm, 50.0)
+        self.filter = SafetyFilterNode(bus["filter"], robot, arm=True)
+        self.inference = DelayedInference(self.world, bundle, delay_s)
+        if bundle.chunk > 1:
+            self.policy = ArmPolicyNode(bus["policy"], bundle, robot, self.inference, start=True, say=self.said.append)
+        self.head = ActionHeadNode(bus["head"], robot, bundle if bundle.chunk == 1 else None, say=self.said.append)
+        self.raw: list[JointTrajectory] = []
+        self.chunks: list[JointTrajectory] = []
+        RAW.subscribe(bus["task"], lambda m, at: self.raw.append(m))
+        CHUNK.subscribe(bus["task"], lambda m, at: self.chunks.append(m))
+        self.give = GOAL.publisher(bus["task"])
+
+    def until(self, seconds: float) -> None:
+        self.bus["task"].spin(lambda: self.world.now() >= seconds)
+
+
+def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:
+    """30 ms of inference, 8 of 16 actions per chunk: one command per tick, followed, held never."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(4.0)
+    assert len(cell.raw) >= 190
+    assert [m.sequence for m in cell.raw] == list(range(len(cell.raw)))
+    assert set(cell.filter.filter.counts) <= {Reason.WAITING, Reason.ACCELERATION, Reason.VELOCITY, Reason.NO_STATE}
+    assert cell.head.head.player.late == 0
+    assert len(cell.chunks) == pytest.approx(4.0 / (8 * 0.02), abs=3)
+    assert np.abs(cell.arm.place).max() > 0.01
+
+
+def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:
+    """And nothing is made up: the arm holds, the status says why."""
+    cell, heard = Cell(chunks), list[Diagnostics]()
+    POLICY_STATUS.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
+    cell.until(1.1)
+    assert not cell.chunks
+    assert "waits for the topic 'goal'" in heard[-1].status[0].message
+    assert np.array_equal(cell.arm.place, np.zeros(3))
+
+
+def test_an_inference_that_hangs_is_a_hold(chunks: Bundle) -> None:
+    """The rest of its last chunk is played, then the filter holds; nothing blocks."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    cell.inference.delay_s = 1e9
+    cell.until(1.8)
+    assert cell.filter.filter.reason is Reason.STALE_COMMAND
+    cell.until(5.0)
+    assert cell.filter.at_rest
+
+
+def test_a_dead_inference_is_said_once(chunks: Bundle) -> None:
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    cell.inference.fault = "the inference process has died"
+    cell.until(2.0)
+    assert cell.said == ["policy: the inference process has died"]
+    assert cell.bus["task"].call("policy/start", 1.0) == (False, "not started: the inference process has died")
+
+
+def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
+    """A chunk that was asked for before the reset is not played after it; the filter is told by a new epoch."""
+    cell = Cell(chunks, delay_s=0.1)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    assert cell.bus["task"].call("policy/reset", 1.0) == (True, "episode 1")
+    assert cell.bus["task"].call("head/reset", 1.0) == (True, "episode 1")
+    before = len(cell.chunks)
+    cell.until(1.6)
+    assert all(message.epoch == 1 for message in cell.chunks[before:])
+    assert [m.sequence for m in cell.raw if m.epoch == 1] == list(range(sum(m.epoch == 1 for m in cell.raw)))
+
+
+def test_services_start_and_stop(chunks: Bundle) -> None:
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    for name in ("policy/stop", "head/stop"):
+        assert cell.bus["task"].call(name, 1.0) == (True, "stopped")
+    cell.until(1.05)
+    sent = len(cell.raw)
+    cell.until(1.5)
+    assert len(cell.raw) == sent
+    assert cell.bus["task"].call("policy/start", 1.0) == (True, "inferring")
+
+
+def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:
+    """No policy node: one decision per tick, from the newest state."""
+    cell = Cell(single)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(2.0)
+    assert len(cell.raw) >= 95
+    assert not cell.chunks
+    obs = {"state": np.array([[0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.5]], np.float32)}
+    decided = SingleStep(single)(obs, None)
+    assert decided.shape == (3,)
+    assert (np.abs(decided) <= 0.2).all()
+
+
+def test_a_chunk_bundle_is_no_head(chunks: Bundle) -> None:
+    with pytest.raises(CheckpointError, match="decides 16 actions at once"):
+        SingleStep(chunks)
+    with pytest.raises(CheckpointError, match="corrects nothing"):
+        Residual(chunks)
+
+
+def test_two_rates(tmp_path: Path, chunks: Bundle) -> None:
+    """A residual bundle: slow chunks, and every action corrected from the newest state as the policy itself would."""
+    from policies.checkpoint import load_policy
+    from policies.residual import ResidualPolicy
+    from tests.hardware.bundles import residual_bundle
+
+    bundle = residual_bundle(tmp_path / "residual", chunks)
+    policy = load_policy(bundle.folder)
+    assert isinstance(policy, ResidualPolicy)
+    decide = Residual(bundle)
+    state = np.array([[0.1, -0.2, 0.3, 0.5, 0.0, -0.5, 0.9]], np.float32)
+    action = np.array([0.05, -0.1, 0.15])
+    spec = bundle.env.action
+    normal = spec.normalize(torch.from_numpy(action.astype(np.float32))[None])
+    with torch.no_grad():
+        expected = spec.denormalize(policy.refine({"state": torch.from_numpy(state)[None]}, normal))[0].numpy()
+    corrected = decide({"state": state}, action)
+    np.testing.assert_allclose(corrected, expected, atol=1e-5)
+    assert np.abs(corrected - action).max() > 1e-4

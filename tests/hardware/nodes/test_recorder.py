@@ -1,0 +1,217 @@
+"""The recorder, over real DDS: nothing recorded is lost, whatever becomes of the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
+
+from rosbags.highlevel import AnyReader
+
+from hardware import messages as m
+from hardware.bus.cdr import ros_types
+from hardware.bus.dds import DdsBus
+from hardware.bus.protocol import Profile
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.recording import IN_PROGRESS, Channel, Recording
+from hardware.salvage import salvage
+from hardware.topics import EPISODE
+from robo_rl.core.errors import DataError
+from tests.hardware.nodes.record import TOPICS
+from tests.hardware.records import same
+
+ROOT = Path(__file__).resolve().parents[3]
+SOON_S = 10.0
+
+
+@pytest.fixture
+def bus(domain: int) -> Iterator[DdsBus]:
+    made = DdsBus("robot", "lab", warn=lambda sentence: None)
+    yield made
+    made.close()
+
+
+def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
+    late_s = time.monotonic() + SOON_S
+    bus.spin(lambda: true() or time.monotonic() > late_s)
+    assert true(), "it did not happen in time"
+
+
+def recorded(path: Path) -> dict[str, list[bytes]]:
+    """Topic -> messages, read by rosbags' reader, which follows the index."""
+    found: dict[str, list[bytes]] = {}
+    with AnyReader([path], default_typestore=ros_types().store) as reader:
+        for connection, _, raw in reader.messages():
+            found.setdefault(connection.topic, []).append(bytes(raw))
+    return found
+
+
+def joints(number: int) -> m.JointState:
+    return m.JointState(1.7e9 + number, ("a",), np.array([float(number)]))
+
+
+def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
+    """Ten states and a picture, between start and stop, with times of receipt; the status tells each step."""
+    said: list[str] = []
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append)
+    state = bus.publisher("joint_states", m.JointState, Profile.STATE)
+    camera = bus.publisher("camera/wrist/image_raw", m.Image, Profile.SENSOR)
+    statuses: list[str] = []
+    EPISODE.subscribe(bus, lambda text, _: statuses.append(text.text))
+    state(joints(99))  # before the start: not recorded
+    bus.spin(iter([False] * 3 + [True]).__next__)
+    assert recorder.begin()[0]
+    assert recorder.begin() == (False, f"recording {recorder._running.path.name} already; stop or discard it first")
+    picture = m.Image(1.7e9, np.arange(27, dtype=np.uint8).reshape(3, 3, 3))
+    camera(picture)
+    wait_for(bus, lambda: recorder._running.messages == 1)
+    for number in range(10):
+        state(joints(number))
+        wait_for(bus, lambda number=number: recorder._running.messages == number + 2)
+    assert recorder.save()[1].endswith("11 messages")
+    assert recorder.save() == (False, "nothing is being recorded")
+    wait_for(bus, lambda: len(statuses) > 0 and "saved" in statuses[-1])
+    recorder.last_word()
+    (path,) = tmp_path.glob("episode_*")
+    found, types = recorded(path), ros_types()
+    assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(range(10))
+    assert same(types.decode(found["camera/wrist/image_raw"][0], m.Image), picture)
+    assert [line.split()[0] for line in said] == ["idle", "recording", "saved"]
+    assert not list((tmp_path / IN_PROGRESS).iterdir())
+
+
+def test_a_discarded_recording_leaves_nothing(bus: DdsBus, tmp_path: Path) -> None:
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
+    assert recorder.discard()[1].startswith("discarded episode_")
+    assert recorder.discard() == (False, "nothing is being recorded")
+    recorder.last_word()
+    assert not list(tmp_path.glob("episode_*"))
+    assert not list((tmp_path / IN_PROGRESS).iterdir())
+
+
+def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
+    """Two recordings within a second have two names; one without messages is a recording, too."""
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
+    recorder.save()
+    recorder.begin()
+    recorder.last_word()
+    assert len(list(tmp_path.glob("episode_*"))) == 2
+    for path in tmp_path.glob("episode_*"):
+        assert recorded(path) == {}
+
+
+def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> None:
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
+    with pytest.raises(DataError, match="Another recorder writes into"):
+        RecorderNode(DdsBusLike(), RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
+    recorder.last_word()
+
+
+class DdsBusLike:
+    """A bus that is never reached: the folder is looked at first."""
+
+    def publisher(self, *_: Any) -> Any:
+        return lambda message: None
+
+
+def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
+    """A real second process, killed while it records at 100 Hz: no gap before the last message that is kept, and no
+    more than the last moments are missing. The next recorder salvages it, and says so.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.hardware.nodes.record", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        publish, sent = bus.publisher("joint_states", m.JointState, Profile.STATE), []
+        bus.publisher("task", m.Text, Profile.LATCHED)(m.Text("pick"))
+        statuses: list[str] = []
+        EPISODE.subscribe(bus, lambda text, _: statuses.append(text.text))
+        wait_for(bus, lambda: bool(statuses) and statuses[-1].startswith("recording"))
+
+        def send() -> None:
+            sent.append(time.time_ns())
+            publish(joints(len(sent) - 1))
+
+        bus.timer(0.01, send)
+        start_s = time.monotonic()
+        bus.spin(lambda: time.monotonic() - start_s > 3.0)
+        killed_ns = time.time_ns()
+        process.kill()
+    finally:
+        process.kill()
+        process.communicate(timeout=SOON_S)
+    said: list[str] = []
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
+    assert "was cut off; its" in said[0]
+    (path,) = tmp_path.glob("episode_*")
+    found, types = recorded(path), ros_types()
+    numbers = [int(types.decode(raw, m.JointState).position_rad[0]) for raw in found["joint_states"]]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) > 0.5 * (numbers[-1] - numbers[0])  # keep-last 1 may skip on a busy machine, files may not
+    assert killed_ns - sent[numbers[-1]] < 2e9
+    assert [types.decode(raw, m.Text).text for raw in found["task"]] == ["pick"]
+    assert not list((tmp_path / IN_PROGRESS).iterdir())
+
+
+def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
+    """From nothing to all: never an error, never a message that was not written, never fewer than before."""
+    types, channels = ros_types(), {"x": Channel("std_msgs/msg/String", Profile.LATCHED)}
+    running = Recording(tmp_path / "a", "episode", channels, types)
+    texts = [types.encode(m.Text(f"message {number}")) for number in range(5)]
+    for number, cdr in enumerate(texts):
+        running.add("x", cdr, number)
+        if number == 2:
+            running._flush()
+    running._flush()
+    whole = next((tmp_path / "a" / IN_PROGRESS / "episode").iterdir()).read_bytes()
+    running.discard()
+    kept = []
+    for length in range(0, len(whole) + 1, 23):
+        folder = tmp_path / str(length)
+        torn = folder / IN_PROGRESS / "episode"
+        torn.mkdir(parents=True)
+        (torn / "episode.mcap").write_bytes(whole[:length])
+        (sentence,) = salvage(folder, types)
+        got = recorded(folder / "episode").get("x", []) if (folder / "episode").exists() else []
+        assert got == texts[: len(got)]
+        assert ("removed" in sentence) == (not got)
+        kept.append(len(got))
+    assert kept == sorted(kept)
+    assert kept[0] == 0
+    assert kept[-1] >= 4
+
+
+def test_a_full_disk_ends_the_recording_not_the_node(
+    bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence says it, the next start tries again, and what reached the disk is salvaged later."""
+    said: list[str] = []
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, said.append)
+    recorder._add("joint_states", ros_types().encode(joints(1)), bus.now())
+    recorder._running._flush()
+
+    def full(self: Recording) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recording, "_flush", full)
+        recorder._running._flushed_s = 0.0
+        recorder._add("joint_states", ros_types().encode(joints(2)), bus.now())
+        assert "broke off after 2 messages: [Errno 28] No space left on device" in said[-1]
+        assert recorder.save() == (False, "nothing is being recorded")
+    recorder.last_word()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
+    assert "its 1 messages are kept" in said[-2]

@@ -1,0 +1,164 @@
+"""Drivers on the bus: what the filter sends reaches the robot, and what the robot says is told once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.arms.bounds import JointLimits
+from hardware.arms.simulated import SimulatedArmDriver
+from hardware.bus.in_process import World
+from hardware.messages import Floats
+from hardware.nodes.protocol import Node
+from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
+from hardware.states import BodyRates, QuadState, Setpoint
+from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
+from robo_rl.apps.robot_builders import read_settings, robot_driver
+from robo_rl.conf.node import RobotDriverNodeConfig
+from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
+from tests.hardware.arms import command
+from tests.hardware.nodes.fakes import LagArm
+from tests.hardware.peers import Peer, own_address
+
+LIMITS = JointLimits((-1.0,) * 3, (1.0,) * 3, (2.0,) * 3)
+
+
+def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
+    """Joints by name; after 0.1 s of silence the driver holds; ~/connect opens it again; a state is published once."""
+    world, lag, said = World(), LagArm(), []
+    bus, other = world.bus("robot_driver"), world.bus("other")
+    driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, clock=world.now)
+    node = ArmDriverNode(bus, driver, 100.0, said.append)
+    assert isinstance(node, Node)
+    bus.timer(0.01, lambda: lag.advance(0.01))
+    say, places, words = SAFE.publisher(other), [], []
+    JOINT_STATES.subscribe(other, lambda m, at: places.append(m))
+    DRIVER_STATUS.subscribe(other, lambda m, at: words.append(m.status[0]))
+
+    def speak(seconds: float, names: tuple[str, ...] = ("c", "b", "a")) -> None:
+        end_s = world.now() + seconds
+        while world.now() < end_s - 1e-9:
+            say(command([0.3, 0.2, 0.1], names=names))
+            until = world.now() + 0.02
+            bus.spin(lambda until=until: world.now() >= until - 1e-9)  # type: ignore[misc]
+
+    speak(0.6)
+    assert lag.place == pytest.approx([0.1, 0.2, 0.3], abs=0.01)
+    assert places[-1].names == ("a", "b", "c")
+    end_s = world.now() + 0.3
+    bus.spin(lambda: world.now() >= end_s)  # silence
+    speak(0.1)
+    assert said == ["The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent."]
+    assert words[-1].level == 2
+    assert other.call("robot_driver/connect", 1.0) == (True, "connected")
+    lag.reset()
+    speak(0.5)
+    assert lag.place == pytest.approx([0.1, 0.2, 0.3], abs=0.01)
+    speak(0.1, names=("x", "y", "z"))
+    assert "command/safe has no joint a, b, c" in said[-1]
+    assert node.stop("Ctrl-C") == "Ctrl-C: the robot comes to rest"
+    assert node.at_rest
+    for _ in range(2):
+        node.last_word()
+
+
+class Craft:
+    """A quadcopter's driver that remembers; its state is as old as it is told to be."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.sent: list[Setpoint] = []
+        self.stopped: list[str] = []
+        self.received_s, self.flying, self.closed = 0.0, True, 0
+
+    def connect(self) -> None:
+        """Always there."""
+
+    def read(self) -> QuadState:
+        quarter = np.array([np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)])  # nose to the left
+        at, flying = np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.0])
+        return QuadState(self.received_s, at, quarter, flying, np.array([0.1, 0.2, 0.3]), flying=self.flying)
+
+    def write(self, setpoint: Setpoint) -> Setpoint:
+        self.sent.append(setpoint)
+        return setpoint
+
+    def stop(self, reason: str) -> None:
+        self.stopped.append(reason)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
+    world, craft, odom = World(), Craft(), []
+    bus, other = world.bus("robot_driver"), world.bus("other")
+    node = QuadDriverNode(bus, craft, 100.0, "rates")
+    ODOM.subscribe(other, lambda m, at: odom.append((at, m)))
+    FLIGHT_SAFE.publisher(other)(Floats(np.array([0.6, 0.1, -0.2, 0.3])))
+    bus.spin(lambda: world.now() >= 0.5)
+    sent = craft.sent[0]
+    assert isinstance(sent, BodyRates)
+    assert (sent.thrust, sent.rates_rad_s.tolist()) == (0.6, [0.1, -0.2, 0.3])
+    assert len(odom) == 1  # the same state, fifty times: it must grow old
+    assert odom[0][1].velocity_body_m_s == pytest.approx([1.0, 0.0, 0.0])  # the world's y is forwards
+    craft.received_s = 0.45
+    bus.spin(lambda: world.now() >= 0.6)
+    message = odom[-1][1]
+    assert len(odom) == 2
+    assert bus.stamp() - message.stamp_s == pytest.approx(world.now() - 0.45, abs=1e-6)
+    node.stop("Ctrl-C")
+    assert not node.at_rest  # it lands
+    craft.flying = False
+    bus.spin(lambda: world.now() >= 0.7)
+    assert node.at_rest
+    node.last_word()
+    node.last_word()
+    assert (craft.stopped, craft.closed) == (["Ctrl-C", "the node ends"], 1)
+
+
+def test_motors_are_not_commanded_over_a_link() -> None:
+    with pytest.raises(DriverError, match="Export it as C"):
+        QuadDriverNode(World().bus("robot_driver"), Craft(), 100.0, "motors")
+
+
+def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "arm.yaml"
+    file.write_text("driver: ur\nhost: 10.0.0.2\nmodel: UR5e\n")
+    assert read_settings(str(file)) == ("ur", {"host": "10.0.0.2", "model": "UR5e"})
+    for text, error, sentence in (
+        ("driver: urr\n", UnknownNameError, "Did you mean 'ur'"),
+        ("host: 10.0.0.2\n", ConfigError, "must hold 'driver: <name>'"),
+        ("a: [\n", ConfigError, "cannot be read"),
+        ("driver: ros2_control\n", ConfigError, "needs no node of its own"),
+    ):
+        file.write_text(text)
+        with pytest.raises(error, match=sentence):
+            read_settings(str(file))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_settings(str(tmp_path / "none.yaml"))
+
+
+def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
+    """The whole last metre: command/safe, the node, the guarded process, ur_rtde, RTDE over TCP."""
+    pytest.importorskip("rtde_control", reason="ur_rtde is not installed (extra [ur])")
+    host = own_address()
+    (tmp_path / "arm.yaml").write_text(f"driver: ur\nhost: {host}\n")
+    world = World(clock=time.monotonic)
+    bus, other = world.bus("robot_driver"), world.bus("filter")
+    with Peer("fake_ur", host) as peer:
+        node: Any = robot_driver(RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml")), bus)
+        names, say = node._driver.names, SAFE.publisher(other)
+        other.timer(0.02, lambda: say(command(np.full(6, 0.2), names=names)))
+        try:
+            end_s = time.monotonic() + 0.6
+            bus.spin(lambda: time.monotonic() > end_s)
+        finally:
+            node.last_word()
+        assert peer.all("servo")[-1]["q"] == pytest.approx([0.2] * 6)
+        assert peer.wait("servo_stop")

@@ -1,0 +1,192 @@
+"""The safety filter as a node, between a simulated arm and whoever commands; virtual time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.bus.protocol import Bus
+from hardware.messages import Diagnostics, Flag
+from hardware.nodes.diagnostics import DiagnosticsNode
+from hardware.nodes.protocol import Node
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.sim_robot import WATCHDOG_S, SimArmNode
+from hardware.safety.reasons import Reason
+from hardware.topics import DIAGNOSTICS, ESTOP, RAW, SAFE, SAFETY_STATE
+from robo_rl.apps.node_life import Ending, live
+from tests.hardware.arms import arm, command
+from tests.hardware.nodes.fakes import LagArm
+
+
+class Cell:
+    """Simulated arm, filter, and a policy that moves all joints as a sine of 0.2 rad and 4 s."""
+
+    def __init__(self, armed: bool = True) -> None:
+        self.world, self.arm = World(), LagArm()
+        self.robot_bus, self.filter_bus, self.policy_bus = (self.world.bus(n) for n in ("robot", "filter", "policy"))
+        self.robot = SimArmNode(self.robot_bus, self.arm, 50.0)
+        self.node = SafetyFilterNode(self.filter_bus, arm(), arm=armed)
+        self.say = RAW.publisher(self.policy_bus)
+        self.sequence = 0
+        self.policy_bus.timer(0.02, self.speak)
+        self.safe: list[tuple[float, Any]] = []
+        SAFE.subscribe(self.world.bus("probe"), lambda m, at: self.safe.append((at, m.position_rad[0])))
+
+    def speak(self) -> None:
+        now_s = self.policy_bus.now()
+        self.say(command(np.full(3, 0.1 - 0.1 * math.cos(0.5 * math.pi * now_s)), self.sequence))
+        self.sequence += 1
+
+    def until(self, seconds: float) -> None:
+        self.filter_bus.spin(lambda: self.world.now() >= seconds)
+
+    def silence_after(self, kill_s: float) -> float:
+        """Seconds from the kill to the first command that holds: that does not follow the sine any more."""
+        for at, place in self.safe:
+            sine = 0.1 - 0.1 * math.cos(0.5 * math.pi * at)
+            if at > kill_s and abs(place[0] - sine) > 1e-4:
+                return at - kill_s
+        return math.inf
+
+
+def test_nodes_are_nodes() -> None:
+    cell = Cell()
+    assert isinstance(cell.node, Node)
+    assert isinstance(cell.robot, Node)
+    assert isinstance(cell.filter_bus, Bus)
+
+
+def test_the_arm_follows_through_the_filter() -> None:
+    cell = Cell()
+    cell.until(2.0)
+    assert cell.arm.place == pytest.approx(np.full(3, 0.2), abs=0.01)
+    assert cell.node.filter.reason is None
+
+
+def test_nothing_is_sent_before_arming() -> None:
+    """And the service arms."""
+    cell = Cell(armed=False)
+    cell.until(1.0)
+    assert not cell.safe
+    assert cell.policy_bus.call("filter/arm", 1.0)[0]
+    cell.until(1.5)
+    assert cell.safe
+
+
+def test_kill_9_of_the_policy_holds_within_two_periods_and_a_look() -> None:
+    """2 periods of 20 ms, and the filter looks every 10 ms."""
+    cell = Cell()
+    cell.until(1.005)
+    cell.world.kill("policy")
+    cell.until(1.3)
+    assert cell.silence_after(1.005) <= 0.04 + 0.01 + 1e-6
+    assert cell.node.filter.reason is Reason.STALE_COMMAND
+    cell.until(3.0)
+    assert cell.node.at_rest
+    assert len(cell.safe) < 120
+
+
+def test_kill_9_of_the_state_holds_within_three_periods_and_a_look() -> None:
+    cell = Cell()
+    cell.until(1.005)
+    cell.world.kill("robot")
+    cell.until(1.3)
+    assert cell.silence_after(1.005) <= 0.06 + 0.01 + 1e-6
+    assert cell.node.filter.reason is Reason.STALE_STATE
+
+
+def test_kill_9_of_the_filter_is_the_drivers_watchdog() -> None:
+    """The simulated driver holds by itself 100 ms after the last command."""
+    cell = Cell()
+    cell.until(1.005)
+    cell.world.kill("filter")
+    cell.until(1.005 + WATCHDOG_S + 0.03)
+    assert cell.robot.holds == 1
+    held = cell.arm.goal
+    cell.until(2.0)
+    assert np.array_equal(cell.arm.goal, held)
+    assert cell.arm.place == pytest.approx(held, abs=1e-4)
+
+
+def test_the_emergency_stop_is_latched_over_the_bus() -> None:
+    cell = Cell()
+    cell.until(1.0)
+    press = ESTOP.publisher(cell.world.bus("button"))
+    press(Flag(True))
+    cell.until(1.5)
+    assert cell.node.at_rest
+    assert not cell.policy_bus.call("filter/arm", 1.0)[0]
+    press(Flag(False))
+    cell.until(1.6)
+    sent = len(cell.safe)
+    cell.until(2.0)
+    assert len(cell.safe) == sent
+    assert cell.policy_bus.call("filter/arm", 1.0)[0]
+
+
+def test_an_end_is_a_braked_stop_and_is_said() -> None:
+    """SIGTERM in motion: braked, the last position three times, silence; then the bus is closed."""
+    cell, said, ending = Cell(), list[str](), Ending()
+    cell.until(1.0)
+    ending.ask("SIGTERM")
+    live([(cell.node, cell.filter_bus)], ending, say=said.append)
+    assert said == ["filter: SIGTERM: braking, then silent."]
+    assert cell.node.at_rest
+    last = [place for _, place in cell.safe[-3:]]
+    assert np.array_equal(last[0], last[2])
+
+
+def test_an_interrupt_says_its_last_word() -> None:
+    """Ctrl-C twice: no braking, but a hold of the last position is sent before the bus is closed."""
+    cell, said, ending = Cell(), list[str](), Ending()
+
+    def impatient() -> bool:
+        if cell.world.now() >= 1.0:
+            raise KeyboardInterrupt
+        return False
+
+    live([(cell.node, cell.filter_bus)], ending, until=impatient, say=said.append)
+    assert said == ["filter: Ctrl-C again: stopped at once, holding."]
+    assert np.array_equal(cell.safe[-1][1], cell.safe[-2][1])
+
+
+def test_an_error_says_its_last_word_too() -> None:
+    """A defect in any callback: the hold is sent before the traceback."""
+    cell, ending = Cell(), Ending()
+    cell.until(1.0)
+    sent = len(cell.safe)
+
+    def broken() -> bool:
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        live([(cell.node, cell.filter_bus)], ending, until=broken, say=lambda sentence: None)
+    assert len(cell.safe) == sent + 1
+
+
+def test_diagnostics_gather_and_tell_the_silent() -> None:
+    cell = Cell()
+    DiagnosticsNode(cell.world.bus("diagnostics"))
+    heard: list[Diagnostics] = []
+    DIAGNOSTICS.subscribe(cell.world.bus("reader"), lambda m, at: heard.append(m))
+    cell.until(2.2)
+    row = next(row for row in heard[-1].status if row.name == "filter")
+    assert (row.name, row.level, row.message) == ("filter", 0, "following policy")
+    cell.world.kill("filter")
+    cell.policy_bus.spin(lambda: cell.world.now() >= 6.0)
+    row = next(row for row in heard[-1].status if row.name == "filter")
+    assert row.level == 3
+    assert row.message.startswith("said nothing for")
+
+
+def test_changes_are_told_at_once() -> None:
+    cell, heard = Cell(), list[tuple[float, str]]()
+    SAFETY_STATE.subscribe(cell.world.bus("reader"), lambda m, at: heard.append((at, m.status[0].message)))
+    cell.until(1.005)
+    cell.world.kill("policy")
+    cell.until(1.2)
+    assert [message for at, message in heard if 1.005 < at < 1.06] == [Reason.STALE_COMMAND.sentence]

@@ -1,0 +1,18 @@
+"""Feeds a guarded quadcopter until it is killed: python -m tests.hardware.quad_feeder <driver> <settings as JSON>."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from hardware.driver import open_driver
+from hardware.states import BodyRates
+
+with open_driver(sys.argv[1], json.loads(sys.argv[2])) as quad:
+    print(json.dumps({"event": "ready", "t": time.monotonic()}), flush=True)
+    while True:
+        quad.write(BodyRates(np.zeros(3), 0.52))
+        time.sleep(0.02)

@@ -1,0 +1,150 @@
+"""Gamepad, keyboard and leader arm, by what they really send: event bytes, characters of a terminal, states."""
+
+from __future__ import annotations
+
+import os
+import pty
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware.states import ArmState
+from hardware.teleop.device import NOTHING, Device, Wish
+from hardware.teleop.joystick import AXIS, BUTTON, Joystick, events, without_middle
+from hardware.teleop.keyboard import HOLD_S, Keyboard
+from hardware.teleop.leader import Leader
+from robo_rl.core.errors import ConfigError, DriverError
+
+# A pad as the kernel tells it: two axes and two buttons at the start (type | 0x80), then a stick to the left, button 4
+# down, the stick to its end, button 4 up. Time [ms], value, type, number; little-endian.
+START = bytes.fromhex("10270000 0000 82 00 10270000 0000 82 01 10270000 0000 81 00 10270000 0000 81 04")
+LEFT = bytes.fromhex("b8270000 00c0 02 00")
+HELD = bytes.fromhex("c2270000 0100 01 04")
+END = bytes.fromhex("cc270000 0180 02 00")
+RELEASED = bytes.fromhex("d6270000 0000 01 04")
+
+
+def test_recorded_bytes_are_events() -> None:
+    """0xc000 is -16384, half of the way; 0x8001 the end. What is not a whole event waits for the rest."""
+    found = list(events(START + LEFT + HELD + END + RELEASED + b"\x01\x02"))
+    assert found[:4] == [(AXIS, 0, 0.0), (AXIS, 1, 0.0), (BUTTON, 0, 0.0), (BUTTON, 4, 0.0)]
+    assert found[4:] == [(AXIS, 0, pytest.approx(-0.5, abs=1e-3)), (BUTTON, 4, 1.0), (AXIS, 0, -1.0), (BUTTON, 4, 0.0)]
+    assert list(events(bytes.fromhex("0000000000800200"))) == [(AXIS, 0, -1.0)]  # -32768 is not beyond the end
+    assert [without_middle(v) for v in (0.05, -0.08, 1.0, -1.0)] == [0.0, 0.0, 1.0, -1.0]
+
+
+@pytest.fixture
+def pad(tmp_path: Path) -> Iterator[tuple[Joystick, int]]:
+    """A pad, and the end at which the kernel writes."""
+    path = tmp_path / "js0"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that the writer can open it
+    writing = os.open(path, os.O_WRONLY)
+    joystick = Joystick(str(path), axes=[0, 1, -1])
+    os.close(reading)
+    yield joystick, writing
+    joystick.close()
+
+
+def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_gone(pad: tuple[Joystick, int]) -> None:
+    joystick, kernel = pad
+    assert isinstance(joystick, Device)
+    os.write(kernel, START + LEFT)
+    wish = joystick.poll(0.0)
+    assert not wish.held
+    os.write(kernel, HELD + END)
+    wish = joystick.poll(0.02)
+    assert wish.held
+    assert wish.rates is not None
+    assert wish.rates.tolist() == [-1.0, 0.0, 1.0]  # the third joint turns the other way by axis 0
+    assert joystick.poll(0.04).held  # no news is no release
+    os.write(kernel, RELEASED)
+    assert not joystick.poll(0.06).held
+    os.write(kernel, HELD)
+    assert joystick.poll(0.08).held
+    os.close(kernel)
+    with pytest.raises(DriverError, match="is gone"):
+        joystick.poll(0.1)
+
+
+def test_no_pad_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match=r"js9 cannot be opened \(No such file or directory\)\. Found:"):
+        Joystick(str(tmp_path / "js9"), [0])
+    with pytest.raises(ConfigError, match="needs an axis"):
+        Joystick(str(tmp_path / "js9"), [])
+
+
+def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
+    """A terminal tells no releases: 0.15 s after the last character the arm is let go."""
+    ours, terminal = pty.openpty()
+    keyboard = Keyboard(3, terminal)
+    try:
+        assert isinstance(keyboard, Device)
+        assert not keyboard.poll(0.0).held
+        os.write(ours, b"w")
+        wish = poll_until_held(keyboard, 1.0)
+        assert wish.rates is not None
+        assert wish.rates.tolist() == [0.0, 1.0, 0.0]
+        assert keyboard.poll(1.0 + 0.9 * HOLD_S).held
+        assert not keyboard.poll(1.0 + 1.01 * HOLD_S).held
+        os.write(ours, b"wwd")  # the newest key counts
+        wish = poll_until_held(keyboard, 2.0)
+        assert wish.rates is not None
+        assert wish.rates.tolist() == [0.0, 0.0, -1.0]
+        os.write(ours, b"u")  # of joint 7, which is not there
+        assert not any(keyboard.poll(3.0 + i).held for i in range(3))
+    finally:
+        keyboard.close()
+        os.close(ours)
+        os.close(terminal)
+    with pytest.raises(ConfigError, match="1 to 7 joints"):
+        Keyboard(9)
+    reading, writing = os.pipe()
+    with pytest.raises(DriverError, match="needs a terminal"):
+        Keyboard(3, reading)
+    os.close(reading)
+    os.close(writing)
+
+
+def poll_until_held(keyboard: Keyboard, now_s: float) -> Wish:
+    """What was written to a terminal arrives a little later."""
+    for _ in range(10_000):
+        if (wish := keyboard.poll(now_s)).held:
+            return wish
+    raise AssertionError("the key never arrived")
+
+
+class Switch:
+    """A dead-man switch and a leader arm in one."""
+
+    names = ("a", "b")
+
+    def __init__(self) -> None:
+        self.held, self.state, self.closed = False, ArmState(0.0, np.array([0.1, -0.2]), np.zeros(0)), 0
+
+    def poll(self, now_s: float) -> Wish:
+        return Wish(self.held)
+
+    def read(self) -> ArmState:
+        return self.state
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_leader_leads_only_while_the_switch_is_held_and_it_still_speaks() -> None:
+    both = Switch()
+    leader = Leader(both, both, signs=[1.0, -1.0], offsets_rad=[0.0, 0.5])  # type: ignore[arg-type]
+    assert leader.poll(0.0) == NOTHING
+    both.held = True
+    wish = leader.poll(0.05)
+    assert wish.position_rad == pytest.approx([0.1, 0.7])
+    assert leader.poll(0.2) == NOTHING  # its last state is 0.2 s old
+    both.state = ArmState(0.2, np.array([0.1, np.nan]), np.zeros(0))
+    assert leader.poll(0.2) == NOTHING
+    leader.close()
+    assert both.closed == 2
+    with pytest.raises(ConfigError, match="2 signs of 1 or -1"):
+        Leader(both, both, signs=[2.0, 1.0])  # type: ignore[arg-type]

@@ -1,0 +1,158 @@
+"""Teleoperation on a bus in virtual time: no command without the switch held, and no arm that runs on without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.bus.in_process import World
+from hardware.nodes.protocol import Node
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.sim_robot import SimArmNode
+from hardware.nodes.teleop import MATCH_RAD, TeleopNode
+from hardware.teleop.device import NOTHING, Wish
+from hardware.teleop.jog import LEAD_S, Jog
+from hardware.topics import INTERVENTION, TELEOP
+from robo_rl.core.errors import DriverError
+from tests.hardware.arms import arm
+from tests.hardware.nodes.fakes import LagArm
+
+
+class Hand:
+    """A device that the test holds."""
+
+    def __init__(self) -> None:
+        self.wish, self.broken, self.closed = NOTHING, "", 0
+
+    def poll(self, now_s: float) -> Wish:
+        if self.broken:
+            raise DriverError(self.broken)
+        return self.wish
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Cell:
+    """Simulated arm, filter and teleoperation; `heard` is what went over the bus, in order."""
+
+    def __init__(self) -> None:
+        self.world, self.arm, self.hand = World(), LagArm(), Hand()
+        self.heard: list[tuple[float, str, Any]] = []
+        self.said: list[str] = []
+        probe = self.world.bus("probe")
+        INTERVENTION.subscribe(probe, lambda m, at: self.heard.append((at, "intervention", m.on)))
+        TELEOP.subscribe(probe, lambda m, at: self.heard.append((at, "command", m)))
+        self.bus = self.world.bus("teleop")
+        self.robot = SimArmNode(self.world.bus("robot"), self.arm, 50.0)
+        self.filter = SafetyFilterNode(self.world.bus("filter"), arm(), arm=True)
+        self.node = TeleopNode(self.bus, self.hand, arm(), self.said.append)
+
+    def run(self, seconds: float) -> None:
+        end_s = self.world.now() + seconds
+        self.bus.spin(lambda: self.world.now() >= end_s - 1e-9)
+
+
+def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
+    """0.3 of 2 rad/s for 0.5 s is 0.3 rad; released, it stays, and the filter hears that nobody intervenes."""
+    cell = Cell()
+    assert isinstance(cell.node, Node)
+    cell.run(0.3)
+    cell.hand.wish = Wish(True, rates=np.array([1.0, 0.0]))  # two axes for three joints
+    cell.run(0.5)
+    cell.hand.wish = Wish(False, rates=np.array([1.0, 0.0]))  # the stick is still out
+    cell.run(0.3)
+    place = cell.arm.place.copy()
+    assert place[0] == pytest.approx(0.3, abs=0.05)
+    assert place[1:] == pytest.approx([0.0, 0.0], abs=1e-6)
+    cell.run(0.5)
+    assert cell.arm.place == pytest.approx(place, abs=0.005)
+    assert [on for _, what, on in cell.heard if what == "intervention"] == [False, True, False]
+    cell.hand.wish = Wish(True, rates=np.array([0.0, 1.0]))
+    cell.run(0.1)
+    commands = [m for _, what, m in cell.heard if what == "command"]
+    assert {m.epoch for m in commands} == {1, 2}
+    assert commands[-1].sequence < commands[0].sequence + len(commands)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(-3.0, 3.0)), min_size=1, max_size=25))
+def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
+    """Whatever the sticks do: every command lies between an intervention's begin and end, and the switch was held."""
+    cell = Cell()
+    cell.run(0.1)
+    held: list[tuple[float, bool]] = []
+    for on, rate in steps:
+        cell.hand.wish = Wish(on, rates=np.full(3, rate))
+        held.append((cell.world.now(), on))
+        cell.run(0.04)
+    intervening = False
+    for at, what, message in cell.heard:
+        if what == "intervention":
+            intervening = message
+            continue
+        assert intervening
+        assert [on for since, on in held if since <= at][-1]
+    assert (np.abs(cell.arm.place) <= 1.0 + 1e-9).all()
+
+
+def test_an_unplugged_pad_lets_go_once_and_says_so() -> None:
+    cell = Cell()
+    cell.hand.wish = Wish(True, rates=np.ones(3))
+    cell.run(0.4)
+    cell.hand.broken = "The gamepad js0 is gone."
+    cell.run(0.4)
+    assert cell.heard[-1][1:] == ("intervention", False)
+    assert cell.said == ["The gamepad js0 is gone."]
+    cell.hand.broken = ""  # plugged in again, still held: nothing moves by itself
+    count = len(cell.heard)
+    cell.run(0.4)
+    assert len(cell.heard) == count
+    assert cell.node.stop("Ctrl-C") == "Ctrl-C: nothing was held"
+    for _ in range(2):
+        cell.node.last_word()
+    assert cell.hand.closed == 1
+
+
+def test_who_cannot_see_the_arm_does_not_move_it() -> None:
+    """No joint_states, or old ones: the switch is as if it were not held."""
+    cell = Cell()
+    cell.run(0.3)
+    cell.robot._tell = lambda message: None  # the robot falls silent
+    cell.hand.wish = Wish(True, rates=np.ones(3))
+    cell.run(0.2)
+    heard = [(at, what) for at, what, _ in cell.heard if what == "command"]
+    assert all(at < 0.42 for at, _ in heard)
+
+
+def test_a_leader_takes_over_where_its_follower_is() -> None:
+    """0.5 rad away it does not, and says which joint; near enough it does, and is followed from there on."""
+    cell = Cell()
+    cell.run(0.2)
+    cell.hand.wish = Wish(True, position_rad=np.array([0.0, 0.5, 0.0]))
+    cell.run(0.2)
+    assert [on for _, what, on in cell.heard if what == "intervention"] == [False]
+    assert cell.said == [
+        f"Bring b of the leader to its follower first: it is 0.50 rad away, {MATCH_RAD} rad are near enough."
+    ]
+    for step in range(26):
+        cell.hand.wish = Wish(True, position_rad=np.array([0.0, 0.02 * step, 0.0]))
+        cell.run(0.04)
+    cell.run(0.2)
+    assert cell.arm.place[1] == pytest.approx(0.5, abs=0.02)
+    cell.hand.wish = Wish(True, position_rad=np.zeros(2))
+    cell.run(0.1)
+    assert cell.said[-1] == "The leader has 2 joints, its follower 3."
+
+
+def test_a_wish_never_runs_away_from_an_arm_that_is_held_back() -> None:
+    jog = Jog(np.full(2, -1.0), np.full(2, 1.0), np.array([1.0, 0.5]))
+    for _ in range(100):
+        wish = jog.next(np.array([1.0, -1.0]), np.zeros(2), 0.02)
+    assert wish == pytest.approx([LEAD_S, -0.5 * LEAD_S])
+    jog.release()
+    assert jog.next(np.zeros(2), np.array([0.4, 0.4]), 0.02) == pytest.approx([0.4, 0.4])
+    assert jog.next(np.array([9.0, 9.0]), np.array([0.99, 0.99]), 0.02)[0] <= 1.0
