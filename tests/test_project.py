@@ -184,7 +184,7 @@ def readme_commands() -> list[list[str]]:
 def test_readme_commands_are_valid(command: list[str]) -> None:
     """Every command of the tour names a verb and settings that exist."""
     words = 2 if command[0] == "data" else 1
-    name, overrides = " ".join(command[:words]), command[words:]
+    name, overrides = by_engine(" ".join(command[:words]), command[words:])
     load_config(name, overrides, load_schema(VERBS[name]))
 
 
