@@ -51,6 +51,7 @@ class Guarded:
 
     def connect(self) -> None:
         if self._end is None:
+            self.close()  # of one that was given up, and may still be landing
             self._start()
         self._names = tuple(self._ask({"call": "connect"}, START_S)["names"])
 
@@ -66,11 +67,12 @@ class Guarded:
 
     def close(self) -> None:
         end, process, self._end, self._process = self._end, self._process, None, None
-        if end is None or process is None:
+        if end is not None:
+            with contextlib.suppress(OSError):
+                send(end, {"call": "close"})
+            end.close()
+        if process is None:
             return
-        with contextlib.suppress(OSError):
-            send(end, {"call": "close"})
-        end.close()
         try:
             process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
@@ -100,7 +102,7 @@ class Guarded:
             send(self._end, message)
             answer = receive(self._end)
         except TimeoutError as error:
-            self.close_at_once()
+            self._give_up()
             raise DriverError(
                 f"The driver '{self._name}' did not answer '{message['call']}' within {timeout_s:g} s. The robot was "
                 "given up; see that it rests before you connect again."
@@ -108,7 +110,7 @@ class Guarded:
         except OSError:
             answer = None
         if answer is None:
-            self.close_at_once()
+            self._give_up()
             raise DriverError(
                 f"The process of the driver '{self._name}' has ended. What the robot does now is its own watchdog's "
                 "matter; see that it rests before you connect again."
@@ -117,11 +119,8 @@ class Guarded:
             raise error_from_json(answer)
         return answer
 
-    def close_at_once(self) -> None:
+    def _give_up(self) -> None:
         """Let go without waiting; the guard, if it still lives, stops the robot because we are gone."""
         if self._end is not None:
             self._end.close()
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1.0)
         self._end = None

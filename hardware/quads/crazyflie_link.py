@@ -69,7 +69,7 @@ class CrazyflieLink:
         """wxyz of the 32 bits that the firmware logs."""
         return np.roll(self._decompress(compressed), 1)
 
-    def set_parameter(self, name: str, value: int, timeout_s: float = 1.0) -> None:
+    def set_parameter(self, name: str, value: int, timeout_s: float = 0.5) -> None:
         """Set and wait until the craft has said it back."""
         group, key = name.split(".")
         if self.cf.param.toc.get_element(group, key) is None:

@@ -9,6 +9,7 @@ from robo_rl.apps.node_sets import MODULE, NodeSet, load_set
 STOP_S = "8"  # a node has so long to come to rest after SIGINT, before launch sends SIGTERM
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
+    "controller": ("", "joint_trajectory_controller that takes the filter's commands; empty: they go to command/safe"),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
 
@@ -49,6 +50,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
 
     chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
+    taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}
     return [
         Node(
@@ -56,6 +58,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
             arguments=["-m", MODULE, *words, f"bus={value('bus')}"],
             name=name,
             **space,
+            remappings=taken if name == "safety_filter" else [],
             output="screen",
             emulate_tty=True,
             sigterm_timeout=STOP_S,

@@ -92,6 +92,7 @@ class Node:
         assert namespace != "", "leave it out instead"
         assert float(sigterm_timeout) > 0.0
         self.executable, self.package, self.name, self.namespace = executable, package, name, namespace
+        self.remappings = remappings or []
         self.arguments, self.on_exit, self.respawn, self.output = arguments or [], on_exit, respawn, output
         self.sigterm_timeout_s = float(sigterm_timeout)
 

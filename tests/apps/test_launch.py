@@ -57,6 +57,14 @@ def test_a_namespace_and_a_bus_reach_every_node() -> None:
     assert all(node.arguments[-1] == "bus=dds" for node in nodes)
 
 
+def test_a_controller_takes_what_the_filter_sends() -> None:
+    """By remapping, so that the filter stays the only publisher to the robot; nobody else is remapped."""
+    nodes = launch(describe("arm"), **GIVEN, controller="joint_trajectory_controller")
+    taken = {node.name: node.remappings for node in nodes if node.remappings}
+    assert taken == {"safety_filter": [("command/safe", "joint_trajectory_controller/joint_trajectory")]}
+    assert not any(node.remappings for node in launch(describe("arm"), **GIVEN))
+
+
 def test_sim_takes_either_set() -> None:
     """The quadcopter needs a bundle, and says so; the arm does without."""
     assert "safety_filter" in [node.name for node in launch(describe("sim"))]

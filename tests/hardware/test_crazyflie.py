@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ import pytest
 from hardware.quads import crazyflie_link
 from hardware.quads.bounds import yaw_of
 from hardware.quads.crazyflie import CrazyflieDriver
-from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position, QuadState, Setpoint
+from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.frames import quat_product, rotation_of
 from tests.hardware.peers import Peer, free_port
+from tests.hardware.pilots import HOVER, fly, towards
 
 pytest.importorskip("cflib", reason="cflib is not installed (extra [crazyflie])")
-HOVER = 0.5  # thrust of the fake
 
 
 @pytest.fixture
@@ -38,27 +38,6 @@ def craft(port: int) -> Iterator[Peer]:
 
 def driver(port: int, **settings: object) -> CrazyflieDriver:
     return CrazyflieDriver(f"udp://127.0.0.1:{port}", arm=True, **settings)  # type: ignore[arg-type]
-
-
-def fly(quad: CrazyflieDriver, seconds: float, law: Callable[[QuadState], Setpoint]) -> QuadState:
-    end_s, state = time.monotonic() + seconds, quad.read()
-    while time.monotonic() < end_s:
-        quad.write(law(state))
-        time.sleep(0.01)
-        state = quad.read()
-    return state
-
-
-def towards(goal_m: np.ndarray) -> Callable[[QuadState], Setpoint]:
-    """Wanted acceleration -> wanted up -> body rates, in ENU and FLU."""
-
-    def law(state: QuadState) -> Setpoint:
-        wish = 2.0 * (goal_m - state.position_m) - 2.5 * state.velocity_m_s
-        force = np.clip(wish, -2.5, 2.5) + np.array([0.0, 0.0, 9.81])
-        body = rotation_of(state.quat_wxyz).T @ (force / np.linalg.norm(force))
-        return BodyRates(np.array([-8.0 * body[1], 8.0 * body[0], 0.0]), HOVER * float(np.linalg.norm(force)) / 9.81)
-
-    return law
 
 
 def turn(axis: int, angle: float) -> np.ndarray:
@@ -96,7 +75,7 @@ def test_body_rates_fly_a_closed_loop_and_every_axis_turns_as_it_should(craft: P
     closed_s = time.monotonic()
     quad.close()
     landing, off = craft.wait("land", after_s=closed_s), craft.wait("motors_off", after_s=closed_s)
-    assert landing["t"] - closed_s < 0.1
+    assert landing["t"] - closed_s < 0.2
     assert off["height"] < 0.02  # the motors stop on the ground, not at the end of the program
     assert not craft.all("landing_interrupted")
 
@@ -158,7 +137,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
         killed_s = time.monotonic()
         os.kill(feeder.process.pid, signal.SIGKILL)
         landing = craft.wait("land", 2.0, after_s=killed_s)
-    assert landing["t"] - killed_s < 0.1
+    assert landing["t"] - killed_s < 0.2  # at once, and what a busy machine adds
     assert landing["height"] == 0.0
     craft.wait("motors_off", 5.0)
     assert not craft.all("landing_interrupted")  # closing the link did not drop it

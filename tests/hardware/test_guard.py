@@ -110,7 +110,7 @@ def test_silence_stops_once_and_a_new_connection_opens_again(line: Line) -> None
         line.write()
         time.sleep(0.3 * LIMIT_S)
     assert not line.stops()
-    time.sleep(3.0 * LIMIT_S)
+    time.sleep(5.0 * LIMIT_S)
     assert line.stops() == ["stop: no command came for 100 ms"]
     for _ in range(2):
         answer = line.write()
@@ -120,7 +120,7 @@ def test_silence_stops_once_and_a_new_connection_opens_again(line: Line) -> None
         }
     stopped_s = line.arm.calls[-1][1]
     written_s = [at for call, at in line.arm.calls if call == "write"][-1]
-    assert LIMIT_S <= stopped_s - written_s < 3.0 * LIMIT_S
+    assert LIMIT_S <= stopped_s - written_s < 5.0 * LIMIT_S
     assert "value" in line.ask("read")
     line.ask("connect")
     assert "value" in line.write()
@@ -141,7 +141,7 @@ def test_a_feeder_that_is_gone_stops_the_robot_at_once(line: Line) -> None:
     line.end.close()
     line.thread.join(2.0)
     assert line.stops() == ["stop: the process that fed it (pid 1) is gone"]
-    assert line.arm.calls[-1][1] - gone_s < LIMIT_S
+    assert line.arm.calls[-1][1] - gone_s < 2.0 * LIMIT_S
 
 
 def test_a_refused_command_is_a_sentence_and_does_not_feed_the_watchdog(line: Line) -> None:
@@ -198,5 +198,7 @@ def test_mistakes_of_who_guards_are_sentences() -> None:
     unknown = Guarded("urr", {}, 0.1)
     with pytest.raises(DriverError, match="Did you mean 'ur'"):
         unknown.connect()
-    unknown.close()
-    unknown.close()
+    with pytest.raises(DriverError, match="has ended"):
+        unknown.read()
+    for _ in range(2):
+        unknown.close()

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.arms.ur import UrDriver
+from hardware.arms.ur import JOINTS, LIMITS, UrDriver
+from hardware.description import load_description
 from hardware.driver import make_driver, open_driver
 from hardware.states import JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
@@ -70,7 +71,7 @@ def test_the_arm_goes_where_it_is_told_and_no_faster_than_it_may(robot: Peer, ho
 @pytest.mark.parametrize(
     ("victim", "how", "stopped_by", "within_s"),
     [
-        ("feeder", signal.SIGKILL, "servo_stop", 0.1),
+        ("feeder", signal.SIGKILL, "servo_stop", 0.2),  # at once, and what a busy machine adds
         ("guard", signal.SIGTERM, "servo_stop", 0.4),
         ("guard", signal.SIGKILL, "watchdog", 0.4),
     ],
@@ -126,6 +127,15 @@ def test_a_frozen_stream_grows_old_and_a_lost_one_is_told(robot: Peer, host: str
     with pytest.raises(DriverError, match="is lost"):
         arm.write(HOME)
     arm.close()
+
+
+def test_the_description_that_comes_along_is_inside_the_device() -> None:
+    """`robot=ur5e`: the driver's joints, in its order, and no range or speed that it would cut."""
+    robot = load_description("ur5e")
+    assert robot.names == JOINTS
+    assert (robot.column("low_rad") >= np.array(LIMITS.low_rad)).all()
+    assert (robot.column("high_rad") <= np.array(LIMITS.high_rad)).all()
+    assert (robot.column("velocity_rad_s") <= np.array(LIMITS.velocity_rad_s)).all()
 
 
 def test_wrong_addresses_models_and_settings_are_sentences(robot: Peer, host: str) -> None:

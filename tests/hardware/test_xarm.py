@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hardware.arms.xarm import XarmDriver
+from hardware.arms.xarm import VELOCITY_RAD_S, XarmDriver
+from hardware.description import load_description
 from hardware.states import JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 from tests.hardware.peers import Peer, free_port, own_address
@@ -81,6 +82,16 @@ def test_from_connecting_to_a_lost_connection(box: Peer, host: str) -> None:
     with pytest.raises(DriverError, match="is lost; it holds its last target"):
         arm.read()
     arm.close()
+
+
+def test_the_description_that_comes_along_is_inside_the_device() -> None:
+    """`robot=xarm7`: the driver's joints, and no range or speed that it would cut."""
+    robot, rows = load_description("xarm7"), config.XCONF.Robot.JOINT_LIMITS[7][config.XCONF.Robot.Type.XARM7_X4]
+    assert robot.names == XarmDriver("127.0.0.1").names
+    low, high = np.array(rows).T
+    assert (robot.column("low_rad") >= low).all()
+    assert (robot.column("high_rad") <= high).all()
+    assert (robot.column("velocity_rad_s") <= VELOCITY_RAD_S).all()
 
 
 def test_wrong_arms_and_addresses_are_sentences(box: Peer, host: str) -> None:

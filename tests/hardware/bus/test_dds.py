@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -233,6 +234,23 @@ def test_commands_keep_the_newest_alone(node: DdsBus) -> None:
         publish(m.Text(str(number)))
     wait_for(node, lambda: bool(got))
     assert got == ["9"]
+
+
+def test_a_subscriber_that_hangs_delays_nobody(echo: subprocess.Popen[str], node: DdsBus) -> None:
+    """A reliable reader in a stopped process acknowledges nothing; publishing commands and leaving go on."""
+    assert node.call("echo/refuse", SOON_S)
+    publish = node.publisher("there/JointTrajectory", m.JointTrajectory, Profile.COMMAND)
+    late_s = time.monotonic() + SOON_S
+    while not node._writers[0].dds.get_matched_subscriptions() and time.monotonic() < late_s:
+        time.sleep(0.01)
+    echo.send_signal(signal.SIGSTOP)
+    start_s = time.monotonic()
+    for _ in range(500):
+        publish(SAMPLES[m.JointTrajectory])
+    assert time.monotonic() - start_s < 2.0
+    node.close()
+    assert time.monotonic() - start_s < 4.0  # a second for the stopped one to acknowledge, which it does not
+    echo.send_signal(signal.SIGCONT)
 
 
 def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None:
