@@ -13,7 +13,7 @@ from hardware.safety.arm_filter import ArmFilter, Phase, Source
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 
-WATCHDOG_HZ = 100.0  # at least: how often it looks for what did not come
+WATCHDOG_HZ = 200.0  # at least: how often it looks for what did not come
 _STATUS_S = 0.5
 
 

@@ -14,7 +14,7 @@ from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"
 _STATUS_S = 0.5
-WATCHDOG_S = 0.1  # without a command for this long, the arm brakes by itself, as a real driver's watchdog does
+WATCHDOG_S = 0.08  # without a command for this long, the arm holds by itself, as a real driver's watchdog does
 
 
 class SimArm(Protocol):

@@ -56,16 +56,16 @@ def live(
     ending: Ending,
     until: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = print,
-    done: str = "done",
+    done: Callable[[], str] = lambda: "done",
 ) -> None:
     """Spin until asked or `until()`, then bring the nodes to rest. The first bus spins; in one process that is all.
 
-    done: the reason said when `until()` ended it. Nodes are stopped in order, and closed in reverse.
+    done: says the reason when `until()` ended it. Nodes are stopped in order, and closed in reverse.
     """
     bus = nodes[0][1]
     try:
         bus.spin(lambda: ending.why is not None or until())
-        why = ending.why or done
+        why = ending.why or done()
         for node, own in nodes:
             say(f"{own.name}: {node.stop(why)}.")
         end_s = bus.now() + REST_S

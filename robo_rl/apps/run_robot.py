@@ -68,9 +68,8 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
         cell: Cell = getattr(import_module(module), function)(config, bundle, world)
         bus = cell.nodes[0][1]
         director = _Director(config, cell, bus)
-        live(cell.nodes, ending, until=director.over, done="all episodes have ended")
-    stopped = director.stopped
-    return _report(config, bundle, cell, ending.why, stopped)
+        live(cell.nodes, ending, until=director.over, done=director.why)
+    return _report(config, bundle, cell, ending.why or director.why(), director.stopped)
 
 
 class _Director:
@@ -82,6 +81,10 @@ class _Director:
         self._made_s, self._begun_s = bus.now(), None  # type: float, float | None
         self._episode = 0
         self.stopped: Reason | None = None
+
+    def why(self) -> str:
+        """Why it ended, when nobody asked."""
+        return f"the safety filter: {self.stopped.sentence}" if self.stopped else "all episodes have ended"
 
     def over(self) -> bool:
         """Asked after every callback: goes on, and says when to end."""
@@ -112,11 +115,10 @@ class _Director:
         return False
 
 
-def _report(config: RunConfig, bundle: Bundle, cell: Cell, why: str | None, stopped: Reason | None) -> int:
+def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, stopped: Reason | None) -> int:
     success = cell.task.success
     print(f"{bundle.name} on {config.robot}: {sum(success)}/{len(success)} episodes succeeded; {cell.timing()}")
     print(f"safety filter: {in_words(cell.counts)}")
-    end = why or (f"the safety filter: {stopped.sentence}" if stopped else "all episodes have ended")
     print(f"ended by {end}")
     if config.out:
         counts = {reason.name.lower(): count for reason, count in cell.counts.items()}

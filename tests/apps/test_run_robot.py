@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing as mp
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -55,3 +60,25 @@ def test_mistakes_are_one_sentence(
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
+
+
+def test_a_killed_inference_stops_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """kill -9 of the child: held, stopped, said, exit code 3 (2 where it was not even ready); nothing hangs."""
+    ends = threading.Event()
+
+    def killer() -> None:
+        while not ends.wait(0.2):
+            for child in mp.active_children():
+                if child.name == "inference" and time.monotonic() > begun_s + 6.0 and child.pid is not None:
+                    os.kill(child.pid, signal.SIGKILL)
+
+    begun_s = time.monotonic()
+    thread = threading.Thread(target=killer, daemon=True)
+    thread.start()
+    try:
+        assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=60"]) in (2, 3)
+    finally:
+        ends.set()
+        thread.join()
+    output = capsys.readouterr()
+    assert "the inference process has died" in output.out + output.err

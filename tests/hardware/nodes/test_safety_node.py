@@ -78,12 +78,12 @@ def test_nothing_is_sent_before_arming() -> None:
 
 
 def test_kill_9_of_the_policy_holds_within_two_periods_and_a_look() -> None:
-    """2 periods of 20 ms, and the filter looks every 10 ms."""
+    """2 periods of 20 ms, and the filter looks every 5 ms."""
     cell = Cell()
     cell.until(1.005)
     cell.world.kill("policy")
     cell.until(1.3)
-    assert cell.silence_after(1.005) <= 0.04 + 0.01 + 1e-6
+    assert cell.silence_after(1.005) <= 0.04 + 0.005 + 1e-6
     assert cell.node.filter.reason is Reason.STALE_COMMAND
     cell.until(3.0)
     assert cell.node.at_rest
@@ -95,12 +95,12 @@ def test_kill_9_of_the_state_holds_within_three_periods_and_a_look() -> None:
     cell.until(1.005)
     cell.world.kill("robot")
     cell.until(1.3)
-    assert cell.silence_after(1.005) <= 0.06 + 0.01 + 1e-6
+    assert cell.silence_after(1.005) <= 0.06 + 0.005 + 1e-6
     assert cell.node.filter.reason is Reason.STALE_STATE
 
 
 def test_kill_9_of_the_filter_is_the_drivers_watchdog() -> None:
-    """The simulated driver holds by itself 100 ms after the last command."""
+    """The simulated driver holds by itself 80 ms after the last command."""
     cell = Cell()
     cell.until(1.005)
     cell.world.kill("filter")
