@@ -88,9 +88,8 @@ class QuadPolicyNodeConfig(NodeConfig):
 class RobotDriverNodeConfig(NodeConfig):
     """`robot_driver`: a real arm or quadcopter, in a process of its own with a watchdog."""
 
-    settings: str = REQUIRED  # YAML file: "driver: ur" and that driver's settings, see docs/drivers.md
+    settings: str = REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.1; see docs/drivers.md
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
-    watchdog_s: float = at_least(0.01, 0.1)  # without a command for this long, the robot is brought to rest
     level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
 
 

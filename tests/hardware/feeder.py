@@ -11,7 +11,9 @@ import numpy as np
 from hardware.driver import open_driver
 from hardware.states import JointCommand
 
-with open_driver(sys.argv[1], json.loads(sys.argv[2])) as arm:
+WATCHDOG_S = 0.3  # of silence: long, so that what stops the arm sooner is the death and not a stall of a busy machine
+
+with open_driver(sys.argv[1], json.loads(sys.argv[2]), WATCHDOG_S) as arm:
     goal = np.full(len(arm.names), 1.0)
     print(json.dumps({"event": "ready", "t": time.monotonic(), "guard": arm.pid}), flush=True)  # type: ignore[attr-defined]
     while True:

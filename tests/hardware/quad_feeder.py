@@ -11,7 +11,9 @@ import numpy as np
 from hardware.driver import open_driver
 from hardware.states import BodyRates
 
-with open_driver(sys.argv[1], json.loads(sys.argv[2])) as quad:
+WATCHDOG_S = 0.3  # of silence: long, so that what lands it sooner is the death and not a stall of a busy machine
+
+with open_driver(sys.argv[1], json.loads(sys.argv[2]), WATCHDOG_S) as quad:
     print(json.dumps({"event": "ready", "t": time.monotonic()}), flush=True)
     while True:
         quad.write(BodyRates(np.zeros(3), 0.52))

@@ -73,7 +73,7 @@ def test_the_arm_goes_where_it_is_told_and_no_faster_than_it_may(robot: Peer, ho
     [
         ("feeder", signal.SIGKILL, "servo_stop", 0.2),  # at once, and what a busy machine adds
         ("guard", signal.SIGTERM, "servo_stop", 0.4),
-        ("guard", signal.SIGKILL, "watchdog", 0.4),
+        ("guard", signal.SIGKILL, "watchdog", 0.9),
     ],
 )
 def test_any_death_stops_the_arm(

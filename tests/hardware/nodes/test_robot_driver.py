@@ -142,13 +142,16 @@ def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
             read_settings(str(file))
     with pytest.raises(ConfigError, match="cannot be read"):
         read_settings(str(tmp_path / "none.yaml"))
+    file.write_text("driver: ur\nhost: 10.0.0.2\nwatchdog_s: soon\n")
+    with pytest.raises(ConfigError, match=r"watchdog_s of .* must be a number of seconds, found 'soon'"):
+        robot_driver(RobotDriverNodeConfig(settings=str(file)), World().bus("robot_driver"))
 
 
 def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
     """The whole last metre: command/safe, the node, the guarded process, ur_rtde, RTDE over TCP."""
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed (extra [ur])")
     host = own_address()
-    (tmp_path / "arm.yaml").write_text(f"driver: ur\nhost: {host}\n")
+    (tmp_path / "arm.yaml").write_text(f"driver: ur\nhost: {host}\nwatchdog_s: 0.3\n")
     world = World(clock=time.monotonic)
     bus, other = world.bus("robot_driver"), world.bus("filter")
     with Peer("fake_ur", host) as peer:
