@@ -24,6 +24,9 @@ def main(config: UpConfig) -> int:
     tended = [sys.executable, "-m", "robo_rl.apps.tended", str(os.getpid())]
     commands = {name: [*tended, *words, *common] for name, words in chosen.commands(texts).items()}
     print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
+    for name, words in commands.items():
+        if "arm=false" in words:
+            print(f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True)
     return Supervisor(commands, partial(print, flush=True)).run(config.seconds)
 
 
