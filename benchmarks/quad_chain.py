@@ -30,7 +30,7 @@ from sim.registry import make_env, make_expert
 
 TASK = "hover:history=0"  # last actions in sight, a base copies them instead of looking where it flies
 FINAL_SEED = 1  # of the starts that are reported; evaluations on the way use 0
-COLLECT = {"episodes": 200, "noise": 0.0, "num_envs": 100}
+COLLECT = {"episodes": 200, "num_envs": 100}
 TRAIN = {"steps": 8000, "batch_size": 256, "chunk": 4, "execute": 1, "net": "mlp", "net.width": 256, "process.steps": 5}
 FINETUNE = {"method": "residual_dense", "num_envs": 64, "eval_every": 20_000, "eval_episodes": 64,
             "final_episodes": 64, "checkpoint_every": 40_000}  # fmt: skip

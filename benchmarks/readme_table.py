@@ -103,6 +103,22 @@ HEADLINES = (
     ),
     Headline("swarm: 8 drones, 20 % obstacles, success", "swarm/8x20/success", "aim 0.95"),
     Headline("swarm: 32 drones, 80 % obstacles, success", "swarm/32x80/success", "reported"),
+    Headline(
+        "hover by a camera, in PyBullet: held",
+        "vision/policy/held",
+        "told where it is {vision/teacher/held}, camera dark {vision/blind/held}",
+    ),
+    Headline(
+        "a drone by the arms' verbs: residual on a flow base",
+        "quad_chain/hover/residual/success",
+        "base {quad_chain/hover/base_zero_noise/success}, head {quad_chain/hover/head/success}, "
+        "PID {quad_chain/hover/pid/success}",
+    ),
+    Headline("MLP head and safety filter at 1 kHz, p99", "loop/inproc/1khz/decision_ms_p99", "aim 0.3"),
+    Headline("two processes over DDS at 100 Hz, round trip", "loop/dds/100/rtt_ms_p50", "aim 0.5"),
+    Headline("... missed ticks", "loop/dds/100/missed_percent", "aim 0.5"),
+    Headline("policy killed: the filter holds after", "loop/kill/policy/hold_ms", "at 50 Hz, aim 40"),
+    Headline("64-64 tanh policy in C", "c/mlp64/us_per_call", "aim 15"),
 )
 
 
