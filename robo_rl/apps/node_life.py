@@ -1,13 +1,15 @@
 """How nodes live and end: any end is a safe stop, and the terminal says why.
 
 The first Ctrl-C or SIGTERM asks: the nodes come to rest, which takes as long as braking takes. The second, or an error,
-does not wait: each node's last word is published, undisturbed by further signals, before the bus is closed.
+does not wait: each node's last word is published, undisturbed by further signals, before the bus is closed. What comes
+within half a second of the first is the same request: the terminal and `ros2 launch` both pass one Ctrl-C on.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -16,6 +18,7 @@ from hardware.bus.protocol import Bus
 from hardware.bus.shield import shielded
 from hardware.nodes.protocol import Node
 
+SAME_S = 0.5  # signals this close are one request
 REST_S = 15.0  # longest time that coming to rest, or to the ground, may take
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
@@ -23,17 +26,21 @@ _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 class Ending:
     """Why to end; None while nobody asked. A second request interrupts whatever is going on."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.why: str | None = None
+        self._clock, self._asked_s = clock, float("-inf")
 
     def ask(self, why: str) -> None:
         """Note the first reason."""
         self.why = self.why or why
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.why is not None:
+        now_s = self._clock()
+        if self.why is None:
+            self._asked_s = now_s
+            self.ask(_SIGNALS[signal.Signals(number)])
+        elif now_s - self._asked_s > SAME_S:
             raise KeyboardInterrupt
-        self.ask(_SIGNALS[signal.Signals(number)])
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
+from robo_rl.apps.node_life import SAME_S
+
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
 KILL_S = 2.0  # and so long after a second SIGINT
 ASKED = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
@@ -111,10 +113,12 @@ class Supervisor:
         process, hurried = self._running[name], False
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        late_s = time.monotonic() + REST_S
+        asked_s = time.monotonic()
+        late_s = asked_s + REST_S
         while process.poll() is None and time.monotonic() < late_s:
             self._print()
-            if signals.count > 1 and not hurried:  # the user does not want to wait: hold at once
+            # The user does not want to wait: hold at once. A node takes what comes too soon for the same request.
+            if signals.count > 1 and not hurried and time.monotonic() - asked_s > 1.2 * SAME_S:
                 hurried = True
                 process.send_signal(signal.SIGINT)
                 late_s = time.monotonic() + KILL_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,19 @@ def test_an_interrupt_says_its_last_word() -> None:
     live([(cell.node, cell.filter_bus)], ending, until=impatient, say=said.append)
     assert said == ["filter: Ctrl-C again: stopped at once, holding."]
     assert np.array_equal(cell.safe[-1][1], cell.safe[-2][1])
+
+
+def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
+    """`ros2 launch` and the terminal both pass it on, within milliseconds; a second later it is a second one."""
+    now_s = [10.0]
+    ending = Ending(clock=lambda: now_s[0])
+    for at_s in (10.0, 10.01, 10.4):
+        now_s[0] = at_s
+        ending.on_signal(signal.SIGINT, None)
+    assert ending.why == "Ctrl-C"
+    now_s[0] = 11.0
+    with pytest.raises(KeyboardInterrupt):
+        ending.on_signal(signal.SIGTERM, None)
 
 
 def test_an_error_says_its_last_word_too() -> None:
