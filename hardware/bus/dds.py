@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from hardware.bus.cdr import INSTALL, ros_types
-from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, mismatch
 from hardware.bus.timers import Timers
@@ -53,7 +53,7 @@ class DdsBus:
         self.name, self.namespace = node_name(name), namespace_of(namespace)
         self._ros, self._types, self._error = ros_types(), dds_types, DDSException
         self._warn = warn or (lambda sentence: print(f"{name}: {sentence}", file=sys.stderr, flush=True))
-        self._domain = dds_types.domain_id(domain)
+        self._domain = domain_id(domain)
         interface = interface or os.environ.get("ROBO_RL_INTERFACE") or dds_types.LOOPBACK
         dds_types.join_domain(self._domain, interface)
         try:

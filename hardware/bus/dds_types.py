@@ -6,7 +6,6 @@ classes only announce the type here, and carry bytes that `hardware.bus.cdr` mak
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -31,14 +30,6 @@ _IDL = {"bool": bool, "string": str, "byte": types.uint8, "char": types.uint8, "
 
 _domains: dict[int, tuple[Domain, str, int]] = {}  # id -> (domain, interface, how many nodes of this process use it)
 _lock = threading.Lock()
-
-
-def domain_id(asked: int | None) -> int:
-    """The domain asked for, else ROS_DOMAIN_ID, else 0. Raises BusError for what is none."""
-    text = str(asked) if asked is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
-    if not (text.isdecimal() and int(text) <= 232):
-        raise BusError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
-    return int(text)
 
 
 def config(interface: str) -> str:

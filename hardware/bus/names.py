@@ -1,7 +1,8 @@
-"""Names of nodes, topics and services, by the rules of ROS 2."""
+"""Names of nodes, topics, services and domains, by the rules of ROS 2."""
 
 from __future__ import annotations
 
+import os
 import re
 
 from robo_rl.core.errors import BusError
@@ -34,3 +35,11 @@ def resolve(name: str, namespace: str, node: str) -> str:
     if not all(map(WORD.fullmatch, full[1:].split("/"))):
         raise BusError(f"{name!r} cannot be the name of a topic or service; {RULE}.")
     return full
+
+
+def domain_id(asked: int | None) -> int:
+    """The domain asked for, else ROS_DOMAIN_ID, else 0. Raises BusError for what is none."""
+    text = str(asked) if asked is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
+    if not (text.isdecimal() and int(text) <= 232):
+        raise BusError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
+    return int(text)

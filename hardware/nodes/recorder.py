@@ -136,8 +136,13 @@ class RecorderNode:
 
 def _lock(folder: Path) -> TextIO:
     """Ours while this process lives, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / ".recorder.lock").open("w")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".recorder.lock").open("w")
+    except OSError as error:
+        raise DataError(
+            f"Recordings cannot go to {folder}: {error.strerror}. Choose a folder that can be written."
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -56,8 +56,13 @@ def _run(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(overrides):
         print(_help(name, schema))
         return 0
+    config = node_settings(name, overrides)
     with listening() as ending:
-        node, bus = start(name, _settings(name, overrides, schema))
+        try:
+            node, bus = start(name, config)
+        except KeyboardInterrupt:
+            print(f"{name}: {ending.why} while it was starting: nothing was sent.")
+            return 0
         live([(node, bus)], ending)
     return 0
 
@@ -85,11 +90,12 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Any]:
     return node, bus
 
 
-def _settings(name: str, overrides: list[str], schema: type) -> Any:
+def node_settings(name: str, overrides: Sequence[str]) -> Any:
+    """The node's settings from `key=value` words. Raises ConfigError."""
     from robo_rl.apps.config import load_config
 
     try:
-        return load_config(f"node_{name}", overrides, schema)
+        return load_config(f"node_{name}", list(overrides), _attribute(NODES[name][1]))
     except ConfigError as error:
         raise ConfigError(str(error).replace(f"robo-rl node_{name}", f"python -m robo_rl.apps.node {name}")) from error
 

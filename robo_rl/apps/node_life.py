@@ -24,10 +24,13 @@ _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Ending:
-    """Why to end; None while nobody asked. A second request interrupts whatever is going on."""
+    """Why to end; None while nobody asked. A second request interrupts whatever is going on, and so does the first one
+    before anything has `started`: loading a policy takes seconds, and nothing moves yet.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.why: str | None = None
+        self.started = False
         self._clock, self._asked_s = clock, float("-inf")
 
     def ask(self, why: str) -> None:
@@ -39,6 +42,8 @@ class Ending:
         if self.why is None:
             self._asked_s = now_s
             self.ask(_SIGNALS[signal.Signals(number)])
+            if not self.started:
+                raise KeyboardInterrupt(self.why)
         elif now_s - self._asked_s > SAME_S:
             raise KeyboardInterrupt
 
@@ -69,7 +74,7 @@ def live(
 
     done: says the reason when `until()` ended it. Nodes are stopped in order, and closed in reverse.
     """
-    bus = nodes[0][1]
+    bus, ending.started = nodes[0][1], True
     try:
         bus.spin(lambda: ending.why is not None or until())
         why = ending.why or done()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from functools import partial
 
 from hardware.bus.choose import choose
+from hardware.bus.names import domain_id
 from robo_rl.apps.node_sets import load_set
+from robo_rl.apps.preflight import alone
 from robo_rl.apps.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
 
@@ -17,17 +21,24 @@ ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "cam
 def main(config: UpConfig) -> int:
     """Run the set until it is stopped, or one of its nodes ends."""
     chosen = load_set(config.set)
-    given = {name: getattr(config, name) for name in ARGUMENTS}
-    texts = {name: _text(value) for name, value in given.items() if value is not None}
+    asked = {name: getattr(config, name) for name in ARGUMENTS}
+    texts = {name: _text(value) for name, value in asked.items() if value is not None}
     bus = choose(config.bus)  # says what is missing once, before anything starts
     common = [f"bus={bus}", f"namespace={config.namespace}"]
+    words = chosen.commands(texts)
+    checked = subprocess.run([sys.executable, "-m", "robo_rl.apps.preflight", json.dumps(words)], check=False)
+    if checked.returncode:
+        return checked.returncode
     tended = [sys.executable, "-m", "robo_rl.apps.tended", str(os.getpid())]
-    commands = {name: [*tended, *words, *common] for name, words in chosen.commands(texts).items()}
-    print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
-    for name, words in commands.items():
-        if "arm=false" in words:
-            print(f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True)
-    return Supervisor(commands, partial(print, flush=True)).run(config.seconds)
+    commands = {name: [*tended, *given, *common] for name, given in words.items()}
+    with alone(domain_id(None), config.namespace):
+        print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
+        for name, given in words.items():
+            if "arm=false" in given:
+                print(
+                    f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True
+                )
+        return Supervisor(commands, partial(print, flush=True)).run(config.seconds)
 
 
 def _text(value: object) -> str:

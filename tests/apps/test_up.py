@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,10 +21,11 @@ from hardware.topics import CHUNK, SAFE
 from robo_rl.apps.cli import main
 from robo_rl.apps.node import NODES
 from robo_rl.apps.node_sets import load_set, set_names
+from robo_rl.apps.preflight import alone, check
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import BusError, ConfigError, RoboRLError, UnknownNameError
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle
 from tests.hardware.domains import free_domain
@@ -152,11 +154,11 @@ def test_the_death_of_the_filter_stops_the_set() -> None:
 
 def test_a_node_that_cannot_start_says_why() -> None:
     """Its own sentence, under its own name, and then the stop."""
-    with up("arm_sim", "robot=no_such_robot") as process:
+    with up("arm_sim", "record=/dev/null/recordings") as process:
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 3
-    assert "no_such_robot" in text
-    assert "up: safety_filter has ended by itself (exit code 2)" in text
+    assert "Recordings cannot go to /dev/null/recordings: Not a directory" in text
+    assert "up: recorder has ended by itself (exit code 2)" in text
     assert "Traceback" not in text
 
 
@@ -190,3 +192,39 @@ def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
     assert "safety_filter: following policy" in text
     assert "saved episode_" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("set_name", "words", "sentence"),
+    [
+        ("arm_sim", {"robot": "sim_amr"}, "Did you mean 'sim_arm'"),
+        ("arm_sim", {"goal": "abc"}, "goal"),
+        ("arm_sim", {"goal": "[nan, 0, 0.4]"}, "expected finite numbers"),
+        ("arm_sim", {"bundle": "nothere"}, "nothere"),
+        ("arm", {"bundle": "b", "robot": "ur5e", "driver": "nofile.yaml"}, "nofile.yaml is not there"),
+    ],
+)
+def test_mistakes_are_found_before_any_node_starts(set_name: str, words: dict[str, str], sentence: str) -> None:
+    """A real driver must not connect for a bundle that is not there."""
+    with pytest.raises(RoboRLError, match=re.escape(sentence)):
+        check(load_set(set_name).commands(words))
+
+
+def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:
+    with closing(make_env("arm/reach", 1)) as env:
+        bundle = arm_bundle(tmp_path / "bundle", env=env.spec)
+    check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
+    with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
+        check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
+
+
+def test_one_set_per_domain_and_namespace() -> None:
+    """Two filters would send to one robot; another namespace is another robot."""
+    domain = 10_000 + os.getpid() % 10_000  # of the lock alone: no DDS here
+    with alone(domain, ""):
+        with pytest.raises(BusError, match="Another `robo-rl up` runs"), alone(domain, "/"):
+            pass
+        with alone(domain, "left"):
+            pass
+    with alone(domain, ""):
+        pass

@@ -159,6 +159,7 @@ def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
     """`ros2 launch` and the terminal both pass it on, within milliseconds; a second later it is a second one."""
     now_s = [10.0]
     ending = Ending(clock=lambda: now_s[0])
+    ending.started = True
     for at_s in (10.0, 10.01, 10.4):
         now_s[0] = at_s
         ending.on_signal(signal.SIGINT, None)
@@ -166,6 +167,14 @@ def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
     now_s[0] = 11.0
     with pytest.raises(KeyboardInterrupt):
         ending.on_signal(signal.SIGTERM, None)
+
+
+def test_who_has_not_begun_ends_at_once() -> None:
+    """Nothing moves while a policy is being loaded, so the first Ctrl-C does not wait for it."""
+    ending = Ending()
+    with pytest.raises(KeyboardInterrupt):
+        ending.on_signal(signal.SIGINT, None)
+    assert ending.why == "Ctrl-C"
 
 
 def test_an_error_says_its_last_word_too() -> None:

@@ -1,0 +1,82 @@
+"""What can be known to be wrong with a set of nodes before the first of them starts.
+
+`robo-rl up` runs this as a process of its own, which may load what a supervisor should not keep in memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardware.contract import check_contract
+from hardware.description import load_description
+from robo_rl.apps.node import node_settings
+from robo_rl.core.errors import BusError, ConfigError, RoboRLError
+
+_DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
+
+
+def check(commands: Mapping[str, Sequence[str]]) -> None:
+    """Raise the RoboRLError that a node would end with: settings, goal, driver's file, robot, bundle, whether they fit.
+
+    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`.
+    """
+    bundles, robots = set[str](), set[str]()
+    for node, *words in commands.values():
+        given = node_settings(node, words)
+        goal: list[float] = getattr(given, "goal", None) or []
+        if not all(map(math.isfinite, goal)):
+            raise ConfigError(f"goal={goal} cannot be reached: expected finite numbers.")
+        if (driver := getattr(given, "settings", None)) and not Path(driver).is_file():
+            raise ConfigError(f"The driver's file {driver} is not there; docs/drivers.md shows what one holds.")
+        bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
+        robots |= {given.robot} if node in _DESCRIBED else set()
+    _check_bundles(bundles, robots)
+
+
+def _check_bundles(bundles: set[str], robots: set[str]) -> None:
+    described = [load_description(robot) for robot in sorted(robots)]
+    if bundles:
+        from policies.bundle import load_bundle
+
+        for bundle in (load_bundle(Path(folder)) for folder in sorted(bundles)):
+            for robot in described:
+                check_contract(bundle, robot)
+
+
+@contextmanager
+def alone(domain: int, namespace: str) -> Iterator[None]:
+    """One set per domain and namespace on this machine: two filters would command one robot. Raises BusError."""
+    name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}.lock"
+    with (Path(tempfile.gettempdir()) / name).open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BusError(
+                f"Another `robo-rl up` runs in ROS domain {domain} and namespace '{namespace or '/'}': two safety "
+                "filters would send to one robot. Stop it, or choose another ROS_DOMAIN_ID or namespace=."
+            ) from None
+        yield
+
+
+def main(argv: Sequence[str]) -> int:
+    """argv: the commands as JSON."""
+    commands: dict[str, Any] = json.loads(argv[0])
+    try:
+        check(commands)
+    except RoboRLError as error:
+        print(f"robo-rl: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
