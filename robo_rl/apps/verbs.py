@@ -161,14 +161,14 @@ VERBS = {
         "sim",
         "run a bundle in closed loop at its rate, and report missed deadlines",
         "robo-rl run bundle=runs/head/bundle episodes=3",
-        "robo-rl run bundle=runs/arm/bundle robot=sim_arm episodes=3",
+        "robo-rl run bundle=runs/reach/bundle robot=sim_arm episodes=3",
     ),
     "contract": _verb(
         "contract",
         "schema:ContractConfig",
         "robot",
         "does a bundle fit a robot? joint names, limits, rates, cameras, before anything moves",
-        "robo-rl contract bundle=runs/arm/bundle robot=sim_arm",
+        "robo-rl contract bundle=runs/reach/bundle robot=sim_arm",
     ),
     "up": _verb(
         "up",
@@ -176,7 +176,7 @@ VERBS = {
         "dds",
         "start a set of robot nodes without ROS, each a process, as ROS 2 sees it on the wire",
         "robo-rl up arm_sim",
-        "robo-rl up arm_sim bundle=runs/head/bundle record=recordings",
+        "robo-rl up arm_sim bundle=runs/reach/bundle record=recordings",
         "robo-rl up quad_sim bundle=runs/fly/bundle",
     ),
     "call": _verb(
