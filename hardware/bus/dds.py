@@ -238,7 +238,8 @@ class DdsBus:
             for sample in reader.dds.take(16):
                 if sample.sample_info.valid_data:
                     age_s = unix_s - sample.sample_info.source_timestamp / 1e9
-                    received_s = min(woke_s, max(earliest_s, woke_s - age_s))
+                    # What was latched before we asked for it came when we asked.
+                    received_s = min(woke_s, max(earliest_s, reader.since_s, woke_s - age_s))
                     self._pending.append(lambda r=reader, s=sample, t=received_s: r.take(s, t))  # type: ignore[misc]
         self._polled_s = woke_s
 
@@ -287,6 +288,7 @@ class _Writer:
 class _Reader:
     def __init__(self, topic: str, dds: Any, take: Callable[[Any, float], None], watch: TopicWatch | None) -> None:
         self.topic, self.dds, self.take, self.watch = topic, dds, take, watch
+        self.since_s = time.monotonic()
         self.condition: Any = None
 
     def mismatched(self) -> int | None:
