@@ -37,7 +37,7 @@ def dump_diverged(
     warnings.warn(
         f"{name}: the physics of {int(diverged.sum())} worlds is no longer finite (seeds "
         f"{episode_seed[diverged].tolist()}, steps {age[diverged].tolist()}); their episodes end as failures. "
-        f"State and action before it: {', '.join(written) or f'not written, {MOST_FILES} such files are here already'}.",
+        f"State and action before it: {', '.join(written) or f'not written, {MOST_FILES} such files are here'}.",
         RuntimeWarning,
         stacklevel=3,
     )

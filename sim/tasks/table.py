@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.registry import lookup
 from sim.adapters.options import check_reward, check_steps
-from sim.tasks.manipulation import ManipulationTask
+
+if TYPE_CHECKING:  # names must be listed without a simulator
+    from sim.tasks.manipulation import ManipulationTask
 
 MANIPULATION = {  # name -> (its class, called with the dials it has; None: needs no extra)
     "lift": ("sim.tasks.lift:LiftTask", None),
