@@ -70,6 +70,21 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
 
 
+def option_of(name: str, option: str) -> Any:
+    """The value of an option of an environment, its default where the name is silent; None: there is no such option."""
+    suite, task = _split("environment", name)
+    if not _is_batched(suite, task) or option not in (known := _options_of(suite)):
+        return None
+    return _with_options(task)[1].get(option, known[option].default)
+
+
+def with_option(name: str, option: str, value: Any) -> str:
+    """The same environment, but for one option."""
+    bare, written = _with_options(name)
+    words = ",".join(f"{key}={each}" for key, each in {**written, option: value}.items())
+    return f"{bare}:{words}"
+
+
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
     """Does every step of this environment pay, and not success alone? `reward`: the option, None when not given."""
     suite, task = _split("environment", name)

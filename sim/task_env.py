@@ -129,7 +129,7 @@ class TaskVecEnv:
         success = self._success
         terminated = (success & self._options.terminate_on_success) | diverged
         truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
-        reward = self._reward(solved, diverged)
+        reward = self._reward(diverged)
         ended, seed = terminated | truncated, self._episode_seed
         self._obs = final
         if bool(ended.any()):
@@ -154,9 +154,9 @@ class TaskVecEnv:
             ctrl[:, wiring.grips] = 0.5 * (action[:, -1:] + 1.0) * wiring.robot.open_m
         return ctrl
 
-    def _reward(self, solved: Bool[Tensor, " n"], diverged: Bool[Tensor, " n"]) -> Float[Tensor, " n"]:
+    def _reward(self, diverged: Bool[Tensor, " n"]) -> Float[Tensor, " n"]:
         if self._options.reward == "sparse":
-            return solved.to(torch.float32)
+            return (self._held >= self.task.hold_steps).to(torch.float32)
         terms = self.task.terms(self._view)
         total = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
         return torch.where(diverged, 0.0, total).to(torch.float32)

@@ -16,6 +16,7 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "lift": ("sim.tasks.lift:LiftTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
+WORDS = ("engine", "robot", "control", "clearance_mm")  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
     "max_episode_steps",
