@@ -1,0 +1,102 @@
+"""Torques of servos, joint damping and springs, by MuJoCo's formulas, worked out at every step of Bullet.
+
+    torque = clip(gain ctrl + bias0 + bias1 q + bias2 v, low, high) - damping v - stiffness (q - rest)
+
+with ctrl clipped to its range first. Steps are short enough for this to be stable without MuJoCo's implicit damping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from robo_rl.core.errors import ConfigError
+from sim.engines.scene import Scene
+
+MAX_STEP_S = 0.0025  # contacts of a few centimetres and grams get soft beyond it
+_DECAY = 1.25  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
+_MAX_STEPS = 40  # of Bullet in one of the scene
+
+
+@dataclass(frozen=True)
+class Gains:
+    """One world's servos; every array has a row per scalar joint of `joints`."""
+
+    joints: tuple[int, ...]  # rows of the model's joints that need a torque
+    actuators: tuple[int, ...]  # of each of them, -1 for none
+    gain: Float[ndarray, " j"]  # [Nm / unit of ctrl] or [N / unit of ctrl]
+    offset: Float[ndarray, " j"]  # torque at ctrl = 0 and at Bullet's zero of the joint
+    ctrl_low: Float[ndarray, " j"]
+    ctrl_high: Float[ndarray, " j"]
+    rows: tuple[tuple[float, float, float, float, float, float, float], ...]
+    # per joint: stiffness and damping of the servo, its least and most torque, then the joint's own damping, stiffness
+    # and constant torque
+    steps: int  # of Bullet in one step of the scene
+
+    def bias(self, ctrl: Float[ndarray, "n nu"]) -> Float[ndarray, "n j"]:
+        """The part of the servos' torques that a command decides."""
+        wanted = np.clip(ctrl[:, list(self.actuators)], self.ctrl_low, self.ctrl_high)
+        bias: Float[ndarray, "n j"] = wanted * self.gain + self.offset
+        return bias
+
+
+def torques(states: Any, bias: list[float], rows: Any) -> list[float]:
+    """Of one robot. `states` as from getJointStates: position and speed come first."""
+    return [
+        min(max(b - k * s[0] - d * s[1], low), high) - damping * s[1] - spring * s[0] + constant
+        for s, b, (k, d, low, high, damping, spring, constant) in zip(states, bias, rows, strict=True)
+    ]
+
+
+def gains(
+    scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], damping: Float[ndarray, " nv"]
+) -> Gains:
+    """With these factors on the model's values. Raises ConfigError for a servo that needs too short a step."""
+    model = scene.model
+    actuator = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
+    joints, rows, scales, steps = [], [], [], math.ceil(scene.timestep_s / MAX_STEP_S - 1e-9)
+    for joint in range(model.njnt):
+        at, dof, i = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), actuator.get(joint, -1)
+        zero, spring = float(model.qpos0[at]), float(model.jnt_stiffness[joint])
+        own = float(model.dof_damping[dof] * damping[dof])
+        if i < 0 and spring == 0.0 and own == 0.0:
+            continue
+        gain, offset, k, d = _affine(model, i, zero, kp, kv) if i >= 0 else (0.0, 0.0, 0.0, 0.0)
+        ctrl, force = _ranges(model, i) if i >= 0 else ((0.0, 0.0), (0.0, 0.0))
+        pull = spring * (float(model.qpos_spring[at]) - zero)
+        joints.append(joint)
+        rows.append((k, d, *force, own, spring, pull))
+        scales.append((gain, offset, *ctrl))
+        needed = math.ceil((d + own) * float(model.dof_invweight0[dof]) * scene.timestep_s / _DECAY - 1e-9)
+        if needed > _MAX_STEPS:
+            raise ConfigError(
+                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia that PyBullet would need {needed} "
+                f"steps in one of {scene.timestep_s:g} s; at most {_MAX_STEPS} are expected. Give it armature, or use "
+                "engine=mujoco."
+            )
+        steps = max(steps, needed)
+    columns = np.array(scales).reshape(-1, 4).T
+    return Gains(tuple(joints), tuple(actuator.get(j, -1) for j in joints), *columns, tuple(rows), steps)
+
+
+def _affine(model: Any, i: int, zero: float, kp: ndarray, kv: ndarray) -> tuple[float, float, float, float]:
+    """(gain, offset, stiffness, damping) at the joint, behind the gear, from the joint's place in Bullet."""
+    gear = float(model.actuator_gear[i, 0])
+    bias0, bias1, bias2 = model.actuator_biasprm[i, :3].tolist()
+    k, d = -gear * gear * bias1 * float(kp[i]), -gear * gear * bias2 * float(kv[i])
+    return gear * float(model.actuator_gainprm[i, 0] * kp[i]), gear * bias0 - k * zero, k, d
+
+
+def _ranges(model: Any, i: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(of ctrl, of the torque at the joint)"""
+    anything = (-math.inf, math.inf)
+    low, high = model.actuator_ctrlrange[i].tolist() if model.actuator_ctrllimited[i] else anything
+    gear = float(model.actuator_gear[i, 0])
+    ends = model.actuator_forcerange[i].tolist() if model.actuator_forcelimited[i] else anything
+    least, most = sorted(gear * end for end in ends)
+    return (low, high), (least, most)
