@@ -16,7 +16,8 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.scenes.check import check_scene
-from sim.engines.bullet.scenes.recipe import Recipe, make_recipe
+from sim.engines.bullet.scenes.frames import to_mujoco
+from sim.engines.bullet.scenes.recipe import make_recipe
 from sim.engines.bullet.scenes.world import World
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import Pictures
@@ -38,6 +39,10 @@ class BulletEngine:
         self._worlds = [World(scene) for _ in range(num_envs)]
         self._recipe = make_recipe(scene)
         self._recipes = [self._recipe] * num_envs
+        parts = self._recipe.parts
+        self._joints = [link.joint for part in parts for link in part.links if link.joint >= 0]
+        flying = [(part.joint, part.pose) for part in parts if part.joint >= 0]
+        self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j]), pose) for j, pose in flying]
         self._changes: dict[int, dict[str, ndarray]] = {}
         self._data, self._pictures = mujoco.MjData(model), Pictures(model)
         self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
@@ -53,9 +58,9 @@ class BulletEngine:
         for i, (world, recipe) in enumerate(zip(self._worlds, self._recipes, strict=True)):
             alike = recipe is self._recipe
             world.step(shared[i] if alike else recipe.gains.bias(commands[i : i + 1])[0].tolist(), substeps)
-            world.read(self._qpos[i], self._qvel[i])
-            self._touch[i] = world.touch()
-            self._pose(i)
+            if self._touch.shape[1]:
+                self._touch[i] = world.touch()
+        self._read()
 
     def physics(self) -> Physics:
         qpos, qvel, touch = (torch.from_numpy(array.copy()) for array in (self._qpos, self._qvel, self._touch))
@@ -79,10 +84,20 @@ class BulletEngine:
             self._begin(world)
 
     def save(self) -> dict[str, Tensor]:
-        raise NotImplementedError
+        """Contacts and impulses included, as files of PyBullet's, padded to the longest."""
+        files = [torch.frombuffer(bytearray(world.save()), dtype=torch.uint8) for world in self._worlds]
+        return {
+            "files": torch.nn.utils.rnn.pad_sequence(files, batch_first=True),
+            "sizes": torch.tensor([len(file) for file in files]),
+            **{name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()},
+        }
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
-        raise NotImplementedError
+        for name, array in self._arrays().items():
+            array[:] = saved[name].numpy()
+        for i, world in enumerate(self._worlds):
+            world.begin(self._recipes[i], self._qpos[i], self._qvel[i], self._bodies[i])
+            world.load(saved["files"][i, : int(saved["sizes"][i])].numpy().tobytes())
 
     def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
         self._place(self._pictures.data, world)
@@ -93,6 +108,21 @@ class BulletEngine:
         self._pictures.close()
         for world in self._worlds:
             world.close()
+
+    def _arrays(self) -> dict[str, ndarray]:
+        arrays = {"qpos": self._qpos, "qvel": self._qvel, "fixtures": self._fixtures}
+        return arrays | {"bodies": self._bodies, "touch": self._touch}
+
+    def _read(self) -> None:
+        model = self.scene.model
+        joints, free = (np.array(rows) for rows in zip(*(world.read() for world in self._worlds), strict=True))
+        if len(self._joints):
+            at, dof = model.jnt_qposadr[self._joints], model.jnt_dofadr[self._joints]
+            self._qpos[:, at], self._qvel[:, dof] = joints[..., 0] + model.qpos0[at], joints[..., 1]
+        for i, (at, dof, inertial) in enumerate(self._free):
+            self._qpos[:, at : at + 7], self._qvel[:, dof : dof + 6] = to_mujoco(free[:, i], inertial)
+        for world in range(self.num_envs):
+            self._pose(world)
 
     def _begin(self, world: int) -> None:
         self._touch[world] = 0.0

@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.scene import Scene
 
 MAX_STEP_S = 0.0025  # contacts of a few centimetres and grams get soft beyond it
-_DECAY = 1.25  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
+_DECAY = 2.0  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
 _MAX_STEPS = 40  # of Bullet in one of the scene
 
 
@@ -33,9 +33,9 @@ class Gains:
     offset: Float[ndarray, " j"]  # torque at ctrl = 0 and at Bullet's zero of the joint
     ctrl_low: Float[ndarray, " j"]
     ctrl_high: Float[ndarray, " j"]
-    rows: tuple[tuple[float, float, float, float, float, float, float], ...]
-    # per joint: stiffness and damping of the servo, its least and most torque, then the joint's own damping, stiffness
-    # and constant torque
+    rows: tuple[tuple[float, ...], ...]
+    # per joint: stiffness and damping of the servo, its least and most torque; of the joint itself: damping, stiffness,
+    # torque of its spring at Bullet's zero, dry friction
     steps: int  # of Bullet in one step of the scene
 
     def bias(self, ctrl: Float[ndarray, "n nu"]) -> Float[ndarray, "n j"]:
@@ -45,12 +45,24 @@ class Gains:
         return bias
 
 
-def torques(states: Any, bias: list[float], rows: Any) -> list[float]:
-    """Of one robot. `states` as from getJointStates: position and speed come first."""
-    return [
-        min(max(b - k * s[0] - d * s[1], low), high) - damping * s[1] - spring * s[0] + constant
-        for s, b, (k, d, low, high, damping, spring, constant) in zip(states, bias, rows, strict=True)
-    ]
+def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], list[float]]:
+    """(torques, brakes) of one robot, both [Nm] or [N]. `states` as from getJointStates: position and speed come first.
+
+    A brake is the most that a motor at speed 0 may pull: damping c|v|, which Bullet's solver then cannot overdo.
+    """
+    forces, brakes = [], []
+    for state, b, (k, d, low, high, damping, spring, pull, dry) in zip(states, bias, rows, strict=True):
+        q, v = state[0], state[1]
+        drive = b - k * q
+        servo = drive - d * v
+        brake = dry + damping * abs(v)
+        if low <= servo <= high:
+            brake += d * abs(v)
+        else:
+            drive = low if servo < low else high
+        forces.append(drive + pull - spring * q)
+        brakes.append(brake)
+    return forces, brakes
 
 
 def gains(
@@ -64,13 +76,13 @@ def gains(
         at, dof, i = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]), actuator.get(joint, -1)
         zero, spring = float(model.qpos0[at]), float(model.jnt_stiffness[joint])
         own = float(model.dof_damping[dof] * damping[dof])
-        if i < 0 and spring == 0.0 and own == 0.0:
+        if i < 0 and spring == 0.0 and own == 0.0:  # what is left is dry friction, which `build` has set
             continue
         gain, offset, k, d = _affine(model, i, zero, kp, kv) if i >= 0 else (0.0, 0.0, 0.0, 0.0)
         ctrl, force = _ranges(model, i) if i >= 0 else ((0.0, 0.0), (0.0, 0.0))
         pull = spring * (float(model.qpos_spring[at]) - zero)
         joints.append(joint)
-        rows.append((k, d, *force, own, spring, pull))
+        rows.append((k, d, *force, own, spring, pull, float(model.dof_frictionloss[dof])))
         scales.append((gain, offset, *ctrl))
         needed = math.ceil((d + own) * float(model.dof_invweight0[dof]) * scene.timestep_s / _DECAY - 1e-9)
         if needed > _MAX_STEPS:

@@ -7,17 +7,17 @@ carry all of it into the next episode; a world made from nothing does not, and c
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import mujoco
-import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.scenes.build import build, start_world
-from sim.engines.bullet.scenes.plan import Pose, compose, relative
+from sim.engines.bullet.scenes.frames import to_bullet
+from sim.engines.bullet.scenes.plan import compose
 from sim.engines.bullet.scenes.recipe import Recipe
 from sim.engines.bullet.scenes.servo import torques
 from sim.engines.scene import Scene
@@ -54,7 +54,8 @@ class World:
                     position = float(qpos[at] - model.qpos0[at])
                     p.resetJointState(body, i, position, float(qvel[dof]), physicsClientId=client)
             if part.joint >= 0:
-                move = _to_bullet(bodies[part.anchor], base, qvel[int(model.jnt_dofadr[part.joint]) :][:6])
+                dof = int(model.jnt_dofadr[part.joint])
+                move = to_bullet(bodies[part.anchor], qvel[dof : dof + 6], part.pose)
                 p.resetBaseVelocity(body, *move, physicsClientId=client)
         self._index()
 
@@ -65,23 +66,24 @@ class World:
         get, put, step, push = p.getJointStates, p.setJointMotorControlArray, p.stepSimulation, self._push
         for _ in range(steps * gains.steps):
             for body, joints, offset, row in rows:
-                force = torques(get(body, joints, physicsClientId=client), offset, row)
-                put(body, joints, p.TORQUE_CONTROL, forces=force, physicsClientId=client)
+                forces, brakes = torques(get(body, joints, physicsClientId=client), offset, row)
+                put(body, joints, p.TORQUE_CONTROL, forces=forces, physicsClientId=client)
+                put(body, joints, p.VELOCITY_CONTROL, forces=brakes, physicsClientId=client)
             push()
             step(physicsClientId=client)
 
-    def read(self, qpos: Float[ndarray, " nq"], qvel: Float[ndarray, " nv"]) -> None:
-        """Write where everything is into these rows."""
-        p, client, model = self._p, self._client, self._scene.model
-        for body, joints, at, dof in self._jointed:
-            states = np.array([state[:2] for state in p.getJointStates(body, joints, physicsClientId=client)])
-            qpos[at], qvel[dof] = states[:, 0] + model.qpos0[at], states[:, 1]
-        for body, at, dof, inertial in self._flying:
-            position, (x, y, z, w) = p.getBasePositionAndOrientation(body, physicsClientId=client)
-            base = np.array((*position, w, x, y, z))
-            frame = compose(base, inertial)
-            qpos[at : at + 7] = frame
-            qvel[dof : dof + 6] = _from_bullet(frame, base, p.getBaseVelocity(body, physicsClientId=client))
+    def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, ...]]]:
+        """(place and speed of every joint, as in `Layout.joints`; rows of free bodies, for `frames.to_mujoco`)"""
+        p, client = self._p, self._client
+        joints = [
+            state[:2] for body, mine in self._jointed for state in p.getJointStates(body, mine, physicsClientId=client)
+        ]
+        free = []
+        for body in self._flying:
+            position, quat = p.getBasePositionAndOrientation(body, physicsClientId=client)
+            velocity, spin = p.getBaseVelocity(body, physicsClientId=client)
+            free.append((*position, *quat, *velocity, *spin))
+        return joints, free
 
     def touch(self) -> list[float]:
         """Normal force [N] on each touch sensor's body in the last step."""
@@ -95,6 +97,19 @@ class World:
             for links in self._touch
         ]
 
+    def save(self) -> bytes:
+        """Everything that moves, and what PyBullet remembers of contacts; goes into a world begun by the same recipe."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "world.bullet")
+            self._p.saveBullet(str(path), physicsClientId=self._client)
+            return path.read_bytes()
+
+    def load(self, saved: bytes) -> None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "world.bullet")
+            path.write_bytes(saved)
+            self._p.restoreState(fileName=str(path), physicsClientId=self._client)
+
     def _push(self) -> None:
         p, client = self._p, self._client
         for body, link, force in self._pulls:
@@ -105,7 +120,7 @@ class World:
             p.applyExternalForce(body, link, force, centre, p.WORLD_FRAME, physicsClientId=client)
 
     def _index(self) -> None:
-        """Where things are in PyBullet, and in MuJoCo's arrays."""
+        """What is asked and told at every step, by PyBullet's own numbers."""
         model, recipe = self._scene.model, self._recipe
         self._pulls = [(self._ids[pull.part], pull.link, pull.force_n) for pull in recipe.pulls]
         self._jointed, self._driven, self._flying = [], [], []
@@ -114,35 +129,14 @@ class World:
         for body, part in zip(self._ids, recipe.parts, strict=True):
             joints = [(i, link.joint) for i, link in enumerate(part.links) if link.joint >= 0]
             if joints:
-                rows = [joint for _, joint in joints]
-                self._jointed.append((body, [i for i, _ in joints], model.jnt_qposadr[rows], model.jnt_dofadr[rows]))
+                self._jointed.append((body, [i for i, _ in joints]))
             driven = [(i, order[joint]) for i, joint in joints if joint in order]
             if driven:
                 self._driven.append((body, [i for i, _ in driven], [row for _, row in driven]))
             if part.joint >= 0:
-                at, dof = int(model.jnt_qposadr[part.joint]), int(model.jnt_dofadr[part.joint])
-                self._flying.append((body, at, dof, relative(part.pose, np.array((0.0, 0, 0, 1, 0, 0, 0)))))
+                self._flying.append(body)
             for i, geom in ((-1, part.geom), *((i, link.geom) for i, link in enumerate(part.links))):
                 if geom >= 0:
                     links.setdefault(int(model.geom_bodyid[geom]), []).append((body, i))
         sites = [int(model.sensor(name).objid[0]) for name in self._scene.touch]
         self._touch = [links.get(int(model.site_bodyid[site]), []) for site in sites]
-
-
-def _to_bullet(frame: Pose, base: Pose, qvel: ndarray) -> tuple[list[float], list[float]]:
-    """(linear at the centre of mass, angular), both in the world: MuJoCo's are of the body's origin and in its axes."""
-    spin = _turned(frame, qvel[3:])
-    return (qvel[:3] + np.cross(spin, base[:3] - frame[:3])).tolist(), spin.tolist()
-
-
-def _from_bullet(frame: Pose, base: Pose, move: Any) -> Float[ndarray, " 6"]:
-    velocity, spin = np.array(move)
-    back = frame.copy()
-    back[4:] *= -1.0
-    return np.concatenate([velocity + np.cross(spin, frame[:3] - base[:3]), _turned(back, spin)])
-
-
-def _turned(frame: Pose, vector: ndarray) -> Float[ndarray, " 3"]:
-    out = np.empty(3)
-    mujoco.mju_rotVecQuat(out, vector, frame[3:])
-    return out
