@@ -17,6 +17,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.frames import to_mujoco
+from sim.engines.bullet.scenes.past import Past
 from sim.engines.bullet.scenes.recipe import make_recipe
 from sim.engines.bullet.scenes.world import World
 from sim.engines.changes import check_changes
@@ -30,7 +31,9 @@ MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold som
 class BulletEngine:
     """See `sim.engines.protocol.Engine`. Raises ConfigError for a scene that PyBullet cannot do."""
 
-    def __init__(self, scene: Scene, num_envs: int) -> None:
+    def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
+        if threads < 0:
+            raise ConfigError(f"threads is {threads}; expected 0 or more.")
         if not 1 <= num_envs <= MAX_WORLDS:
             raise ConfigError(f"num_envs is {num_envs}; expected 1 to {MAX_WORLDS} with engine=pybullet.")
         check_scene(scene)
@@ -49,17 +52,13 @@ class BulletEngine:
         self._fixtures = np.tile(_fixtures(self._data), (num_envs, 1, 1))
         self._bodies = np.zeros((num_envs, model.nbody, 7))
         self._touch = np.zeros((num_envs, len(scene.touch)))
+        self._past = Past(num_envs, model.nu)
         for world in range(num_envs):
             self._begin(world)
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        commands = ctrl.numpy().astype(np.float64)
-        shared = self._recipe.gains.bias(commands).tolist()
-        for i, (world, recipe) in enumerate(zip(self._worlds, self._recipes, strict=True)):
-            alike = recipe is self._recipe
-            world.step(shared[i] if alike else recipe.gains.bias(commands[i : i + 1])[0].tolist(), substeps)
-            if self._touch.shape[1]:
-                self._touch[i] = world.touch()
+        for world, row in enumerate(ctrl.numpy().astype(np.float64)):
+            self._step_world(world, row, substeps)
         self._read()
 
     def physics(self) -> Physics:
@@ -84,20 +83,16 @@ class BulletEngine:
             self._begin(world)
 
     def save(self) -> dict[str, Tensor]:
-        """Contacts and impulses included, as files of PyBullet's, padded to the longest."""
-        files = [torch.frombuffer(bytearray(world.save()), dtype=torch.uint8) for world in self._worlds]
-        return {
-            "files": torch.nn.utils.rnn.pad_sequence(files, batch_first=True),
-            "sizes": torch.tensor([len(file) for file in files]),
-            **{name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()},
-        }
+        """Starts and commands since: cheap, and `load` goes through them again, which is exact and not cheap."""
+        return self._past.save()
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
-        for name, array in self._arrays().items():
-            array[:] = saved[name].numpy()
-        for i, world in enumerate(self._worlds):
-            world.begin(self._recipes[i], self._qpos[i], self._qvel[i], self._bodies[i])
-            world.load(saved["files"][i, : int(saved["sizes"][i])].numpy().tobytes())
+        start, commands, substeps = Past.read(saved)
+        self.set_state(torch.arange(self.num_envs), start)
+        for world in range(self.num_envs):
+            for ctrl, count in zip(commands[world], substeps[world], strict=True):
+                self._step_world(world, ctrl, count)
+        self._read()
 
     def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
         self._place(self._pictures.data, world)
@@ -109,9 +104,10 @@ class BulletEngine:
         for world in self._worlds:
             world.close()
 
-    def _arrays(self) -> dict[str, ndarray]:
-        arrays = {"qpos": self._qpos, "qvel": self._qvel, "fixtures": self._fixtures}
-        return arrays | {"bodies": self._bodies, "touch": self._touch}
+    def _step_world(self, world: int, ctrl: Float[ndarray, " nu"], substeps: int) -> None:
+        self._past.add(world, ctrl, substeps)
+        self._worlds[world].step(self._recipes[world].gains.bias(ctrl), substeps)
+        self._touch[world] = self._worlds[world].touch()
 
     def _read(self) -> None:
         model = self.scene.model
@@ -125,6 +121,8 @@ class BulletEngine:
             self._pose(world)
 
     def _begin(self, world: int) -> None:
+        """From the state in the arrays; its past ends here."""
+        self._past.begin(world, self._qpos[world], self._qvel[world], self._fixtures[world])
         self._touch[world] = 0.0
         self._pose(world)
         self._worlds[world].begin(self._recipes[world], self._qpos[world], self._qvel[world], self._bodies[world])

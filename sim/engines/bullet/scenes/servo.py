@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
@@ -38,11 +39,16 @@ class Gains:
     # torque of its spring at Bullet's zero, dry friction
     steps: int  # of Bullet in one step of the scene
 
-    def bias(self, ctrl: Float[ndarray, "n nu"]) -> Float[ndarray, "n j"]:
-        """The part of the servos' torques that a command decides."""
-        wanted = np.clip(ctrl[:, list(self.actuators)], self.ctrl_low, self.ctrl_high)
-        bias: Float[ndarray, "n j"] = wanted * self.gain + self.offset
+    def bias(self, ctrl: Float[ndarray, " nu"]) -> list[float]:
+        """The part of the servos' torques that a command decides, by joint."""
+        wanted = np.clip(np.append(ctrl, 0.0)[self._columns], self.ctrl_low, self.ctrl_high)
+        bias: list[float] = (wanted * self.gain + self.offset).tolist()
         return bias
+
+    @cached_property
+    def _columns(self) -> Int[ndarray, " j"]:
+        """Of ctrl; -1, a zero behind the last, where a joint has no actuator."""
+        return np.array(self.actuators, dtype=np.int64)
 
 
 def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], list[float]]:

@@ -7,8 +7,6 @@ carry all of it into the next episode; a world made from nothing does not, and c
 from __future__ import annotations
 
 import weakref
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -96,19 +94,6 @@ class World:
             )
             for links in self._touch
         ]
-
-    def save(self) -> bytes:
-        """Everything that moves, and what PyBullet remembers of contacts; goes into a world begun by the same recipe."""
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "world.bullet")
-            self._p.saveBullet(str(path), physicsClientId=self._client)
-            return path.read_bytes()
-
-    def load(self, saved: bytes) -> None:
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "world.bullet")
-            path.write_bytes(saved)
-            self._p.restoreState(fileName=str(path), physicsClientId=self._client)
 
     def _push(self) -> None:
         p, client = self._p, self._client
