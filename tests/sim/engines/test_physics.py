@@ -1,4 +1,4 @@
-"""Every engine against formulas: falling, swinging, sliding, turning, energy, servos, dry friction, changed parameters."""
+"""Every engine against formulas: falling, swinging, sliding, turning, energy, servos, friction, changed parameters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.sim.engines.worlds import ENGINES, GRAVITY_M_S2, begin, energy_j, run
 
 pytest.importorskip("pybullet")
 
+_HARD = {"impratio": 100, "cone": "elliptic"}  # MuJoCo's friction without creep
 _BALL = '<body name="ball" pos="0 0 5"><freejoint name="ball"/><geom type="sphere" size="0.05" mass="0.3"/></body>'
 _FLOOR = '<geom type="plane" size="5 5 0.1" friction="0.5 0.005 0.0001"/>'
 _CUBE = """<body name="cube" pos="0 0 0.05"><freejoint name="cube"/>
@@ -63,9 +64,8 @@ def test_a_pendulum_keeps_its_period(name: str, amplitude_rad: float) -> None:
     inertia = 0.002 + 0.5 * 0.4**2
     small_s = 2.0 * math.pi * math.sqrt(inertia / (0.5 * GRAVITY_M_S2 * 0.4))
     period_s = small_s * (1.0 + amplitude_rad**2 / 16.0 + 11.0 * amplitude_rad**4 / 3072.0)
-    engine, angles = begin(name, scene, qpos=[amplitude_rad]), []
-    for _ in range(round(2.8 * period_s / 0.004)):
-        angles.append(float(run(engine, 0.004).qpos[0, 0]))
+    engine = begin(name, scene, qpos=[amplitude_rad])
+    angles = [float(run(engine, 0.004).qpos[0, 0]) for _ in range(round(2.8 * period_s / 0.004))]
     crossings = [
         (i + angles[i] / (angles[i] - angles[i + 1]) + 1) * 0.004
         for i in range(len(angles) - 1)
@@ -97,7 +97,11 @@ def test_a_box_slides_outside_the_friction_cone_only(name: str, slope: float) ->
     angle = math.atan(slope)
     down, aside = GRAVITY_M_S2 * math.cos(angle), GRAVITY_M_S2 * math.sin(angle)
     scene = scene_of(
-        f"<worldbody>{_FLOOR}{_CUBE}</worldbody>", timestep=0.002, gravity=f"{aside} 0 {-down}", impratio=100, cone="elliptic"
+        f"<worldbody>{_FLOOR}{_CUBE}</worldbody>",
+        timestep=0.002,
+        gravity=f"{aside} 0 {-down}",
+        impratio=100,
+        cone="elliptic",
     )
     engine = begin(name, scene)
     run(engine, 0.1)  # settles
@@ -115,7 +119,9 @@ def test_friction_can_be_scaled(name: str) -> None:
     """Worlds side by side on a slope of 0.7: friction 0.5 slides, twice as much holds."""
     angle = math.atan(0.7)
     pull = f"{GRAVITY_M_S2 * math.sin(angle)} 0 {-GRAVITY_M_S2 * math.cos(angle)}"
-    scene = scene_of(f"<worldbody>{_FLOOR}{_CUBE}</worldbody>", timestep=0.002, gravity=pull, impratio=100, cone="elliptic")
+    scene = scene_of(
+        f"<worldbody>{_FLOOR}{_CUBE}</worldbody>", timestep=0.002, gravity=pull, impratio=100, cone="elliptic"
+    )
     engine = begin(name, scene, 2)
     engine.randomise(torch.tensor([1]), {"friction_scale": torch.tensor([2.0])})
     gone_m = run(engine, 0.5).qpos[:, 0]
@@ -142,7 +148,8 @@ def test_a_servo_pulls_no_harder_than_it_may(name: str) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_servo_stops_where_its_command_is_clipped(name: str) -> None:
     scene = scene_of(
-        _SLIDER.format(joint="", actuator='<position joint="slider" kp="200" kv="40" ctrlrange="0 0.1"/>'), timestep=0.002
+        _SLIDER.format(joint="", actuator='<position joint="slider" kp="200" kv="40" ctrlrange="0 0.1"/>'),
+        timestep=0.002,
     )
     assert float(run(begin(name, scene), 3.0, torch.tensor([5.0])).qpos[0, 0]) == pytest.approx(0.1, abs=1e-4)
 

@@ -36,9 +36,9 @@ def start_world(client: int, step_s: float) -> None:
 
 
 def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int:
-    """Make one multibody, its base at `base` in the world, with nothing of Bullet's own: no damping, no motors, no sleep.
+    """Make one multibody, its base at `base` in the world, and return its PyBullet id.
 
-    Returns its PyBullet id.
+    It has nothing of Bullet's own: no damping, no motors, no sleep.
     """
     p = load_pybullet()
     kinds = {FIXED: p.JOINT_FIXED, HINGE: p.JOINT_REVOLUTE}
@@ -72,6 +72,8 @@ def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int
         if link.joint >= 0 and model.jnt_limited[link.joint]:
             low, high = (model.jnt_range[link.joint] - model.qpos0[model.jnt_qposadr[link.joint]]).tolist()
             p.changeDynamics(body, i, jointLowerLimit=low, jointUpperLimit=high, physicsClientId=client)
+        if link.geom >= 0 and int(model.geom_type[link.geom]) == _MESH:
+            p.changeDynamics(body, i, collisionMargin=0.0, physicsClientId=client)  # or it touches 1 mm too early
         _touching(p, client, model, body, i, link.geom, rub)
     _dry_friction(p, client, model, body, links)
     return body

@@ -43,6 +43,7 @@ def missing(model: Any) -> list[str]:
         "free joints below other bodies": any(
             kind == _FREE and model.body_parentid[model.jnt_bodyid[joint]] != 0 for joint, kind in enumerate(kinds)
         ),
+        "free joints with damping, armature or springs": _braked_flight(model, kinds),
         "contact pairs of their own": model.npair > 0,
         "contact exclusions": model.nexclude > 0,
         "a medium with drag": model.opt.density > 0.0 or model.opt.viscosity > 0.0,
@@ -60,6 +61,12 @@ def missing(model: Any) -> list[str]:
         f"more than {MAX_LINKS} bodies": model.nbody > MAX_LINKS and not _small_trees(model),
     }
     return [name for name, there in facts.items() if there]
+
+
+def _braked_flight(model: Any, kinds: list[int]) -> bool:
+    dofs = [int(model.jnt_dofadr[joint]) + i for joint, kind in enumerate(kinds) if kind == _FREE for i in range(6)]
+    stiff = any(model.jnt_stiffness[joint] > 0.0 for joint, kind in enumerate(kinds) if kind == _FREE)
+    return stiff or any((model.dof_damping[dofs] > 0.0) | (model.dof_armature[dofs] > 0.0))
 
 
 def _small_trees(model: Any) -> bool:

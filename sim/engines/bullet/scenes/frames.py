@@ -48,14 +48,16 @@ def multiply(a: Float[ndarray, "n 4"], b: Float[ndarray, "m 4"]) -> Float[ndarra
 
 
 def conjugate(quat: Float[ndarray, "n 4"]) -> Float[ndarray, "n 4"]:
-    return quat * np.array([1.0, -1.0, -1.0, -1.0])
+    turned: Float[ndarray, "n 4"] = quat * np.array([1.0, -1.0, -1.0, -1.0])
+    return turned
 
 
 def rotate(quat: Float[ndarray, "n 4"], vector: Float[ndarray, "m 3"]) -> Float[ndarray, "n 3"]:
     """v + 2 w (u x v) + 2 u x (u x v), u the vector part of a unit quaternion."""
     w, u = quat[:, :1], quat[:, 1:]
     twice = 2.0 * cross(u, vector)
-    return vector + w * twice + cross(u, twice)
+    turned: Float[ndarray, "n 3"] = vector + w * twice + cross(u, twice)
+    return turned
 
 
 def cross(a: Float[ndarray, "n 3"], b: Float[ndarray, "m 3"]) -> Float[ndarray, "n 3"]:

@@ -1,8 +1,8 @@
 """Friction of single geoms from which Bullet makes nearly MuJoCo's friction of pairs.
 
 MuJoCo takes the larger of two geoms' coefficients, Bullet multiplies sliding ones: the product is split so that
-log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. Of turning friction (about the
-normal, and rolling) Bullet takes a_i t_j + a_j t_i, which is linear in t.
+log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. Of turning friction (about
+the normal, and rolling) Bullet takes a_i t_j + a_j t_i, which is linear in t.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def split_friction(model: Any) -> Rub:
 def touching_pairs(model: Any) -> list[Pair]:
     """By MuJoCo's bits and priorities; never two parts of the surroundings or of one robot."""
     trees = [_tree(model, int(body)) for body in model.geom_bodyid]
-    pairs = []
+    kind, affinity, pairs = model.geom_contype, model.geom_conaffinity, []
     for i in range(model.ngeom):
         for j in range(i + 1, model.ngeom):
-            meets = model.geom_contype[i] & model.geom_conaffinity[j] or model.geom_contype[j] & model.geom_conaffinity[i]
+            meets = kind[i] & affinity[j] or kind[j] & affinity[i]
             if not meets or trees[i] == trees[j]:
                 continue
             weight = 1.0 if any(_flies(model, tree) for tree in (trees[i], trees[j])) else _ROBOT_AND_GROUND

@@ -1,4 +1,4 @@
-"""Where worlds began and what they were told since: all it takes to be there again, as a world is a pure function of it."""
+"""Where worlds began and what they were told since: a world is a pure function of it, so it is all to keep."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from sim.engines.protocol import Start
+
+_STARTS = ("start_qpos", "start_qvel", "start_fixtures")
 
 
 class Past:
@@ -38,8 +40,8 @@ class Past:
         for world, mine in enumerate(self._commands):
             if mine:
                 commands[world, : len(mine)], substeps[world, : len(mine)] = mine, self._substeps[world]
-        names = ("start_qpos", "start_qvel", "start_fixtures")
-        starts = {name: torch.from_numpy(np.stack(each)) for name, each in zip(names, zip(*self._starts, strict=True), strict=True)}
+        columns = zip(*self._starts, strict=True)
+        starts = {name: torch.from_numpy(np.stack(rows)) for name, rows in zip(_STARTS, columns, strict=True)}
         return starts | {"commands": torch.from_numpy(commands), "substeps": torch.from_numpy(substeps)}
 
     @staticmethod

@@ -103,7 +103,7 @@ class _Tree:
         return Multibody(root, base, joint, inertia, links=tuple(links))
 
     def _add_body(self, body: int, parent: int, parent_frame: Pose) -> None:
-        """Links for its joints, the last with its mass; `parent_frame` is the parent link's frame in the parent body."""
+        """Links for its joints, the last with its mass; `parent_frame`: of the parent link, in the parent body."""
         model, links = self._model, self._links
         here = _pose((*model.body_pos[body], *model.body_quat[body]))  # in the parent body's frame
         first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])

@@ -59,11 +59,11 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
 def _pulls(
     scene: Scene, parts: tuple[Multibody, ...], mass_scale: ndarray, own_m_s2: Float[ndarray, " 3"]
 ) -> tuple[Pull, ...]:
-    """What to add to Bullet's gravity, so that gravity compensation and armature weigh what they do in MuJoCo: nothing."""
+    """What to add to Bullet's gravity: it pulls at armature as well, and at bodies whose weight is compensated."""
     model, pulls = scene.model, []
     for i, part in enumerate(parts):
         carried = [(-1, part.anchor, part.inertia.mass_kg)] if part.joint >= 0 else []
-        carried += [(k, link.body, link.inertia.mass_kg) for k, link in enumerate(part.links) if link.inertia.mass_kg > 0.0]
+        carried += [(k, link.body, link.inertia.mass_kg) for k, link in enumerate(part.links)]
         for link, body, bullet_kg in carried:
             weight_kg = 0.0
             if body >= 0:

@@ -71,9 +71,7 @@ def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], lis
     return forces, brakes
 
 
-def gains(
-    scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], damping: Float[ndarray, " nv"]
-) -> Gains:
+def gains(scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], damping: Float[ndarray, " nv"]) -> Gains:
     """With these factors on the model's values. Raises ConfigError for a servo that needs too short a step."""
     model = scene.model
     actuator = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
@@ -93,13 +91,13 @@ def gains(
         needed = math.ceil((d + own) * float(model.dof_invweight0[dof]) * scene.timestep_s / _DECAY - 1e-9)
         if needed > _MAX_STEPS:
             raise ConfigError(
-                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia that PyBullet would need {needed} "
-                f"steps in one of {scene.timestep_s:g} s; at most {_MAX_STEPS} are expected. Give it armature, or use "
-                "engine=mujoco."
+                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia that PyBullet needs {needed} "
+                f"steps in {scene.timestep_s:g} s; expected are at most {_MAX_STEPS}. Give it armature."
             )
         steps = max(steps, needed)
-    columns = np.array(scales).reshape(-1, 4).T
-    return Gains(tuple(joints), tuple(actuator.get(j, -1) for j in joints), *columns, tuple(rows), steps)
+    driven = tuple(actuator.get(joint, -1) for joint in joints)
+    columns = np.array(scales).reshape(-1, 4)
+    return Gains(tuple(joints), driven, *(columns[:, i] for i in range(4)), rows=tuple(rows), steps=steps)
 
 
 def _affine(model: Any, i: int, zero: float, kp: ndarray, kv: ndarray) -> tuple[float, float, float, float]:

@@ -60,7 +60,10 @@ class World:
     def step(self, bias: list[float], steps: int) -> None:
         """So many steps of the scene; `bias` as from `Gains.bias`, one row."""
         p, client, gains = self._p, self._client, self._recipe.gains
-        rows = [(*robot, [bias[i] for i in mine], [gains.rows[i] for i in mine]) for *robot, mine in self._driven]
+        rows = [
+            (body, joints, [bias[i] for i in mine], [gains.rows[i] for i in mine])
+            for body, joints, mine in self._driven
+        ]
         get, put, step, push = p.getJointStates, p.setJointMotorControlArray, p.stepSimulation, self._push
         for _ in range(steps * gains.steps):
             for body, joints, offset, row in rows:
@@ -71,7 +74,7 @@ class World:
             step(physicsClientId=client)
 
     def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, ...]]]:
-        """(place and speed of every joint, as in `Layout.joints`; rows of free bodies, for `frames.to_mujoco`)"""
+        """(place and speed of every joint, in the order of the links; rows of free bodies, for `frames.to_mujoco`)"""
         p, client = self._p, self._client
         joints = [
             state[:2] for body, mine in self._jointed for state in p.getJointStates(body, mine, physicsClientId=client)
