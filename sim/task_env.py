@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
@@ -16,16 +16,18 @@ from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import load_robot
 from sim.diverged import dump_diverged
-from sim.engines.protocol import Engine
+from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, compile_scene
 from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
+from sim.kernels import compile_kernel
 from sim.keyed import keyed_uniform
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS, View, Wiring
 from sim.tasks.starts import ReadyPoses
 from sim.tasks.table import TaskOptions, make_task
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
+_WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
 _START = 0  # stream of an episode's random numbers
 _KEPT = ("_goal", "_memory", "_episode_seed", "_age", "_held", "_success")
 
@@ -37,7 +39,7 @@ class TaskVecEnv:
     ends as a failure, `info["diverged"]` says so, and its last observation is the last finite one.
     """
 
-    _view: View
+    _physics: Physics
     _obs: Float[Tensor, "n o"]
     _goal: Float[Tensor, "n g"]
     _memory: Float[Tensor, "n w"]  # of the control
@@ -60,6 +62,7 @@ class TaskVecEnv:
         self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(self._chain, robot, self.task.reach)
         self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
+        self._compile(num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled)
         self.spec = self._make_spec(f"arm/{task}{options.words}")
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
@@ -79,17 +82,17 @@ class TaskVecEnv:
     @property
     def view(self) -> View:
         """The worlds as tasks and experts see them."""
-        return self._view
+        return View(self._physics, self._wiring, self._goal)
 
     def script(self) -> Float[Tensor, "n a"]:
         """What the task's expert commands the tool and the fingers to do now."""
-        return self.task.expert(self._view, self.task.reach)
+        return self.task.expert(self.view, self.task.reach)
 
     def from_script(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n b"]:
         """Such a command in the actions of this environment's control."""
         if self._options.control == "cartesian":
             return action
-        view = self._view
+        view = self.view
         memory = self._by_tool.begin(view.q_rad, view.tool)
         target, _ = self._by_tool.command(memory, action, view.q_rad, view.tool, view.links)
         joints = (target - view.q_rad) * CONTROL_HZ if self._options.control == "joint_velocity" else target
@@ -115,21 +118,23 @@ class TaskVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        before, action = self._engine.save(), self._pending
+        before, action, last = self._engine.save(), self._pending, self._obs
         self._engine.step(self._servo_targets(action), SUBSTEPS)
         self._pending = None
         self._age = self._age + 1
-        self._look(self._goal)
-        final, diverged = self._observe_finite()
+        final, solved, good, dense = self._look(self._goal)
+        diverged = ~good
         if bool(diverged.any()):
+            final = torch.where(good[:, None], final, last)
             dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
-        solved = self.task.solved(self._view) & ~diverged
+        solved = solved & good
         self._held = torch.where(solved, self._held + 1, 0)
         self._success = self._success | (self._held >= self.task.hold_steps)
         success = self._success
         terminated = (success & self._options.terminate_on_success) | diverged
         truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
-        reward = self._reward(diverged)
+        sparse = (self._held >= self.task.hold_steps).to(torch.float32)
+        reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
         ended, seed = terminated | truncated, self._episode_seed
         self._obs = final
         if bool(ended.any()):
@@ -145,33 +150,64 @@ class TaskVecEnv:
         }
         return {"state": self._obs.clone()}, reward, terminated, truncated, info
 
-    def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
-        view, wiring = self._view, self._wiring
-        target, self._memory = self._control.command(self._memory, action, view.q_rad, view.tool, view.links)
-        ctrl = target.new_zeros(self.num_envs, wiring.scene.model.nu)
+    def _compile(self, compiled: bool) -> None:
+        """What a step computes beside physics, as two kernels: from actions to servos, from states to their worth."""
+        physics, n = self._engine.physics(), self.num_envs
+        state = (physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
+        q_rad = physics.qpos[:, self._wiring.arm]
+        memory = self._control.begin(q_rad, self._chain.place(q_rad)[0]).contiguous()
+        action = q_rad.new_zeros(n, self._control.action.dim + int(self.task.grips))
+        goal = self.task.start(
+            torch.full((n, self.task.numbers), 0.5), q_rad, self._chain.place(q_rad)[0], self._wiring
+        )[1]
+        self._command = compile_kernel(self._command_of, (memory, action, *state), eager=not compiled)
+        self._judge = compile_kernel(self._judge_of, (goal.contiguous(), *state), eager=not compiled)
+
+    def _command_of(
+        self,
+        memory: Tensor,
+        action: Tensor,
+        qpos: Tensor,
+        qvel: Tensor,
+        body_m: Tensor,
+        body_quat: Tensor,
+        touch_n: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """(targets of all servos, the control's next memory)."""
+        wiring = self._wiring
+        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), wiring, memory)
+        target, memory = self._control.command(memory, action, view.q_rad, view.tool, view.links)
+        ctrl = target.new_zeros(len(target), wiring.scene.model.nu)
         ctrl[:, wiring.servos] = target
         if self.task.grips:
             ctrl[:, wiring.grips] = 0.5 * (action[:, -1:] + 1.0) * wiring.robot.open_m
+        return ctrl, memory.clone()
+
+    def _judge_of(
+        self, goal: Tensor, qpos: Tensor, qvel: Tensor, body_m: Tensor, body_quat: Tensor, touch_n: Tensor
+    ) -> tuple[Tensor, ...]:
+        """(observation, solved, finite, dense reward)."""
+        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), self._wiring, goal)
+        obs = self.task.observe(view).to(torch.float32)
+        good = torch.isfinite(qpos).all(1) & torch.isfinite(qvel).all(1) & torch.isfinite(obs).all(1)
+        dense = torch.zeros_like(qpos[:, 0])
+        if self._options.reward == "dense":
+            terms = self.task.terms(view)
+            dense = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
+        return obs, self.task.solved(view), good, dense.to(torch.float32)
+
+    def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
+        physics = self._physics
+        ctrl, self._memory = self._command(
+            self._memory, action, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n
+        )
         return ctrl
 
-    def _reward(self, diverged: Bool[Tensor, " n"]) -> Float[Tensor, " n"]:
-        if self._options.reward == "sparse":
-            return (self._held >= self.task.hold_steps).to(torch.float32)
-        terms = self.task.terms(self._view)
-        total = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
-        return torch.where(diverged, 0.0, total).to(torch.float32)
-
-    def _look(self, goal: Float[Tensor, "n g"]) -> None:
-        self._goal = goal
-        self._view = View(self._engine.physics(), self._wiring, goal)
-
-    def _observe_finite(self) -> tuple[Float[Tensor, "n o"], Bool[Tensor, " n"]]:
-        """(observations, where physics failed): there the last finite observation stands."""
-        obs = self.task.observe(self._view).to(torch.float32)
-        good = torch.isfinite(self._view.physics.qpos).all(1) & torch.isfinite(obs).all(1)
-        if bool(good.all()):
-            return obs, ~good
-        return torch.where(good[:, None], obs, self._obs), ~good
+    def _look(self, goal: Float[Tensor, "n g"]) -> Sequence[Tensor]:
+        """(observation, solved, finite, dense reward) of the state that the engine has reached."""
+        self._goal, self._physics = goal, self._engine.physics()
+        physics = self._physics
+        return self._judge(goal, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
 
     def _begin(self, worlds: Tensor, seeds: Tensor) -> None:
         """Start these worlds anew."""
@@ -186,8 +222,7 @@ class TaskVecEnv:
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
-        self._look(self._goal)
-        begun = self.task.observe(self._view).to(torch.float32)
+        begun = self._look(self._goal)[0]
         self._obs = begun if len(worlds) == self.num_envs else self._obs.index_copy(0, worlds, begun[worlds])
 
     def snapshot(self) -> dict[str, Any]:
@@ -237,9 +272,19 @@ def make_task_env(
     max_episode_steps: int | None = None,
     threads: int = 0,
     render_size: int = 240,
+    compiled: bool | None = None,
 ) -> TaskVecEnv:
     """By options, as a name spells them; see `sim.tasks.table.TaskOptions`."""
     options = TaskOptions(
-        engine, robot, control, clearance_mm, reward, terminate_on_success, max_episode_steps, threads, render_size
+        engine,
+        robot,
+        control,
+        clearance_mm,
+        reward,
+        terminate_on_success,
+        max_episode_steps,
+        threads,
+        render_size,
+        compiled,
     )
     return TaskVecEnv(task, num_envs, options)

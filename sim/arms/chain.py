@@ -111,9 +111,37 @@ def damped_step(
     square = jacobian @ jacobian.transpose(1, 2)
     square.diagonal(dim1=1, dim2=2).add_(damping**2)
     wanted = error.unsqueeze(-1) - pull * (jacobian @ posture.unsqueeze(-1))
-    solved = torch.linalg.solve_ex(square, wanted)[0]
-    step: Tensor = (jacobian.transpose(1, 2) @ solved).squeeze(-1) + pull * posture
-    return step
+    solved = solve_positive(square, wanted.squeeze(-1))
+    return (jacobian * solved.unsqueeze(-1)).sum(1) + pull * posture
+
+
+def solve_positive(matrix: Float[Tensor, "n k k"], right: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+    """x with A x = b for small symmetric positive A, by Cholesky's A = L L', written out over the batch.
+
+    A library's batched solver takes one matrix after another, which costs more than all else of a step of control;
+    written out, it is a few dozen multiplications that a compiler fuses with what stands around them.
+    """
+    low: list[list[Tensor]] = []
+    half: list[Tensor] = []  # L half = b
+    for i in range(right.shape[1]):
+        row: list[Tensor] = []
+        for j in range(i):
+            row.append(_less(matrix[:, i, j], row, low[j]) / low[j][j])
+        row.append(_less(matrix[:, i, i], row, row).clamp_min(1e-12).sqrt())
+        half.append(_less(right[:, i], row, half) / row[i])
+        low.append(row)
+    x: list[Tensor] = []  # L' x = half, from the last to the first
+    for i in reversed(range(right.shape[1])):
+        below = [low[m][i] for m in reversed(range(i + 1, right.shape[1]))]
+        x.append(_less(half[i], below, x) / low[i][i])
+    return torch.stack(x[::-1], -1)
+
+
+def _less(value: Tensor, first: list[Tensor], second: list[Tensor]) -> Tensor:
+    """value - sum of first[m] second[m], over as many as the shorter has."""
+    for a, b in zip(first, second, strict=False):
+        value = value - a * b
+    return value
 
 
 def _path(model: Any, body: int) -> list[int]:

@@ -19,6 +19,7 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
 WORDS = ("engine", "robot", "control", "clearance_mm")  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
+    "compiled",
     "max_episode_steps",
     "threads",
     "render_size",
@@ -40,6 +41,7 @@ class TaskOptions:
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
+    compiled: bool | None = None  # none: from 64 lanes on
 
     def __post_init__(self) -> None:
         check_reward(self.reward)

@@ -69,13 +69,25 @@ def test_threads_change_nothing() -> None:
     """A world is the same whoever simulates it, to the last bit."""
     ends = []
     for threads in (1, 2):
-        env = make_task_env("lift", 64, threads=threads)
+        env = make_task_env("lift", 32, threads=threads)
         env.reset(EpisodeSeeds(("threads", 0)))
         for _ in range(10):
             obs = env.step(env.script().float())[0]
         ends.append(obs["state"])
         env.close()
     torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_compiled_equals_eager() -> None:
+    """The same episodes, whether a step's own arithmetic is compiled or not, up to rounding."""
+    ends = []
+    for compiled in (True, False):
+        env = make_task_env("lift", 4, compiled=compiled, reward="dense")
+        env.reset(EpisodeSeeds(("compiled", 0)))
+        results = [env.step(env.script().float()) for _ in range(5)]
+        ends.append(torch.cat([results[-1][0]["state"], results[-1][1][:, None]], 1))
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-5)
 
 
 def test_physics_that_fails_ends_the_episode_as_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
