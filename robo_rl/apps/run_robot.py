@@ -6,6 +6,7 @@ and why it stopped, is said at the end; nothing in here can switch it off.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from hardware.bus.protocol import Bus
 from hardware.nodes.protocol import Node
 from hardware.safety.reasons import Effect, Reason
 from policies.bundle import Bundle
-from robo_rl.apps.node_life import listening, live
+from robo_rl.apps.node_life import leave, listening, live
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files import write_json
@@ -63,12 +64,17 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
     from importlib import import_module
 
     module, function = ROBOTS[config.robot].split(":")
-    world = World(clock=time.monotonic, warn=print)
+    world, made = World(clock=time.monotonic, warn=print), list[tuple[Cell, _Director]]()
     with listening() as ending:
         cell: Cell = getattr(import_module(module), function)(config, bundle, world)
-        bus = cell.nodes[0][1]
-        director = _Director(config, cell, bus)
-        live(cell.nodes, ending, until=director.over, done=director.why)
+        made.append((cell, _Director(config, cell, cell.nodes[0][1])))
+        live(cell.nodes, ending, until=made[0][1].over, done=made[0][1].why)
+    if not ending.started:
+        for loaded, _ in made:
+            leave(loaded.nodes)
+        print(f"robo-rl: {ending.why} while the nodes were being loaded: nothing was sent.", file=sys.stderr)
+        return ending.code
+    cell, director = made[0]
     return _report(config, bundle, cell, ending.why or director.why(), director.stopped)
 
 

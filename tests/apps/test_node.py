@@ -16,7 +16,9 @@ import pytest
 from hardware.bus.dds import DdsBus
 from hardware.messages import JointTrajectory
 from hardware.topics import SAFE
+from robo_rl.apps import node as node_verb
 from robo_rl.apps.node import NODES, main
+from robo_rl.apps.node_life import Ending
 from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +51,7 @@ def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "Ctrl-C")]
+    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "SIGINT")]
 )
 def test_a_filter_process_ends_in_a_stop_that_is_said(domain: int, signals: list[signal.Signals], words: str) -> None:
     """Armed and holding a simulated arm; a signal, or two at once: exit code 0, the reason on the terminal."""
@@ -92,3 +94,62 @@ def test_mistakes_are_one_sentence(
 def test_help_lists_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert "namespace" in capsys.readouterr().out
+
+
+class Begun:
+    """A node and its bus in one, which note how they were left."""
+
+    name, at_rest = "begun", True
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    def stop(self, why: str) -> str:
+        return why
+
+    def last_word(self) -> None:
+        self.left.append("last word")
+
+    def close(self) -> None:
+        self.left.append("closed")
+
+
+def test_a_signal_between_loading_and_living_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node is made and nothing spins yet: it is left in order, and that is said."""
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lambda nodes, ending: signal.raise_signal(signal.SIGTERM))
+    assert main(["task"]) == 0
+    assert begun.left == ["last word", "closed"]
+    assert capsys.readouterr().out == "task: SIGTERM while it was starting: nothing was sent.\n"
+
+
+def test_a_late_second_signal_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All is over and only the handlers are not yet what they were."""
+
+    def lived(nodes: object, ending: Ending) -> None:
+        ending.started = True
+        ending.ask("SIGTERM")
+        raise KeyboardInterrupt
+
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lived)
+    assert main(["task"]) == 0
+    assert begun.left == []
+    assert capsys.readouterr().out == ""
+
+
+def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who was asked to end may take an error for the answer."""
+
+    def broken(name: str, config: object) -> None:
+        raise ImportError("a defect")
+
+    monkeypatch.setattr(node_verb, "start", broken)
+    with pytest.raises(ImportError, match="a defect"):
+        main(["task"])

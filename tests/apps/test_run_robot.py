@@ -6,6 +6,8 @@ import json
 import multiprocessing as mp
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +18,8 @@ from policies.bundle import Bundle
 from robo_rl.apps.cli import main
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle, quad_bundle
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +86,40 @@ def test_a_killed_inference_stops_the_arm(reach: Bundle, capsys: pytest.CaptureF
         thread.join()
     output = capsys.readouterr()
     assert "the inference process has died" in output.out + output.err
+
+
+LOADING = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt as stop:
+    raise ImportError("initialization failed") from stop  # what an extension module makes of it
+"""
+
+
+@pytest.mark.parametrize("module", ["mujoco", "torch"])
+def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
+    """SIGINT and SIGTERM in the middle of an import, before and after the verb listens to signals itself."""
+    (tmp_path / f"{module}.py").write_text(LOADING)
+    words = [sys.executable, "-m", "robo_rl", "run", f"bundle={reach.folder}", "robot=sim_arm"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    asked: dict[signal.Signals, subprocess.Popen[str]] = {
+        number: subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    for number, process in asked.items():
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            said = process.communicate(timeout=30.0)[0]
+        finally:
+            process.kill()
+            process.communicate()
+        assert "Traceback" not in said
+        if module == "mujoco":
+            assert process.returncode == 128 + number
+            assert said == f"robo-rl: {number.name} while the nodes were being loaded: nothing was sent.\n"
+        else:  # nothing of ours hears SIGTERM yet, so that it ends the process as the kernel does
+            assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[number]

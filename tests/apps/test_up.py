@@ -134,8 +134,8 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
-    assert "up: Ctrl-C: stopping safety_filter, sim_robot, task, diagnostics." in text
-    assert text.index("safety_filter: Ctrl-C") < text.index("the simulation ends")
+    assert "up: SIGINT: stopping safety_filter, sim_robot, task, diagnostics." in text
+    assert text.index("safety_filter: robo-rl up stops it") < text.index("the simulation ends")
     assert "Traceback" not in text
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
