@@ -19,7 +19,6 @@ from hardware.topics import SAFE
 from robo_rl.apps import node as node_verb
 from robo_rl.apps.node import NODES, main
 from robo_rl.apps.node_life import Ending
-from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,15 +38,6 @@ def node(*words: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    with free_domain() as number:
-        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
-        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
-        monkeypatch.delenv("ROS_DISTRO", raising=False)
-        yield number
 
 
 @pytest.mark.parametrize(
