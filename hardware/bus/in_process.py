@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.bus.names import namespace_of, node_name, nobody_offers, resolve
+from hardware.bus.names import namespace_of, nobody_offers, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Quality, mismatch
 from hardware.bus.timers import Timers

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hardware.bus.names import namespace_of, node_name, nobody_offers, resolve
+from hardware.bus.names import namespace_of, nobody_offers, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY
 from hardware.bus.ros_messages import message_class, new

@@ -107,7 +107,9 @@ def test_services_answer_across_processes(echo: subprocess.Popen[str], node: Dds
 
 
 def test_nobody_answers(node: DdsBus) -> None:
-    with pytest.raises(BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)\. Nobody offers any"):
+    with pytest.raises(
+        BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)\. Nobody offers any"
+    ):
         node.call("arm/start", 0.2)
 
 

@@ -93,7 +93,9 @@ def test_services_answer() -> None:
     node, other = world.bus("filter", "left"), world.bus("tool", "left")
     node.service("~/arm", lambda: (True, "armed"))
     assert other.call("filter/arm", 1.0) == (True, "armed")
-    with pytest.raises(BusError, match="Nobody offers the service '/left/filter/stop'.*Did you mean '/left/filter/arm'"):
+    with pytest.raises(
+        BusError, match=r"Nobody offers the service '/left/filter/stop'.*Did you mean '/left/filter/arm'"
+    ):
         other.call("filter/stop", 1.0)
     with pytest.raises(BusError, match="offered already, by /left/filter"):
         other.service("filter/arm", lambda: (True, ""))
