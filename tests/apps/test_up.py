@@ -210,6 +210,17 @@ def test_mistakes_are_found_before_any_node_starts(set_name: str, words: dict[st
         check(load_set(set_name).commands(words))
 
 
+def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path: Path) -> None:
+    """The sentence lists what the file may hold, the watchdog too."""
+    driver = tmp_path / "ur.yaml"
+    driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdg_s: 0.2\n")
+    words = load_set("teleop").commands({"robot": "ur5e", "driver": str(driver)})
+    with pytest.raises(ConfigError, match=r"no setting watchdg_s\. It takes: host, .*watchdog_s"):
+        check(words)
+    driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdog_s: 0.2\n")
+    check(words)
+
+
 def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:
     with closing(make_env("arm/reach", 1)) as env:
         bundle = arm_bundle(tmp_path / "bundle", env=env.spec)
