@@ -119,7 +119,7 @@ SAFETY_STATE = Topic(
     STATE,
     "2 Hz, and at every change",
     "safety_filter",
-    "diagnostics, recorder",
+    "diagnostics, recorder, arm_policy, action_head, quad_policy",
     "phase, reason, counts",
 )
 ESTOP = Topic("estop", Flag, LATCHED, "at changes", "a button", "safety_filter", "the emergency stop; true is pressed")

@@ -9,6 +9,7 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Diagnostics, Flag, Floats, Odometry, Status
+from hardware.nodes.filter_watch import unarmed
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
@@ -83,6 +84,8 @@ class FlightFilterNode:
         self._said = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
+        if not flies:
+            sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
         status = Status(self._bus.name, 0 if flies else 2, sentence, {"phase": filter_.phase.value} | values)
         self._tell(Diagnostics(self._bus.stamp(), (status,)))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
+from hardware.loop.timing import LoopTiming, percentiles_ms
 from hardware.nodes.protocol import Node
 from hardware.safety.reasons import Effect, Reason
 from policies.bundle import Bundle
@@ -52,6 +53,8 @@ class Cell:
     stopped: Callable[[], Reason | None]  # why the filter has stopped by itself
     counts: Mapping[Reason, int]
     timing: Callable[[], Any]
+    figures: Callable[[], dict[str, float]]  # the same as numbers, with the keys of `policies.runner.LoopReport`
+    next: str  # the command that comes after this one
     episode_s: float
 
 
@@ -129,8 +132,19 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, stopped: Re
     if config.out:
         counts = {reason.name.lower(): count for reason, count in cell.counts.items()}
         body = {"bundle": bundle.name, "robot": config.robot, "success": success, "ended_by": end, "filter": counts}
-        write_json(Path(config.out), body | {"machine": machine(), "commit": commit()})
+        write_json(Path(config.out), body | cell.figures() | {"machine": machine(), "commit": commit()})
+    if stopped is None:
+        print(f"Next:   {cell.next}")
     return 3 if stopped else 0
+
+
+def loop_figures(timing: LoopTiming, decisions_s: Collection[float] | None = None) -> dict[str, float]:
+    """What a loop's report holds. decisions_s: seconds of each decision, where ticks do not decide by themselves."""
+    kept = timing.figures()
+    half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions_s is None else percentiles_ms(decisions_s)
+    counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}
+    times = {"decision_ms_p50": half, "decision_ms_p99": most, "tick_ms_p99": kept["work_ms_p99"]}
+    return {"rate_hz": 1.0 / timing.period_s, **counts, **times}
 
 
 def in_words(counts: Mapping[Reason, int]) -> str:

@@ -134,6 +134,8 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
+    assert "The simulated arm behind its safety filter; with a bundle, driven by it." in text
+    assert "up: none of these nodes commands the robot; bundle=... starts one that does." in text
     assert "up: SIGINT: stopping safety_filter, sim_robot, task, diagnostics." in text
     assert text.index("safety_filter: robo-rl up stops it") < text.index("the simulation ends")
     assert "Traceback" not in text
