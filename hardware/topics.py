@@ -14,6 +14,7 @@ from hardware.bus.protocol import Bus, Profile
 from hardware.messages import (
     Diagnostics,
     Flag,
+    FlightCommand,
     Floats,
     Image,
     Imu,
@@ -151,7 +152,7 @@ ODOM = Topic(
 IMU = Topic("imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "rates and acceleration of the craft")
 FLIGHT_RAW = Topic(
     "flight/raw",
-    Floats,
+    FlightCommand,
     COMMAND,
     "50-100 Hz",
     "quad_policy",
@@ -160,7 +161,7 @@ FLIGHT_RAW = Topic(
 )
 FLIGHT_SAFE = Topic(
     "flight/safe",
-    Floats,
+    FlightCommand,
     COMMAND,
     "as flight/raw",
     "safety_filter",

@@ -11,7 +11,7 @@ import torch
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.loop.timing import LoopTiming
-from hardware.messages import Diagnostics, Floats, Odometry, Status, Text
+from hardware.messages import Diagnostics, FlightCommand, Floats, Odometry, Status, Text
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.bundle import Bundle
@@ -37,6 +37,7 @@ class QuadPolicyNode:
         self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
         self._noise.reset([0], [0])
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
+        self._epoch = self._sequence = 0
         self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
         self._send, self._tell = FLIGHT_RAW.publisher(bus), POLICY_STATUS.publisher(bus)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
@@ -82,7 +83,8 @@ class QuadPolicyNode:
         action = self._policy.action_spec.denormalize(self._policy.sample(obs, self._noise.draw([0], [0])))
         self._took_s = time.perf_counter() - begin_s
         self.decisions, self._complaint = self.decisions + 1, ""
-        self._send(Floats(action[0, 0].numpy().astype(np.float64)))
+        self._send(FlightCommand(action[0, 0].numpy().astype(np.float64), self._epoch, self._sequence))
+        self._sequence += 1
         return self.timing.end(self._bus.now())
 
     def _start(self) -> Answer:
@@ -95,7 +97,8 @@ class QuadPolicyNode:
 
     def _reset(self) -> Answer:
         self._observer.reset()
-        return True, "what was seen is forgotten"
+        self._epoch, self._sequence = self._epoch + 1, 0
+        return True, f"episode {self._epoch}: what was seen is forgotten"
 
     def _complain(self, sentence: str) -> None:
         if sentence != self._complaint:
