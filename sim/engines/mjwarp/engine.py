@@ -205,8 +205,8 @@ class WarpEngine:
         if contacts > self._room.contacts * self.num_envs or rows > self._room.rows:
             raise EnvError(
                 f"MuJoCo Warp found no room for its contacts: {contacts} in {self.num_envs} worlds and up to {rows} "
-                f"rows in one, with room for {self._room.contacts} contacts and {self._room.rows} rows a world. Give more: "
-                f"contacts={2 * self._room.contacts}."
+                f"rows in one, with room for {self._room.contacts} contacts and {self._room.rows} rows a world. Give "
+                f"more: contacts={2 * self._room.contacts}."
             )
 
     def _sentence(self, error: RuntimeError) -> RuntimeError | EnvError:
