@@ -1,4 +1,4 @@
-"""A scene as Isaac Gym needs it: an actor per tree of bodies, every number that its importer may drop said beside it."""
+"""A scene as Isaac Gym needs it: an actor per tree of bodies, numbers that its importer may drop said beside it."""
 
 from __future__ import annotations
 

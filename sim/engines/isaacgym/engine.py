@@ -1,8 +1,8 @@
 """Isaac Gym Preview 4 behind the seam of engines, in a process of its own: its binaries load in Python 3.6 to 3.8 only.
 
 Tested against a worker with C MuJoCo behind the same protocol, and against a recording stand-in of its interface; not
-run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts from step to step and sums in no fixed order: a world is
-a function of its start and commands up to that, not to the last bit.
+run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts from step to step and sums in no fixed order: a
+world is a function of its start and commands up to that, not to the last bit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_q
 
 
 class IsaacGymEngine:
-    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: the number of PhysX' device, -1: the CPU.
+    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: number of PhysX' device, -1: the CPU.
 
     timeout_s: for a step; starting may take ten times as long. command: instead of Isaac Gym's interpreter and
     worker.
