@@ -57,6 +57,7 @@ class MujocoSim:
                 scale = np.array(self._slots[name][row], float)
                 if name == "mass_scale":
                     self._models[i].body_mass[:] = self._original.body_mass * scale
+                    self._models[i].body_inertia[:] = self._original.body_inertia * scale[:, None]
                 else:
                     self._models[i].actuator_gainprm[:, 0] = self._original.actuator_gainprm[:, 0] * scale
                     self._models[i].actuator_biasprm[:, 1] = self._original.actuator_biasprm[:, 1] * scale
