@@ -10,8 +10,7 @@ import faulthandler
 import mmap
 import sys
 import traceback
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable
 
 import protocol  # type: ignore[import-not-found] # a neighbour: this folder is on the path of a script
 

@@ -204,6 +204,7 @@ def test_what_isaac_gyms_python_loads_is_written_for_it(name: str) -> None:
     neighbours = {"protocol", "frames", "worker", "gymsim"}
     runtime = {"isaacgym", "torch"} if name == "gymsim" else set()
     assert imported - neighbours - runtime - {"numpy"} <= set(sys.stdlib_module_names)
+    assert "collections" not in imported  # classes of collections.abc take no parameters before Python 3.9
 
 
 def test_slots_do_not_overlap() -> None:
