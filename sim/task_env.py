@@ -22,6 +22,7 @@ from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
 from sim.kernels import compile_kernel
 from sim.keyed import keyed_uniform
+from sim.randomise import load_randomise, seen
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS, View, Wiring
 from sim.tasks.starts import ReadyPoses
 from sim.tasks.table import TaskOptions, make_task
@@ -29,7 +30,7 @@ from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
 _START = 0  # stream of an episode's random numbers
-_KEPT = ("_goal", "_memory", "_episode_seed", "_age", "_held", "_success")
+_KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held", "_success")
 
 
 class TaskVecEnv:
@@ -43,6 +44,8 @@ class TaskVecEnv:
     _obs: Float[Tensor, "n o"]
     _goal: Float[Tensor, "n g"]
     _memory: Float[Tensor, "n w"]  # of the control
+    _delay: Tensor  # (n,) steps until an action takes effect
+    _queue: Float[Tensor, "n d a"]  # the last actions, newest first
     _episode_seed: Tensor  # (n,) int64
     _age: Tensor  # (n,) steps made
     _held: Tensor  # (n,) steps in a row that counted as solved
@@ -62,6 +65,8 @@ class TaskVecEnv:
         self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(self._chain, robot, self.task.reach)
         self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
+        self._randomise = load_randomise(options.randomise)
+        self._spread = self._randomise.spread(self.task.obs_parts)
         self._compile(num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled)
         self.spec = self._make_spec(f"arm/{task}{options.words}")
         self._seeds: Iterator[int] | None = None
@@ -119,7 +124,7 @@ class TaskVecEnv:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
         before, action, last = self._engine.save(), self._pending, self._obs
-        self._engine.step(self._servo_targets(action), SUBSTEPS)
+        self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._age = self._age + 1
         final, solved, good, dense = self._look(self._goal)
@@ -136,6 +141,8 @@ class TaskVecEnv:
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
         ended, seed = terminated | truncated, self._episode_seed
+        if self._spread is not None:
+            final = seen(final, self._spread, seed, self._age)
         self._obs = final
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
@@ -196,6 +203,16 @@ class TaskVecEnv:
             dense = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
         return obs, self.task.solved(view), good, dense.to(torch.float32)
 
+    def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
+        """The action that takes effect now: the one of some steps ago; before that, the one an episode began with."""
+        if self._randomise.action_delay[1] == 0:
+            return action
+        first = (self._age == 0)[:, None, None]
+        queue = torch.where(first, action[:, None], self._queue).roll(1, 1)
+        queue[:, 0] = action
+        self._queue = queue
+        return queue[torch.arange(self.num_envs), self._delay]
+
     def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
         physics = self._physics
         ctrl, self._memory = self._command(
@@ -214,15 +231,20 @@ class TaskVecEnv:
         uniform = keyed_uniform(seeds, 0, 1 + self.task.numbers, _START).T
         q_rad, tool = self._ready.draw(uniform[:, 0])
         start, goal = self.task.start(uniform[:, 1:], q_rad, tool, self._wiring)
+        if self._randomise.changes_physics:
+            self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
         memory = self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool)))
         zero = torch.zeros(len(worlds), dtype=torch.long)
+        queue = q_rad.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
         fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": zero, "_held": zero,
-                 "_success": zero.bool()}  # fmt: skip
+                 "_success": zero.bool(), "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
         begun = self._look(self._goal)[0]
+        if self._spread is not None:
+            begun = seen(begun, self._spread, self._episode_seed, self._age)
         self._obs = begun if len(worlds) == self.num_envs else self._obs.index_copy(0, worlds, begun[worlds])
 
     def snapshot(self) -> dict[str, Any]:
@@ -245,6 +267,9 @@ class TaskVecEnv:
         for name in (*_KEPT, "_obs"):
             setattr(self, name, snapshot[name.removeprefix("_")].clone())
         saved = {key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")}
+        if self._randomise.changes_physics:
+            changes = self._randomise.changes(self._engine.scene, self._episode_seed)
+            self._engine.randomise(torch.arange(self.num_envs), changes)
         self._engine.load(saved)
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
@@ -267,6 +292,7 @@ def make_task_env(
     robot: str = "panda",
     control: str = "cartesian",
     clearance_mm: float | None = None,
+    randomise: str = "none",
     reward: str = "sparse",
     terminate_on_success: bool = True,
     max_episode_steps: int | None = None,
@@ -280,6 +306,7 @@ def make_task_env(
         robot,
         control,
         clearance_mm,
+        randomise,
         reward,
         terminate_on_success,
         max_episode_steps,

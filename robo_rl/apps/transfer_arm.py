@@ -115,8 +115,7 @@ def write_results(path: Path, config: TransferConfig, actor: Actor, results: lis
 
 def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
     """One row per engine; red where it costs more than chance."""
-    title = f"{actor.env}: {config.episodes} starts, the same in every engine"
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table = Table(header_style="dim", box=None, pad_edge=False)
     table.add_column("engine", no_wrap=True)
     for column in ("k/n", "success", "95 %", "kept", "p"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -128,6 +127,9 @@ def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult
         p_value = text.NONE if each.test is None else text.p_value(each.test.p_value)
         table.add_row(each.engine, f"{rate.k}/{rate.n}", text.percent(rate), text.interval(rate), kept, p_value)
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(f"{actor.env}: {config.episodes} starts, the same in every engine", style="bold")
     console.print(table)
     console.print(
         f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: of its success. p: "

@@ -10,6 +10,7 @@ from sim.engines.scene import Scene
 
 ENGINES = {  # name -> (builder(scene, num_envs, threads), extra that installs its packages)
     "mujoco": ("sim.engines.mujoco.engine:MujocoEngine", "sim"),
+    "pybullet": ("sim.engines.bullet.scenes.engine:BulletEngine", "pybullet"),
 }
 
 

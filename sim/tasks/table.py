@@ -16,7 +16,7 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "lift": ("sim.tasks.lift:LiftTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
-WORDS = ("engine", "robot", "control", "clearance_mm")  # what a name may say of any of them
+WORDS = ("engine", "robot", "control", "clearance_mm", "randomise")  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
     "compiled",
@@ -36,6 +36,7 @@ class TaskOptions:
     robot: str = "panda"
     control: str = "cartesian"
     clearance_mm: float | None = None
+    randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool = True
     max_episode_steps: int | None = None

@@ -165,3 +165,48 @@ def test_an_expert_must_see_the_scene() -> None:
     with pytest.raises(EnvError, match="manipulation"):
         expert.watch(make_env("arm/reach", 1))
     assert isinstance(make_env("arm/lift", 1), TaskVecEnv)
+
+
+def test_randomised_worlds_keep_the_contract() -> None:
+    """Other masses, gains, delays and noise every episode, and still a function of seed and actions, also restored."""
+    check_vec_env(make_env("arm/peg_insert:randomise=wide", 3, max_episode_steps=9), steps=20)
+
+
+def test_randomisation_reaches_physics_and_senses() -> None:
+    """The same start and commands: worlds differ from the plain ones, and from each other."""
+    ends = {}
+    for name in ("none", "wide"):
+        env = make_task_env("lift", 4, randomise=name)
+        env.reset(EpisodeSeeds(("random", 0)))
+        for _ in range(3):
+            env.step(torch.ones(4, 5))
+        ends[name] = env.view.tool.m
+    apart_m = (ends["none"] - ends["wide"]).norm(dim=-1)
+    assert float(apart_m.min()) > 1e-4
+    assert len(set(apart_m.tolist())) == 4
+
+
+def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
+    """A delay of two steps: what is commanded third is done fifth. The first command stands in until then."""
+    path = tmp_path / "late.yaml"
+    path.write_text("action_delay: [2, 2]")
+    env = make_task_env("lift", 1, randomise=str(path))
+    env.reset(EpisodeSeeds(("late", 0)))
+    commands = [torch.full((1, 5), float(i) / 10.0) for i in range(6)]
+    done = []
+    inner = env._servo_targets
+    env._servo_targets = lambda action: (done.append(round(10 * float(action[0, 0]))), inner(action))[1]  # type: ignore[method-assign]
+    for command in commands:
+        env.step(command)
+    assert done == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("mas: [1, 2]", "mass"), ("mass: [2, 1]", "mass"), ("mass: 3", "mass|Expected"), ("action_delay: [0, 99]", "99")],
+)
+def test_wrong_ranges_are_sentences(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "ranges.yaml"
+    path.write_text(text)
+    with pytest.raises((ConfigError, UnknownNameError), match=says):
+        make_task_env("lift", 1, randomise=str(path))
