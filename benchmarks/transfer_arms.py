@@ -1,9 +1,9 @@
 """Arm policies fine-tuned in MuJoCo and moved, unchanged, to PyBullet: how much of their success they keep.
 
 Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
-method=auto`, then `transfer` on 100 starts that no stage has seen. Once without randomisation and once with the preset `mild`, which both
-engines then have. Names: transfer/<task>/<from>/<to>/success, pooled over seeds, where <from> is "mujoco" or
-"mujoco_mild". Stages that are in `--folder` already are not done again.
+method=auto`, then `transfer` on 100 starts that no stage has seen. Once without randomisation and once with the preset
+`mild`, which both engines then have. Names: transfer/<task>/<from>/<to>/success, pooled over seeds, where <from> is
+"mujoco" or "mujoco_mild". Stages that are in `--folder` already are not done again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def results_of(task: str, randomise: str, seed: int, folder: Path, options: argp
         base / "policy": ["train", f"data={data}", f"out={base}", "steps=2000", f"seed={seed}"],
         tuned / "policy": [
             "finetune", f"base={base}", f"demos={data}", "method=auto", f"env_steps={steps}", f"out={tuned}",
-            f"seed={seed}", "resume=true",
+            f"seed={seed}", f"resume={str(tuned.exists()).lower()}",
         ],
         out / "results.json": [
             "transfer", f"run={tuned}", f"out={out}", "engines=mujoco,pybullet", f"episodes={episodes}",

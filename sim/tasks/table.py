@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # names must be listed without a simulator
 
 MANIPULATION = {  # name -> (its class, called with the dials it has; None: needs no extra)
     "lift": ("sim.tasks.lift:LiftTask", None),
+    "stack": ("sim.tasks.stack:StackTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
 WORDS = ("engine", "robot", "control", "clearance_mm", "randomise")  # what a name may say of any of them

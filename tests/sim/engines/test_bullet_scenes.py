@@ -151,6 +151,8 @@ _EGG = '<worldbody><body><freejoint/><geom type="ellipsoid" size="0.1 0.1 0.2"/>
 _TIED = """<worldbody><body name="a"><freejoint/><geom size="0.1"/></body><body name="b" pos="1 0 0"><freejoint/>
     <geom size="0.1"/></body></worldbody><equality><weld body1="a" body2="b"/></equality>"""
 _THICK = '<worldbody><body><joint type="free" damping="1"/><geom size="0.1"/></body></worldbody>'
+_HINGED = """<worldbody><body><joint name="a"/><geom size="0.1"/></body></worldbody>
+    <actuator><position joint="a" kp="10"/></actuator>"""
 _STIFF = """<worldbody><body><joint type="slide" damping="1e4"/><geom size="0.01" mass="0.001"/></body></worldbody>"""
 
 
@@ -206,6 +208,31 @@ def test_without_pybullet_the_sentence_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pybullet", None)
     with pytest.raises(MissingDependencyError, match=r"robo-rl\[pybullet\]"):
         make_task_env("lift", 1, engine="pybullet")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300])
+def test_a_world_that_fails_shows_it_and_starts_again(bad: float) -> None:
+    """A spoilt speed in world 1 of 3: its state shows it, its neighbours are untouched, a new start mends it."""
+    scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
+    with closing(begin("pybullet", scene, 3)) as engine, closing(begin("pybullet", scene)) as alone:
+        ctrl, qvel = torch.zeros(3, scene.model.nu).double(), np.zeros(scene.model.nv)
+        qvel[8] = bad
+        engine.set_state(torch.tensor([1]), start_of(scene, 1, qvel=qvel))
+        for each in (engine, alone):
+            each.step(ctrl[: each.num_envs], 20)
+        finite = torch.isfinite(engine.physics().qpos).all(1) & torch.isfinite(engine.physics().qvel).all(1)
+        assert finite.tolist() == [True, False, True]
+        assert torch.equal(engine.physics().qpos[[0, 2]], alone.physics().qpos.expand(2, -1))
+        engine.set_state(torch.tensor([1]), start_of(scene))
+        engine.step(ctrl, 20)
+        assert torch.equal(engine.physics().qpos[1], alone.physics().qpos[0])
+
+
+def test_a_command_that_is_no_number_is_not_hidden() -> None:
+    scene = scene_of(_HINGED)
+    with closing(begin("pybullet", scene)) as engine:
+        engine.step(torch.full((1, 1), float("nan")).double(), 5)
+        assert not torch.isfinite(engine.physics().qpos).any()
 
 
 def test_worlds_are_given_back() -> None:

@@ -5,7 +5,7 @@ Every world is a PyBullet client of its own, which costs about 35 MB.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -46,20 +46,21 @@ class BulletEngine:
         self._joints = [link.joint for part in parts for link in part.links if link.joint >= 0]
         flying = [(part.joint, part.pose) for part in parts if part.joint >= 0]
         self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j]), pose) for j, pose in flying]
+        self._stale: set[int] = set()  # worlds whose recipe is newer than what was built
         self._changes: dict[int, dict[str, ndarray]] = {}
         self._data, self._pictures = mujoco.MjData(model), Pictures(model)
         self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
         self._fixtures = np.tile(_fixtures(self._data), (num_envs, 1, 1))
         self._bodies = np.zeros((num_envs, model.nbody, 7))
         self._touch = np.zeros((num_envs, len(scene.touch)))
-        self._past = Past(num_envs, model.nu)
+        self._past = Past(num_envs, model.nq, model.nv, model.nu, model.nmocap)
         for world in range(num_envs):
             self._begin(world)
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
         for world, row in enumerate(ctrl.numpy().astype(np.float64)):
             self._step_world(world, row, substeps)
-        self._read()
+        self._read(range(self.num_envs))
 
     def physics(self) -> Physics:
         qpos, qvel, touch = (torch.from_numpy(array.copy()) for array in (self._qpos, self._qvel, self._touch))
@@ -80,7 +81,7 @@ class BulletEngine:
             mine = self._changes.setdefault(world, {})
             mine |= {name: each[row].numpy().astype(np.float64) for name, each in changes.items()}
             self._recipes[world] = make_recipe(self.scene, mine)
-            self._begin(world)
+            self._stale.add(world)  # most begin anew at once: built then, or before the next step
 
     def save(self) -> dict[str, Tensor]:
         """Starts and commands since: cheap, and `load` goes through them again, which is exact and not cheap."""
@@ -92,7 +93,7 @@ class BulletEngine:
         for world in range(self.num_envs):
             for ctrl, count in zip(commands[world], substeps[world], strict=True):
                 self._step_world(world, ctrl, count)
-        self._read()
+        self._read([world for world, told in enumerate(commands) if told])
 
     def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
         self._place(self._pictures.data, world)
@@ -105,23 +106,31 @@ class BulletEngine:
             world.close()
 
     def _step_world(self, world: int, ctrl: Float[ndarray, " nu"], substeps: int) -> None:
+        if world in self._stale:
+            self._begin(world)
         self._past.add(world, ctrl, substeps)
         self._worlds[world].step(self._recipes[world].gains.bias(ctrl), substeps)
         self._touch[world] = self._worlds[world].touch()
 
-    def _read(self) -> None:
-        model = self.scene.model
-        joints, free = (np.array(rows) for rows in zip(*(world.read() for world in self._worlds), strict=True))
+    def _read(self, worlds: Sequence[int]) -> None:
+        """Where these are that have moved; the others are where they were put, to the last bit."""
+        if not worlds:
+            return
+        model, rows = self.scene.model, np.array(worlds)
+        joints, free = (np.array(seen) for seen in zip(*(self._worlds[i].read() for i in worlds), strict=True))
         if len(self._joints):
             at, dof = model.jnt_qposadr[self._joints], model.jnt_dofadr[self._joints]
-            self._qpos[:, at], self._qvel[:, dof] = joints[..., 0] + model.qpos0[at], joints[..., 1]
-        for i, (at, dof, inertial) in enumerate(self._free):
-            self._qpos[:, at : at + 7], self._qvel[:, dof : dof + 6] = to_mujoco(free[:, i], inertial)
-        for world in range(self.num_envs):
+            self._qpos[rows[:, None], at] = joints[..., 0] + model.qpos0[at]
+            self._qvel[rows[:, None], dof] = joints[..., 1]
+        for i, (first, speed, inertial) in enumerate(self._free):
+            pose, move = to_mujoco(free[:, i], inertial)
+            self._qpos[rows, first : first + 7], self._qvel[rows, speed : speed + 6] = pose, move
+        for world in worlds:
             self._pose(world)
 
     def _begin(self, world: int) -> None:
         """From the state in the arrays; its past ends here."""
+        self._stale.discard(world)
         self._past.begin(world, self._qpos[world], self._qvel[world], self._fixtures[world])
         self._touch[world] = 0.0
         self._pose(world)

@@ -13,36 +13,37 @@ from torch import Tensor
 from sim.engines.protocol import Start
 
 _STARTS = ("start_qpos", "start_qvel", "start_fixtures")
+_ROOM = 64  # steps to begin with; doubled when they are full
 
 
 class Past:
-    """Of n worlds. Commands are kept until a world begins anew: 72 bytes for each step of nine servos."""
+    """Of n worlds; `nq`, `nv`, `nu` and `nf` as in a scene. Commands are kept until a world begins anew."""
 
-    def __init__(self, num: int, servos: int) -> None:
-        self._servos = servos
-        self._starts: list[tuple[ndarray, ...]] = [()] * num
-        self._commands: list[list[ndarray]] = [[] for _ in range(num)]
-        self._substeps: list[list[int]] = [[] for _ in range(num)]
+    def __init__(self, num: int, nq: int, nv: int, nu: int, nf: int) -> None:
+        self._starts = dict(
+            zip(_STARTS, (np.zeros((num, nq)), np.zeros((num, nv)), np.zeros((num, nf, 7))), strict=True)
+        )
+        self._commands, self._substeps = np.zeros((num, _ROOM, nu)), np.zeros((num, _ROOM), dtype=np.int64)
+        self._age = [0] * num
 
     def begin(self, world: int, qpos: ndarray, qvel: ndarray, fixtures: ndarray) -> None:
-        self._starts[world] = (qpos.copy(), qvel.copy(), fixtures.copy())
-        self._commands[world], self._substeps[world] = [], []
+        for kept, value in zip(self._starts.values(), (qpos, qvel, fixtures), strict=True):
+            kept[world] = value
+        self._age[world] = 0
+        self._substeps[world] = 0
 
     def add(self, world: int, ctrl: Float[ndarray, " nu"], substeps: int) -> None:
-        self._commands[world].append(ctrl)
-        self._substeps[world].append(substeps)
+        age = self._age[world]
+        if age == self._substeps.shape[1]:
+            self._commands, self._substeps = (_twice(each) for each in (self._commands, self._substeps))
+        self._commands[world, age], self._substeps[world, age] = ctrl, substeps
+        self._age[world] = age + 1
 
     def save(self) -> dict[str, Tensor]:
         """Rows are worlds, columns steps; zero sub-steps where a world is younger than the oldest."""
-        longest = max(map(len, self._commands))
-        commands = np.zeros((len(self._commands), longest, self._servos))
-        substeps = np.zeros(commands.shape[:2], dtype=np.int64)
-        for world, mine in enumerate(self._commands):
-            if mine:
-                commands[world, : len(mine)], substeps[world, : len(mine)] = mine, self._substeps[world]
-        columns = zip(*self._starts, strict=True)
-        starts = {name: torch.from_numpy(np.stack(rows)) for name, rows in zip(_STARTS, columns, strict=True)}
-        return starts | {"commands": torch.from_numpy(commands), "substeps": torch.from_numpy(substeps)}
+        oldest = max(self._age)
+        told = {"commands": self._commands[:, :oldest], "substeps": self._substeps[:, :oldest]}
+        return {name: torch.from_numpy(each.copy()) for name, each in (self._starts | told).items()}
 
     @staticmethod
     def read(saved: Mapping[str, Tensor]) -> tuple[Start, list[list[ndarray]], list[list[int]]]:
@@ -53,3 +54,7 @@ class Past:
         ages = [sum(count > 0 for count in row) for row in substeps]
         told = [list(row[:age]) for row, age in zip(commands, ages, strict=True)]
         return start, told, [row[:age] for row, age in zip(substeps, ages, strict=True)]
+
+
+def _twice(array: ndarray) -> ndarray:
+    return np.concatenate([array, np.zeros_like(array)], axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -36,6 +37,12 @@ class Recipe:
     pulls: tuple[Pull, ...]
 
 
+@lru_cache(maxsize=8)
+def _split(scene: Scene) -> Rub:
+    """Worked out once for all worlds and episodes of a scene."""
+    return split_friction(scene.model)
+
+
 def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | None = None) -> Recipe:
     """For one world; changes as in `sim.engines.changes`, without the first axis."""
     model, given = scene.model, changes or {}
@@ -48,7 +55,7 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
     )
     parts = tuple(plan_scene(scene, mass))
     root = math.sqrt(float(given.get("friction_scale", 1.0)))  # of a product, each factor has the root
-    slide, spin, roll = split_friction(model)
+    slide, spin, roll = _split(scene)
     gravity = model.opt.gravity.copy()
     ways = ((np.zeros(3), _pulls(scene, parts, mass, np.zeros(3))), (gravity, _pulls(scene, parts, mass, gravity)))
     own, pulls = min(ways, key=lambda way: len(way[1]))

@@ -62,10 +62,12 @@ def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], lis
         drive = b - k * q
         servo = drive - d * v
         brake = dry + damping * abs(v)
-        if low <= servo <= high:
+        if servo > high:
+            drive = high
+        elif servo < low:
+            drive = low
+        else:  # also where a number is no number: then the world shows it
             brake += d * abs(v)
-        else:
-            drive = low if servo < low else high
         forces.append(drive + pull - spring * q)
         brakes.append(brake)
     return forces, brakes
@@ -95,9 +97,17 @@ def gains(scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], da
                 f"steps in {scene.timestep_s:g} s; expected are at most {_MAX_STEPS}. Give it armature."
             )
         steps = max(steps, needed)
-    driven = tuple(actuator.get(joint, -1) for joint in joints)
-    columns = np.array(scales).reshape(-1, 4)
-    return Gains(tuple(joints), driven, *(columns[:, i] for i in range(4)), rows=tuple(rows), steps=steps)
+    table = np.array(scales).reshape(-1, 4)
+    return Gains(
+        joints=tuple(joints),
+        actuators=tuple(actuator.get(joint, -1) for joint in joints),
+        gain=table[:, 0],
+        offset=table[:, 1],
+        ctrl_low=table[:, 2],
+        ctrl_high=table[:, 3],
+        rows=tuple(rows),
+        steps=steps,
+    )
 
 
 def _affine(model: Any, i: int, zero: float, kp: ndarray, kv: ndarray) -> tuple[float, float, float, float]:
