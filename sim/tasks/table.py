@@ -21,6 +21,7 @@ WORDS = ("engine", "robot", "control", "clearance_mm", "randomise")  # what a na
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
     "compiled",
+    "device",
     "max_episode_steps",
     "threads",
     "render_size",
@@ -44,6 +45,7 @@ class TaskOptions:
     threads: int = 0
     render_size: int = 240
     compiled: bool | None = None  # none: from 64 lanes on
+    device: str | None = None  # of engines that can choose; none: a GPU where there is one
 
     def __post_init__(self) -> None:
         check_reward(self.reward)
