@@ -36,9 +36,10 @@ _KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held
 class TaskVecEnv:
     """n worlds of one task, each episode a pure function of its seed and its actions.
 
-    An episode ends with success unless `terminate_on_success` is false. Where physics stopped being finite the episode
-    ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What `step` takes and
-    returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and so is replay.
+    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
+    finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
+    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and
+    so is replay.
     """
 
     _physics: Physics
@@ -137,7 +138,7 @@ class TaskVecEnv:
         self._held = torch.where(solved, self._held + 1, 0)
         self._success = self._success | (self._held >= self.task.hold_steps)
         success = self._success
-        terminated = (success & self._options.terminate_on_success) | diverged
+        terminated = (success & self._options.ends_with_success) | diverged
         truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
@@ -297,7 +298,7 @@ def make_task_env(
     clearance_mm: float | None = None,
     randomise: str = "none",
     reward: str = "sparse",
-    terminate_on_success: bool = True,
+    terminate_on_success: bool | None = None,
     max_episode_steps: int | None = None,
     threads: int = 0,
     render_size: int = 240,

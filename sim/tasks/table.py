@@ -40,7 +40,7 @@ class TaskOptions:
     clearance_mm: float | None = None
     randomise: str = "none"
     reward: str = "sparse"
-    terminate_on_success: bool = True
+    terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
@@ -51,6 +51,10 @@ class TaskOptions:
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
+
+    @property
+    def ends_with_success(self) -> bool:
+        return self.reward == "sparse" if self.terminate_on_success is None else self.terminate_on_success
 
     @property
     def words(self) -> str:
