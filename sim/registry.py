@@ -29,7 +29,9 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
 BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks)
     "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS"),
     "arm": ("sim.task_env:make_task_env", "sim.tasks.table:MANIPULATION"),
+    "isaaclab": ("sim.engines.isaaclab.vec_env:make_isaaclab", "sim.engines.isaaclab.vec_env:TASKS"),
 }
+OPEN = ("isaaclab",)  # batched suites that know other names, too
 TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
@@ -112,7 +114,7 @@ def _options_of(suite: str) -> dict[str, Any]:
 
 
 def _is_batched(suite: str, task: str) -> bool:
-    return suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1])
+    return suite in OPEN or (suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1]))
 
 
 def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
@@ -136,7 +138,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
     bare = _with_options(task)[0] if suite in BATCHED else task
-    closed = suite not in TASKS or TASKS[suite][1]  # are these all the names there are?
+    closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         raise UnknownNameError(kind, name, list_envs())
     return suite, task

@@ -112,7 +112,9 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
     try:
         spec = mujoco.MjSpec.from_file(str(scene))
         if robot is not None:
-            spec.attach(mujoco.MjSpec.from_file(str(robot)), frame=spec.worldbody.add_frame(), prefix="")
+            part = mujoco.MjSpec.from_file(str(robot))
+            part.default.name = "robot"  # or MuJoCo writes a class without a name, which it cannot read again
+            spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
             edit(spec)
         model = spec.compile()

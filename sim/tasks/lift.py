@@ -18,8 +18,9 @@ from torch import Tensor
 
 from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z, yaw_of
+from sim.arms.rotation import about_z
 from sim.engines.protocol import Start
+from sim.tasks.grasp import around, heading, quarter_turn_left
 from sim.tasks.manipulation import View, Wiring, between, toward
 
 HALF_M = 0.02
@@ -60,9 +61,9 @@ class LiftTask:
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 22"]:
-        cube, heading, left = view.thing("cube"), yaw_of(view.tool.quat), self._to_turn(view)
+        cube, left = view.thing("cube"), quarter_turn_left(view, "cube")
         parts = [
-            view.tool.m, heading.cos()[:, None], heading.sin()[:, None], view.opening_m[:, None], cube.m - view.tool.m,
+            view.tool.m, heading(view), view.opening_m[:, None], cube.m - view.tool.m,
             cube.m[:, 2:], (4 * left).cos()[:, None], (4 * left).sin()[:, None], view.q_rad, view.speed_m_s("cube"),
         ]  # fmt: skip
         return torch.cat(parts, -1)
@@ -80,22 +81,11 @@ class LiftTask:
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 5"]:
         """Over the cube and turned to it, down, close, up. Which of these it is, the scene tells."""
-        cube, left = view.thing("cube"), self._to_turn(view)
-        aside_m = (cube.m - view.tool.m)[:, :2].norm(dim=-1)
+        left = quarter_turn_left(view, "cube")
+        grasp_m, there = around(view, "cube", left)
         held = (view.physics.touch_n > 0.5).all(1)
-        around = (aside_m < 0.012) & (left.abs() < 0.15) & ((view.tool.m - cube.m)[:, 2] < 0.012)
-        over = (aside_m < 0.02) & (left.abs() < 0.2)
-        above_m = torch.where(over | around, 0.0, 0.08)
-        goal_m = cube.m + torch.stack([torch.zeros_like(above_m), torch.zeros_like(above_m), above_m], -1)
         up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.05])
-        goal_m = torch.where(held[:, None], up_m, goal_m)
-        move = toward(goal_m, view, reach)
+        move = toward(torch.where(held[:, None], up_m, grasp_m), view, reach)
         turn = torch.where(held, 0.0, 0.7 * left / reach.step_rad).clamp(-1.0, 1.0)
-        grip = torch.where(around | held, -1.0, 1.0).to(move)
+        grip = torch.where(there | held, -1.0, 1.0).to(move)
         return torch.cat([move, turn[:, None], grip[:, None]], -1)
-
-    def _to_turn(self, view: View) -> Float[Tensor, " n"]:
-        """How far the tool has to turn until its fingers lie flat on the cube; within an eighth of a turn [rad]."""
-        apart = yaw_of(view.thing("cube").quat) - yaw_of(view.tool.quat)
-        quarter = math.pi / 2
-        return torch.remainder(apart + quarter / 2, quarter) - quarter / 2
