@@ -20,7 +20,7 @@ TRUE = np.log([0.8, 1.2, 0.9, 1.1, 0.7, 1.3, 1.0, 1.3, 0.9, 1.1, 0.8, 1.2, 0.75,
 
 
 def recorded(model: ArmModel, delay: int) -> Segments:
-    """Four stretches of 10 steps under targets that jump, no servo at its limit, as an arm with the true parameters makes them."""
+    """Four stretches of 10 steps under jumping targets, no servo at its limit, as the true parameters make them."""
     rng = np.random.default_rng(0)
     start = np.array(make_task_env("lift", 1).wiring.robot.home_rad)
     commands = start + rng.uniform(-0.03, 0.03, (4, 12, 7))
