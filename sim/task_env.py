@@ -299,6 +299,7 @@ def make_task_env(
     threads: int = 0,
     render_size: int = 240,
     compiled: bool | None = None,
+    device: str = "cuda",
 ) -> TaskVecEnv:
     """By options, as a name spells them; see `sim.tasks.table.TaskOptions`."""
     options = TaskOptions(
@@ -313,5 +314,6 @@ def make_task_env(
         threads,
         render_size,
         compiled,
+        device,
     )
     return TaskVecEnv(task, num_envs, options)

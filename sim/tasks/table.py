@@ -23,6 +23,7 @@ _UNSAID = (
     "compiled",
     "max_episode_steps",
     "threads",
+    "device",
     "render_size",
     "reward",
     "terminate_on_success",
@@ -44,6 +45,7 @@ class TaskOptions:
     threads: int = 0
     render_size: int = 240
     compiled: bool | None = None  # none: from 64 lanes on
+    device: str = "cuda"  # of engines that run on a GPU
 
     def __post_init__(self) -> None:
         check_reward(self.reward)
