@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from hardware.plain_values import Vec3, keys, number, rows, text, vector, whole
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 FOLDER = Path(__file__).parent / "robots"
 LAG_S = 0.1  # how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
-Vec3 = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,17 @@ def list_robots() -> list[str]:
 
 def load_description(name: str) -> RobotDescription:
     """A robot by name, or a YAML or JSON file of one's own by path. Raises UnknownNameError, or ConfigError."""
-    path = Path(name) if name.endswith((".yaml", ".yml", ".json")) else FOLDER / f"{name}.yaml"
-    if not path.is_file():
-        raise UnknownNameError("robot", name, [*list_robots(), "<a file of yours>.yaml"])
+    if name.endswith((".yaml", ".yml", ".json")):
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(
+                f"The robot's description {name} is not there (looked in {Path.cwd()}). Give the path of a file, "
+                f"or one of the robots that come along: {', '.join(list_robots())}."
+            )
+    else:
+        path = FOLDER / f"{name}.yaml"
+        if name not in list_robots():
+            raise UnknownNameError("robot", name, [*list_robots(), "<a file of yours>.yaml"])
     return parse_description(_read(path), str(path))
 
 
@@ -111,63 +119,68 @@ def parse_description(data: Any, source: str) -> RobotDescription:
     if not isinstance(data, Mapping):
         found = type(data).__name__
         raise ConfigError(f"{source} holds {found}, expected 'key: value' lines. Compare with sim_arm.yaml.")
-    _check_keys(data, RobotDescription, source, "a robot")
-    body: dict[str, Any] = dict(data)
-    try:
-        body["joints"] = tuple(_joint(item, source) for item in data["joints"])
-        body["cameras"] = {
-            str(name): Camera(int(c["width_px"]), int(c["height_px"]), float(c["rate_hz"]))
-            for name, c in (data.get("cameras") or {}).items()
-        }
-        if (box := data.get("workspace")) is not None:
-            body["workspace"] = Box(_vec3(box["low_m"]), _vec3(box["high_m"]))
-        if data.get("tool_m") is not None:
-            body["tool_m"] = _vec3(data["tool_m"])
-        for key in ("command_hz", "state_hz", "start_jump_rad"):
-            if key in body:
-                body[key] = float(body[key])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{source} does not describe a robot ({error!r}). Compare with sim_arm.yaml.") from error
+    keys(data, f"{source}: a robot", _names(RobotDescription), _needed(RobotDescription))
+    body: dict[str, Any] = {"name": text(data["name"], f"{source}: name")}
+    rows_of = rows(data["joints"], f"{source}: joints")
+    body["joints"] = tuple(_joint(item, f"{source}: joints[{i}]") for i, item in enumerate(rows_of))
+    cameras = keys(data.get("cameras") or {}, f"{source}: cameras")
+    body["cameras"] = {str(name): _camera(item, f"{source}: camera '{name}'") for name, item in cameras.items()}
+    if (box := data.get("workspace")) is not None:
+        where = f"{source}: workspace"
+        keys(box, where, _names(Box), _needed(Box))
+        body["workspace"] = Box(vector(box["low_m"], f"{where}: low_m"), vector(box["high_m"], f"{where}: high_m"))
+    if data.get("tool_m") is not None:
+        body["tool_m"] = vector(data["tool_m"], f"{source}: tool_m")
+    for key in ("command_hz", "state_hz", "start_jump_rad"):
+        if data.get(key) is not None:
+            body[key] = number(data[key], f"{source}: {key}")
     return RobotDescription(**body)
 
 
 def _read(path: Path) -> Any:
-    text = path.read_text()
+    try:
+        content = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as a robot's description: {error}.") from error
     if path.suffix == ".json":
         try:
-            return json.loads(text)
+            return json.loads(content)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{path} is not JSON: {error}.") from error
     import yaml  # here: a robot's modules can be imported without it
 
     try:
-        return yaml.safe_load(text)
+        return yaml.safe_load(content)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
 
 
-def _joint(item: Any, source: str) -> Joint:
-    _check_keys(item, Joint, source, "a joint")
-    values: dict[str, Any] = {"name": str(item["name"])}
+def _joint(item: Any, where: str) -> Joint:
+    keys(item, where, _names(Joint), _needed(Joint))
+    values: dict[str, Any] = {"name": text(item["name"], f"{where}: name")}
+    where = f"{where} '{values['name']}'"
     for key in ("low_rad", "high_rad", "velocity_rad_s", "acceleration_rad_s2", "step_rad"):
         if item.get(key) is not None:
-            values[key] = float(item[key])
+            values[key] = number(item[key], f"{where}: {key}")
     for key in ("axis", "offset_m"):
         if item.get(key) is not None:
-            values[key] = _vec3(item[key])
+            values[key] = vector(item[key], f"{where}: {key}")
     return Joint(**values)
 
 
-def _vec3(values: Any) -> Vec3:
-    x, y, z = (float(value) for value in values)
-    return x, y, z
+def _camera(item: Any, where: str) -> Camera:
+    keys(item, where, _names(Camera), _needed(Camera))
+    width, height = (whole(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
+    return Camera(width, height, number(item["rate_hz"], f"{where}: rate_hz"))
 
 
-def _check_keys(data: Mapping[str, Any], kind: type, source: str, what: str) -> None:
-    known = [item.name for item in fields(kind)]
-    for key in data:
-        if key not in known:
-            raise ConfigError(f"{source}: {what} has no '{key}'. Known: {', '.join(known)}.")
+def _names(kind: Any) -> list[str]:
+    return [item.name for item in fields(kind)]
+
+
+def _needed(kind: Any) -> list[str]:
+    """Keys without a default."""
+    return [item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING]
 
 
 def _check(robot: RobotDescription) -> None:

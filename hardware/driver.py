@@ -110,12 +110,15 @@ class Session:
 
 
 def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Session:
-    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or stalls."""
+    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or stalls.
+
+    `watchdog_s` may also stand among the settings, as in a settings file.
+    """
     if name in IN_PROCESS:
         return Session(make_driver(name, settings, watchdog_s))
     from hardware.guard import Guarded  # here, because the guarded process imports this module too
 
-    return Session(Guarded(name, settings, watchdog_s))
+    return Session(Guarded(name, *_watched(settings, watchdog_s)))
 
 
 def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Driver[Any, Any]:
@@ -123,19 +126,32 @@ def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATC
 
     Raises UnknownNameError, or ConfigError that lists the settings, for a name or a setting that does not exist.
     """
-    if not 0.0 < watchdog_s <= 10.0:
-        raise ConfigError(f"watchdog_s={watchdog_s} cannot be used, expected seconds in (0, 10], such as {WATCHDOG_S}.")
-    made = lookup("driver", DRIVERS, name)
-    known = {key: value for key, value in inspect.signature(made).parameters.items() if key != "watchdog_s"}
-    if unknown := sorted(settings.keys() - known.keys()):
-        raise ConfigError(
-            f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known) or 'none'}."
-        )
-    needed = [key for key, value in known.items() if value.default is inspect.Parameter.empty and key not in settings]
-    if needed:
-        raise ConfigError(f"The driver '{name}' needs the setting {', '.join(needed)}.")
-    driver: Driver[Any, Any] = made(**settings, watchdog_s=watchdog_s)
+    settings, watchdog_s = _watched(settings, watchdog_s)
+    check_settings(name, settings)
+    driver: Driver[Any, Any] = lookup("driver", DRIVERS, name)(**settings, watchdog_s=watchdog_s)
     return driver
+
+
+def check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise UnknownNameError, or ConfigError for a setting that the driver does not have or that it lacks."""
+    parameters = inspect.signature(lookup("driver", DRIVERS, name)).parameters
+    known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # every driver has one
+    if unknown := sorted(settings.keys() - set(known)):
+        raise ConfigError(f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}.")
+    empty = inspect.Parameter.empty
+    if needed := [key for key, value in parameters.items() if value.default is empty and key not in settings]:
+        raise ConfigError(f"The driver '{name}' needs the setting {', '.join(needed)}.")
+
+
+def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, Any], float]:
+    """The settings without watchdog_s, and its value. Raises ConfigError for what is no time to wait."""
+    rest = dict(settings)
+    given = rest.pop("watchdog_s", watchdog_s)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0.0 < given <= 10.0:
+        raise ConfigError(
+            f"watchdog_s={given!r} cannot be used, expected seconds above 0 and at most 10, such as {WATCHDOG_S}."
+        )
+    return rest, float(given)
 
 
 def vendor(module: str, robot: str, extra: str) -> Any:

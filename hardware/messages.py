@@ -48,9 +48,22 @@ class JointTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """std_msgs/Float64MultiArray: what forward_command_controller takes, and motor or rate commands of a quadcopter."""
+    """std_msgs/Float64MultiArray: what forward_command_controller takes, and what a policy is shown of its task."""
 
     values: Float[ndarray, " v"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlightCommand:
+    """std_msgs/Float64MultiArray: four motor commands, or thrust and body rates.
+
+    epoch and sequence as in a JointTrajectory; the message has no header, so on the wire they are the label of its
+    first dimension, as "<epoch>/<sequence>".
+    """
+
+    values: Float[ndarray, " v"]
+    epoch: int = 0
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +131,4 @@ class Diagnostics:
     status: tuple[Status, ...]
 
 
-Message = JointState | JointTrajectory | Floats | Odometry | Imu | Image | Text | Flag | Diagnostics
+Message = JointState | JointTrajectory | Floats | FlightCommand | Odometry | Imu | Image | Text | Flag | Diagnostics

@@ -14,6 +14,7 @@ from hardware.bus.protocol import Bus, Profile
 from hardware.messages import (
     Diagnostics,
     Flag,
+    FlightCommand,
     Floats,
     Image,
     Imu,
@@ -119,7 +120,7 @@ SAFETY_STATE = Topic(
     STATE,
     "2 Hz, and at every change",
     "safety_filter",
-    "diagnostics, recorder",
+    "diagnostics, recorder, arm_policy, action_head, quad_policy",
     "phase, reason, counts",
 )
 ESTOP = Topic("estop", Flag, LATCHED, "at changes", "a button", "safety_filter", "the emergency stop; true is pressed")
@@ -151,7 +152,7 @@ ODOM = Topic(
 IMU = Topic("imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "rates and acceleration of the craft")
 FLIGHT_RAW = Topic(
     "flight/raw",
-    Floats,
+    FlightCommand,
     COMMAND,
     "50-100 Hz",
     "quad_policy",
@@ -160,7 +161,7 @@ FLIGHT_RAW = Topic(
 )
 FLIGHT_SAFE = Topic(
     "flight/safe",
-    Floats,
+    FlightCommand,
     COMMAND,
     "as flight/raw",
     "safety_filter",

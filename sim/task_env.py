@@ -36,8 +36,10 @@ _KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held
 class TaskVecEnv:
     """n worlds of one task, each episode a pure function of its seed and its actions.
 
-    An episode ends with success unless `terminate_on_success` is false. Where physics stopped being finite the episode
-    ends as a failure, `info["diverged"]` says so, and its last observation is the last finite one.
+    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
+    finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
+    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and
+    so is replay.
     """
 
     _physics: Physics
@@ -66,7 +68,8 @@ class TaskVecEnv:
         self._by_tool = Cartesian(self._chain, robot, self.task.reach)
         self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
         self._randomise = load_randomise(options.randomise)
-        self._spread = self._randomise.spread(self.task.obs_parts)
+        spread = self._randomise.spread(self.task.obs_parts)
+        self._spread = None if spread is None else spread.to(self._engine.device)
         self._compile(num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled)
         self.spec = self._make_spec(f"arm/{task}{options.words}")
         self._seeds: Iterator[int] | None = None
@@ -105,9 +108,8 @@ class TaskVecEnv:
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
-        worlds = torch.arange(self.num_envs)
-        self._begin(worlds, torch.tensor(take_seeds(seeds, self.num_envs)))
-        return {"state": self._obs.clone()}
+        self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs))
+        return {"state": self._obs.clone().cpu()}
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -136,7 +138,7 @@ class TaskVecEnv:
         self._held = torch.where(solved, self._held + 1, 0)
         self._success = self._success | (self._held >= self.task.hold_steps)
         success = self._success
-        terminated = (success & self._options.terminate_on_success) | diverged
+        terminated = (success & self._options.ends_with_success) | diverged
         truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
@@ -146,16 +148,16 @@ class TaskVecEnv:
         self._obs = final
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
-            self._begin(worlds, torch.tensor(take_seeds(self._seeds, len(worlds))))
+            self._begin(worlds, take_seeds(self._seeds, len(worlds)))
         info = {
-            "final_obs": {"state": final.clone()},
-            "final_mask": ended,
-            "success": success,
-            "episode_seed": seed.clone(),
-            "next_seed": self._episode_seed.clone(),
-            "diverged": diverged,
+            "final_obs": {"state": final.clone().cpu()},
+            "final_mask": ended.cpu(),
+            "success": success.cpu(),
+            "episode_seed": seed.clone().cpu(),
+            "next_seed": self._episode_seed.clone().cpu(),
+            "diverged": diverged.cpu(),
         }
-        return {"state": self._obs.clone()}, reward, terminated, truncated, info
+        return {"state": self._obs.clone().cpu()}, reward.cpu(), terminated.cpu(), truncated.cpu(), info
 
     def _compile(self, compiled: bool) -> None:
         """What a step computes beside physics, as two kernels: from actions to servos, from states to their worth."""
@@ -211,7 +213,7 @@ class TaskVecEnv:
         queue = torch.where(first, action[:, None], self._queue).roll(1, 1)
         queue[:, 0] = action
         self._queue = queue
-        return queue[torch.arange(self.num_envs), self._delay]
+        return queue[torch.arange(self.num_envs, device=queue.device), self._delay]
 
     def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
         physics = self._physics
@@ -226,8 +228,10 @@ class TaskVecEnv:
         physics = self._physics
         return self._judge(goal, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
 
-    def _begin(self, worlds: Tensor, seeds: Tensor) -> None:
+    def _begin(self, worlds: Tensor, taken: list[int]) -> None:
         """Start these worlds anew."""
+        worlds = worlds.to(self._engine.device)
+        seeds = torch.tensor(taken, device=worlds.device)
         uniform = keyed_uniform(seeds, 0, 1 + self.task.numbers, _START).T
         q_rad, tool = self._ready.draw(uniform[:, 0])
         start, goal = self.task.start(uniform[:, 1:], q_rad, tool, self._wiring)
@@ -235,7 +239,7 @@ class TaskVecEnv:
             self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
         memory = self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool)))
-        zero = torch.zeros(len(worlds), dtype=torch.long)
+        zero = torch.zeros_like(seeds)
         queue = q_rad.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
         fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": zero, "_held": zero,
                  "_success": zero.bool(), "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
@@ -269,7 +273,7 @@ class TaskVecEnv:
         saved = {key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")}
         if self._randomise.changes_physics:
             changes = self._randomise.changes(self._engine.scene, self._episode_seed)
-            self._engine.randomise(torch.arange(self.num_envs), changes)
+            self._engine.randomise(torch.arange(self.num_envs, device=self._engine.device), changes)
         self._engine.load(saved)
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
@@ -294,12 +298,12 @@ def make_task_env(
     clearance_mm: float | None = None,
     randomise: str = "none",
     reward: str = "sparse",
-    terminate_on_success: bool = True,
+    terminate_on_success: bool | None = None,
     max_episode_steps: int | None = None,
     threads: int = 0,
     render_size: int = 240,
     compiled: bool | None = None,
-    device: str = "cuda",
+    device: str | None = None,
 ) -> TaskVecEnv:
     """By options, as a name spells them; see `sim.tasks.table.TaskOptions`."""
     options = TaskOptions(

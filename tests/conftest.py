@@ -1,12 +1,15 @@
-"""What all tests share: one thread per process, and markers that skip where the machine lacks what they need."""
+"""What all tests share: one thread per process, a DDS domain each, and markers that skip what the machine lacks."""
 
 from __future__ import annotations
 
 import importlib.util
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
+
+from tests.hardware.domains import free_domain
 
 
 def pytest_configure() -> None:
@@ -28,3 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, skip in missing.items():
             if item.get_closest_marker(name):
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A DDS domain of this test's own, also for the processes that it starts."""
+    with free_domain() as number:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
+        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
+        monkeypatch.delenv("ROS_DISTRO", raising=False)
+        yield number

@@ -1,19 +1,16 @@
-"""The project itself: what is packaged, what is pinned, what the README promises, what a robot imports."""
+"""The project itself: what is packaged, what the README promises, what a robot imports."""
 
 from __future__ import annotations
 
-import configparser
 import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hardware.bus.ros import TRIGGER
@@ -23,6 +20,7 @@ from robo_rl.apps.config import load_config
 from robo_rl.apps.help import load_schema
 from robo_rl.apps.packages import PACKAGES
 from robo_rl.apps.verbs import VERBS
+from tests.pins import declared, setup_cfg
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGED = ("robo_rl", "policies", "sim", "hardware")
@@ -39,29 +37,6 @@ def tracked() -> list[Path]:
     made = {".venv", "runs", "data", "build", "dist"}
     files = ((path, path.relative_to(ROOT).parts) for path in ROOT.rglob("*") if path.is_file())
     return [path for path, parts in files if parts[0] not in made and "__pycache__" not in parts]
-
-
-def setup_cfg() -> configparser.ConfigParser:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    return config
-
-
-def requirements(text: str) -> list[Requirement]:
-    return [Requirement(line) for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-
-
-def declared() -> dict[str, list[Requirement]]:
-    """Extra (or "core") -> what setup.cfg asks for."""
-    config = setup_cfg()
-    extras = {name: requirements(text) for name, text in config["options.extras_require"].items()}
-    return {"core": requirements(config["options"]["install_requires"])} | extras
-
-
-def locked() -> dict[str, str]:
-    """Canonical name -> pinned version."""
-    pins = requirements((ROOT / "requirements.lock").read_text())
-    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}
 
 
 def test_one_version_everywhere() -> None:
@@ -83,37 +58,6 @@ def test_package_xml_is_what_colcon_needs() -> None:
     assert packages | {"builtin_interfaces", "geometry_msgs", "rclpy", "launch", "launch_ros"} == depends
     assert (ROOT / "resource" / "robo_rl").is_file()
     assert not (ROOT / "launch" / "__init__.py").exists()
-
-
-def test_lock_pins_what_the_metadata_asks_for() -> None:
-    """Every extra is in the lock, inside the stated range, but [vla] and [gpu] (368 MB, which only slow tests use); the
-    second OpenCV is not.
-    """
-    pins = locked()
-    assert "opencv-python" not in pins
-    for extra, wanted in declared().items():
-        for requirement in wanted:
-            if extra not in ("vla", "gpu"):
-                assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
-
-
-def test_lock_is_closed() -> None:
-    """Whatever a locked package needs is locked, too: `--no-deps` installs nothing else (OpenCV of gym-pusht aside)."""
-    pins = locked()
-    if sys.version_info < (3, 11):
-        pytest.skip("the lock is for Python 3.11 and 3.12")
-    for name, version in pins.items():
-        try:
-            installed = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue  # this environment has only a part of the lock
-        if installed.version.split("+")[0] != version:
-            continue  # another version may need other things
-        for requirement in map(Requirement, installed.requires or []):
-            needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            cuda = requirement.name.startswith(("nvidia", "cuda", "triton"))
-            if needed and not cuda and canonicalize_name(requirement.name) != "opencv-python":
-                assert canonicalize_name(requirement.name) in pins, f"{name} needs {requirement}"
 
 
 def test_doctor_knows_every_dependency() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hardware.arms.bounds import Bounded, JointLimits, slowed
+from hardware.arms.ur_handshake import shake_hands
 from hardware.driver import reachable, vendor
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
@@ -89,6 +90,7 @@ class UrDriver:
         dashboard = vendor("dashboard_client", "a UR arm", "ur")
         self.close()
         reachable("a UR arm", self._host, RTDE_PORT)
+        shake_hands(self._host, RTDE_PORT)
         try:
             if self._model is not None:
                 self._check_model(dashboard.DashboardClient(self._host))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsSubscription
 from cyclonedds.core import DDSException, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
 from cyclonedds.idl import make_idl_struct, types
 from cyclonedds.pub import DataWriter
@@ -20,6 +21,7 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
 from hardware.bus.dds_types import PLAIN, carry, endpoint_qos
+from hardware.bus.names import nobody_offers
 from hardware.bus.protocol import Answer
 from robo_rl.core.errors import BusError
 
@@ -28,6 +30,7 @@ HEAD = bits.Struct("<4sQq")  # CDR header, client, count
 READY_S = 0.1  # so long a server waits for the client's other half to be found
 _HEAD = {"client_guid": types.uint64, "sequence": types.int64}
 _NAME = "std_srvs.srv.dds_.Trigger_"
+_ON_THE_WIRE = f"{_NAME}Request_".replace(".", "::")
 REQUEST = carry(make_idl_struct("Request_", f"{_NAME}Request_", _HEAD | {"empty": types.uint8}))
 REPLY = carry(make_idl_struct("Response_", f"{_NAME}Response_", _HEAD | {"success": bool, "message": str}))
 _ids = count(1)
@@ -83,6 +86,7 @@ class Client:
     """Calls one Trigger service."""
 
     def __init__(self, participant: Any, service: str) -> None:
+        self._participant = participant
         self.service, self.ends, self._sequence = service, Endpoints(participant, service, serving=False), 0
         self._waitset: Any = WaitSet(participant)
         self._waitset.attach(ReadCondition(self.ends.reader, ANY))
@@ -92,10 +96,7 @@ class Client:
         deadline_s = time.monotonic() + timeout_s
         while not _matched(self.ends, "serviceid"):
             if time.monotonic() >= deadline_s:
-                raise BusError(
-                    f"Nobody offers the service '{self.service}' (waited {timeout_s:g} s): start its node, and compare "
-                    "namespace and ROS_DOMAIN_ID on both sides."
-                )
+                raise nobody_offers(self.service, offered(self._participant), timeout_s)
             time.sleep(0.005)
         client = self.ends.writer.get_instance_handle() % 2**64
         self._sequence += 1
@@ -109,7 +110,14 @@ class Client:
 
     def close(self) -> None:
         """Let go of the endpoints."""
-        self._waitset, self.ends.writer, self.ends.reader = None, None, None
+        self._participant = self._waitset = self.ends.writer = self.ends.reader = None
+
+
+def offered(participant: Any) -> set[str]:
+    """Names of the Trigger services whose request readers can be seen."""
+    seen = BuiltinDataReader(participant, BuiltinTopicDcpsSubscription).read(1000)
+    servers = (end.topic_name for end in seen if end.type_name == _ON_THE_WIRE)
+    return {name.removeprefix("rq").removesuffix("Request") for name in servers if name.startswith("rq/")}
 
 
 def serve(ends: Endpoints, sample: Any, callback: Callable[[], Answer]) -> None:

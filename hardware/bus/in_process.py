@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.names import namespace_of, nobody_offers, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Quality, mismatch
 from hardware.bus.timers import Timers
@@ -189,7 +189,8 @@ class InProcessBus:
         full = self._resolve(name)
         owner, callback = self.world._services.get(full, ("", None))
         if callback is None or owner in self.world._dead:
-            raise BusError(f"Nobody answers the service '{full}': start the node that offers it.")
+            live = [name for name, (node, _) in self.world._services.items() if node not in self.world._dead]
+            raise nobody_offers(full, live, 0.0)
         return callback()
 
     def spin(self, until: Callable[[], bool]) -> None:

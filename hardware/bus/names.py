@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from robo_rl.core.errors import BusError
 
@@ -43,3 +45,20 @@ def domain_id(asked: int | None) -> int:
     if not (text.isdecimal() and int(text) <= 232):
         raise BusError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
     return int(text)
+
+
+def nobody_offers(service: str, offered: Iterable[str], waited_s: float) -> BusError:
+    """What to say of a Trigger service that nobody offers, where these are offered.
+
+    The name itself may be among them: ROS also lists what is only asked for, as we just did.
+    """
+    names = sorted(set(offered) - {service})
+    last = service.rsplit("/", 1)[1]
+    near = get_close_matches(service, names, n=1) or [name for name in names if name.rsplit("/", 1)[1] == last]
+    if len(near) == 1:
+        hint = f"Did you mean '{near[0]}'?"
+    elif names:
+        hint = f"Offered are: {', '.join(near or names)}."
+    else:
+        hint = "Nobody offers any: start its node, and compare ROS_DOMAIN_ID on both sides."
+    return BusError(f"Nobody offers the service '{service}' (waited {waited_s:g} s). {hint}")

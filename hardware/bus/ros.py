@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.names import namespace_of, nobody_offers, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY
 from hardware.bus.ros_messages import message_class, new
@@ -161,10 +161,8 @@ class RosBus:
             clients[full] = node.create_client(message_class(TRIGGER), full)
         deadline_s = self.now() + timeout_s
         if not clients[full].wait_for_service(timeout_sec=timeout_s):
-            raise BusError(
-                f"Nobody offers the service '{full}' (waited {timeout_s:g} s): start its node, and compare namespace "
-                "and ROS_DOMAIN_ID on both sides."
-            )
+            seen = node.get_service_names_and_types()
+            raise nobody_offers(full, (name for name, types in seen if TRIGGER in types), timeout_s)
         future = clients[full].call_async(message_class(TRIGGER).Request())
         executor.spin_until_future_complete(future, timeout_sec=max(0.0, deadline_s - self.now()))
         if not future.done():

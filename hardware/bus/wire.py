@@ -72,9 +72,9 @@ def join_time(time: Any) -> float:
     return float(time.sec + time.nanosec / NANO)
 
 
-def parse_order(frame_id: str) -> tuple[int, int]:
-    """(epoch, sequence) of a trajectory's frame_id; (0, 0) of a sender that counts nothing."""
-    match = ORDER.fullmatch(frame_id)
+def parse_order(text: str) -> tuple[int, int]:
+    """(epoch, sequence) of a trajectory's frame_id or a flight command's label; (0, 0) of who counts nothing."""
+    match = ORDER.fullmatch(text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
@@ -172,6 +172,18 @@ def _unpack_trajectory(msg: Any) -> m.JointTrajectory:
         np.array([join_time(point.time_from_start) for point in msg.points]),
         *parse_order(msg.header.frame_id),
     )
+
+
+def _pack_flight(r: m.FlightCommand, new: New) -> Any:
+    values = _floats(r.values).reshape(-1)
+    label = f"{r.epoch}/{r.sequence}"
+    only = new("std_msgs/msg/MultiArrayDimension", label=label, size=len(values), stride=len(values))
+    return new("std_msgs/msg/Float64MultiArray", layout=new("std_msgs/msg/MultiArrayLayout", dim=[only]), data=values)
+
+
+def _unpack_flight(msg: Any) -> m.FlightCommand:
+    label = msg.layout.dim[0].label if len(msg.layout.dim) else ""
+    return m.FlightCommand(_floats(msg.data), *parse_order(label))
 
 
 def _pack_odometry(r: m.Odometry, new: New) -> Any:
@@ -280,6 +292,7 @@ WIRE: dict[type[Any], Row] = {
         lambda r, new: new("std_msgs/msg/Float64MultiArray", data=_floats(r.values).reshape(-1)),
         lambda msg: m.Floats(_floats(msg.data)),
     ),
+    m.FlightCommand: Row("std_msgs/msg/Float64MultiArray", _pack_flight, _unpack_flight),
     m.Odometry: Row("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
     m.Imu: Row("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
     m.Image: Row("sensor_msgs/msg/Image", _pack_image, _unpack_image),

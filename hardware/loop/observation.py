@@ -55,6 +55,8 @@ class ArmObserver:
             raise DataError(
                 f"The policy is shown {self.goal_size} numbers of the task; the topic 'goal' has {goal.size}."
             )
+        if not np.isfinite(goal).all():
+            raise DataError(f"The topic 'goal' holds {goal.tolist()}, not finite numbers, so the policy is not asked.")
         places = {name: i for i, name in enumerate(joints.names)}
         parts, used = [], 0
         for segment in self._segments:

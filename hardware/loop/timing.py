@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Collection
 
 import numpy as np
 
@@ -42,31 +43,29 @@ class LoopTiming:
         if now_s - self._start_s > self._next * self.period_s:
             self.missed += 1
 
+    def figures(self) -> dict[str, float]:
+        """Counts, and milliseconds: `work` from the beginning of a tick to its end, `late` from its deadline to it."""
+        late, work = percentiles_ms(self._late_s), percentiles_ms(self._work_s)
+        counts = {"ticks": self.ticks, "missed": self.missed, "skipped": self.skipped}
+        times = {"late_ms_p50": late[0], "late_ms_p99": late[1], "work_ms_p50": work[0], "work_ms_p99": work[1]}
+        return counts | times
+
     def values(self) -> dict[str, str]:
-        """What diagnostics show."""
-        late, work = self._percentiles(self._late_s), self._percentiles(self._work_s)
-        return {
-            "ticks": str(self.ticks),
-            "missed": str(self.missed),
-            "skipped": str(self.skipped),
-            "late_ms_p50": f"{late[0]:.3f}",
-            "late_ms_p99": f"{late[1]:.3f}",
-            "work_ms_p50": f"{work[0]:.3f}",
-            "work_ms_p99": f"{work[1]:.3f}",
-        }
+        """The same, as diagnostics show it."""
+        return {key: f"{value:.3f}" if "_ms_" in key else str(value) for key, value in self.figures().items()}
 
     def __str__(self) -> str:
-        late, work = self._percentiles(self._late_s), self._percentiles(self._work_s)
+        late, work = percentiles_ms(self._late_s), percentiles_ms(self._work_s)
         return (
             f"{self.ticks} ticks at {1.0 / self.period_s:g} Hz: {self.missed} missed deadlines, {self.skipped} "
             "skipped, "
             f"work {work[0]:.2f} ms (p99 {work[1]:.2f}), late {late[0]:.2f} ms (p99 {late[1]:.2f})"
         )
 
-    @staticmethod
-    def _percentiles(seconds: deque[float]) -> tuple[float, float]:
-        """(median, 99th percentile) in ms."""
-        if not seconds:
-            return 0.0, 0.0
-        half, most = np.percentile(np.array(seconds), [50, 99]) * 1e3
-        return float(half), float(most)
+
+def percentiles_ms(seconds: Collection[float]) -> tuple[float, float]:
+    """(median, 99th percentile) in ms; zeros of nothing."""
+    if not seconds:
+        return 0.0, 0.0
+    half, most = np.percentile(np.array(seconds), [50, 99]) * 1e3
+    return float(half), float(most)

@@ -14,6 +14,7 @@ from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
 from hardware.nodes.arm_policy import named_joints
+from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW, image_topic
 from policies.bundle import Bundle
 from robo_rl.core.errors import DataError
@@ -39,7 +40,7 @@ class ActionHeadNode:
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
         steps = 1 if bundle is None else bundle.obs_steps
         self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
-        self._bus, self._wanted, self._say = bus, start, say
+        self._bus, self._wanted, self._say, self._filter = bus, start, say, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._images: dict[str, Image] = {}
@@ -92,7 +93,7 @@ class ActionHeadNode:
 
     def _start(self) -> Answer:
         self._wanted = True
-        return True, "commanding"
+        return True, f"commanding{self._filter.hint}"
 
     def _stop(self) -> Answer:
         self._wanted = False

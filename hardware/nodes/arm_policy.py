@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -15,12 +16,14 @@ from hardware.layout import action_joints
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
+from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
 from policies.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 
 _POLL_S, _STATUS_S = 0.005, 0.5
 STALE_STATE_PERIODS = 3.0
+_KEPT = 4096  # inferences whose times are remembered
 _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
 
@@ -34,13 +37,14 @@ class ArmPolicyNode:
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
         self._joints = named_joints(bundle)
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
-        self._wanted = start
+        self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
-        self._took_s, self._complaint = 0.0, ""
+        self.took_s: deque[float] = deque(maxlen=_KEPT)  # of the newest inferences
+        self._complaint = ""
         self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
@@ -66,7 +70,8 @@ class ArmPolicyNode:
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False
-        return f"{why}: {self._inferred} chunks were inferred, the last in {1e3 * self._took_s:.1f} ms"
+        last = f", the last in {1e3 * self.took_s[-1]:.1f} ms" if self.took_s else ""
+        return f"{why}: {self._inferred} chunks were inferred{last}"
 
     @property
     def at_rest(self) -> bool:
@@ -92,7 +97,8 @@ class ArmPolicyNode:
         if self._inference.fault:
             return False, f"not started: {self._inference.fault}"
         self._wanted = True
-        return True, "inferring" if self._inference.ready else "starting: the policy is being loaded"
+        word = "inferring" if self._inference.ready else "starting: the policy is being loaded"
+        return True, word + self._filter.hint
 
     def _stop(self) -> Answer:
         self._wanted = False
@@ -133,7 +139,8 @@ class ArmPolicyNode:
             return self._complain(self._inference.fault)
         if answer is None or self._asked is None:
             return None
-        chunk, self._took_s = answer
+        chunk, took_s = answer
+        self.took_s.append(took_s)
         self._inferred += 1
         stamp_s, _, epoch = self._asked
         self._asked, self._complaint = None, ""
@@ -153,7 +160,8 @@ class ArmPolicyNode:
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
-        values = {"inference_ms": f"{1e3 * self._took_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
+        last_ms = 1e3 * self.took_s[-1] if self.took_s else 0.0
+        values = {"inference_ms": f"{last_ms:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
         self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
 
 

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Diagnostics, Flag, Floats, Odometry, Status
+from hardware.messages import Diagnostics, Flag, FlightCommand, Odometry, Status
+from hardware.nodes.filter_watch import unarmed
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
@@ -22,7 +23,7 @@ class FlightFilterNode:
 
     def __init__(self, bus: Bus, filter_: FlightFilter, command_hz: float, arm: bool = False) -> None:
         self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
-        self._sent_s = -math.inf
+        self._sent_s, self._sequence = -math.inf, 0
         self._said = filter_.phase, filter_.reason
         self._send, self._tell = FLIGHT_SAFE.publisher(bus), SAFETY_STATE.publisher(bus)
         ODOM.subscribe(bus, self._on_state)
@@ -53,7 +54,7 @@ class FlightFilterNode:
         if self._wants_arming and self.filter.arm(self._bus.now())[0]:
             self._wants_arming = False
 
-    def _on_command(self, message: Floats, received_s: float) -> None:
+    def _on_command(self, message: FlightCommand, received_s: float) -> None:
         if self.filter.on_command(message, received_s):
             self._tick()
 
@@ -76,13 +77,16 @@ class FlightFilterNode:
     def _publish(self, values: Float[ndarray, " 4"] | None) -> None:
         if values is not None:
             self._sent_s = self._bus.now()
-            self._send(Floats(values))
+            self._send(FlightCommand(values, 0, self._sequence))
+            self._sequence += 1
 
     def _report(self) -> None:
         filter_ = self.filter
         self._said = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
+        if not flies:
+            sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
         status = Status(self._bus.name, 0 if flies else 2, sentence, {"phase": filter_.phase.value} | values)
         self._tell(Diagnostics(self._bus.stamp(), (status,)))

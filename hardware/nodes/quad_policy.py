@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Diagnostics, Floats, Odometry, Status, Text
+from hardware.loop.timing import LoopTiming
+from hardware.messages import Diagnostics, FlightCommand, Floats, Odometry, Status, Text
+from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.bundle import Bundle
 from policies.flight_observer import FlightObserver, VehicleState
@@ -31,10 +33,12 @@ class QuadPolicyNode:
     ) -> None:  # fmt: skip
         check_flight(bundle, observer)
         self._bus, self._observer, self._wanted, self._say = bus, observer, start, say
+        self._filter, self.timing = FilterWatch(bus), LoopTiming(1.0 / bundle.env.control_hz)
         self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
         self._noise.reset([0], [0])
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
-        self.decisions, self._took_s, self._complaint = 0, 0.0, ""
+        self._epoch = self._sequence = 0
+        self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
         self._send, self._tell = FLIGHT_RAW.publisher(bus), POLICY_STATUS.publisher(bus)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -58,12 +62,17 @@ class QuadPolicyNode:
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
-            self._goal_m = np.asarray(message.values)
+            self._goal_m, self._bad_goal = np.asarray(message.values), ""
+            return
+        told = np.asarray(message.values).tolist()
+        self._bad_goal = f"the topic 'goal' holds {told}, expected three finite numbers: the goal before it is kept"
+        self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         if not self._wanted:
             return
         begin_s = time.perf_counter()
+        self.timing.begin(self._bus.now())
         try:
             velocity = rotation_of(message.quat_wxyz) @ message.velocity_body_m_s
             state = VehicleState(message.position_m, message.quat_wxyz, velocity, message.rates_rad_s)
@@ -73,12 +82,14 @@ class QuadPolicyNode:
         obs = {"state": torch.from_numpy(seen)[None, None]}
         action = self._policy.action_spec.denormalize(self._policy.sample(obs, self._noise.draw([0], [0])))
         self._took_s = time.perf_counter() - begin_s
-        self.decisions += 1
-        return self._send(Floats(action[0, 0].numpy().astype(np.float64)))
+        self.decisions, self._complaint = self.decisions + 1, ""
+        self._send(FlightCommand(action[0, 0].numpy().astype(np.float64), self._epoch, self._sequence))
+        self._sequence += 1
+        return self.timing.end(self._bus.now())
 
     def _start(self) -> Answer:
         self._wanted = True
-        return True, "flying as soon as the filter is armed"
+        return True, f"deciding at every state{self._filter.hint}"
 
     def _stop(self) -> Answer:
         self._wanted = False
@@ -86,7 +97,8 @@ class QuadPolicyNode:
 
     def _reset(self) -> Answer:
         self._observer.reset()
-        return True, "what was seen is forgotten"
+        self._epoch, self._sequence = self._epoch + 1, 0
+        return True, f"episode {self._epoch}: what was seen is forgotten"
 
     def _complain(self, sentence: str) -> None:
         if sentence != self._complaint:
@@ -94,8 +106,9 @@ class QuadPolicyNode:
             self._say(f"{self._bus.name}: {sentence}")
 
     def _report(self) -> None:
-        sentence = self._complaint or ("deciding" if self._wanted else "stopped")
-        level = 1 if self._complaint or not self._wanted else 0
+        wrong = self._complaint or self._bad_goal
+        sentence = wrong or ("deciding" if self._wanted else "stopped")
+        level = 1 if wrong or not self._wanted else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
         self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.driver import ArmDriver, Driver, QuadDriver
-from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Odometry, Status
+from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
@@ -142,7 +142,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
         self._tell = ODOM.publisher(bus)
         FLIGHT_SAFE.subscribe(bus, self._on_command)
 
-    def _on_command(self, message: Floats, received_s: float) -> None:
+    def _on_command(self, message: FlightCommand, received_s: float) -> None:
         values = np.asarray(message.values, float)
         if values.shape != (4,):
             self._fail(DriverError(f"flight/safe must hold thrust and three rates, found {values.shape}."))

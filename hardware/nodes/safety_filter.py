@@ -9,6 +9,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Diagnostics, Flag, JointState, JointTrajectory, Status
+from hardware.nodes.filter_watch import unarmed
 from hardware.safety.arm_filter import ArmFilter, Phase, Source
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
@@ -97,6 +98,8 @@ class SafetyFilterNode:
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence
+        if filter_.phase is not Phase.ARMED:
+            sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
         status = Status(self._bus.name, level, sentence, {"phase": filter_.phase.value} | values)
         self._tell(Diagnostics(self._bus.stamp(), (status,)))

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Odometry, Status
+from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"
@@ -123,7 +123,7 @@ class SimQuadNode:
     def last_word(self) -> None:
         """Nothing needs saying."""
 
-    def _on_command(self, message: Floats, received_s: float) -> None:
+    def _on_command(self, message: FlightCommand, received_s: float) -> None:
         self._quad.command(np.asarray(message.values))
 
     def _reset(self) -> Answer:

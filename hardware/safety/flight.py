@@ -18,7 +18,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer
-from hardware.messages import Floats, Odometry
+from hardware.messages import FlightCommand, Odometry
+from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
 from robo_rl.core.envelope import FlightEnvelope
@@ -55,6 +56,7 @@ class FlightFilter:
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
         self._low, self._high = np.array(envelope.fence_low_m), np.array(envelope.fence_high_m)
+        self._order = Order()
         self._state: Odometry | None = None
         self._command: Four | None = None
         self._state_s = self._command_s = self._now_s = -math.inf
@@ -68,16 +70,17 @@ class FlightFilter:
             return
         self._state, self._state_s = message, received_s
 
-    def on_command(self, message: Floats, received_s: float) -> bool:
+    def on_command(self, message: FlightCommand, received_s: float) -> bool:
         """Take a command; False when it was dropped."""
         try:
             values = np.asarray(message.values, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.zeros(0)
-        refused = self._refuses(values)
+        refused = self._refuses(values) or self._order.judge(message.epoch, message.sequence)
         if refused is not None:
             self._count(refused)
             return False
+        self._order.take(message.epoch, message.sequence)
         self._command, self._command_s = values.copy(), received_s
         return True
 
@@ -96,6 +99,7 @@ class FlightFilter:
         if why is not None:
             self._count(why)
             return False, f"not armed: {why.sentence}"
+        self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
         return True, "armed: silent until the first command, then flying"
 

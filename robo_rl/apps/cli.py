@@ -27,7 +27,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoboRLError as error:
         return _say(str(error), error.exit_code)
     except KeyboardInterrupt as stop:
-        return _say(f"stopped; {stop.args[0] if stop.args else 'what was committed before is kept'}.", 130)
+        return _stopped(stop)
+    except ImportError as error:
+        # An extension module that is interrupted while it is being imported says so as a failed import.
+        cause = error.__cause__ or error.__context__
+        return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect()
     except BrokenPipeError:  # the reader of our output has gone (`robo-rl info | head`): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -95,6 +99,10 @@ def _call(name: str, overrides: list[str]) -> int:
             f"robo-rl {name} needs the package '{error.name}', which is not installed. "
             f"Run: {install_command(error.name, VERBS[name].extra)}"
         ) from error
+
+
+def _stopped(stop: KeyboardInterrupt) -> int:
+    return _say(f"stopped; {stop.args[0] if stop.args else 'what was committed before is kept'}.", 130)
 
 
 def _say(sentence: str, code: int) -> int:

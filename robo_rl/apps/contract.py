@@ -19,4 +19,13 @@ def main(config: ContractConfig) -> int:
         f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
         f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}."
     )
+    print(f"Next:   {next_step(config)}")
     return 0
+
+
+def next_step(config: ContractConfig) -> str:
+    """The simulated arm, or the real one beside which nothing is armed yet."""
+    if config.robot == "sim_arm":
+        return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
+    fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
+    return f"{fits} driver=<its driver's YAML file>   (not armed: nothing moves; docs/robot.md)"

@@ -9,6 +9,16 @@ import torch
 from robo_rl.core.errors import ConfigError
 
 
+def share_out(threads: int, images: bool) -> None:
+    """Let torch compute on so many threads of the CPU; 0 chooses: one, and torch's own number for images.
+
+    Small networks gain little from a second thread. When the machine has other work, each update waits for the thread
+    that does not get its core, which made training several times slower in wall and in CPU time.
+    """
+    if threads or not images:
+        torch.set_num_threads(threads or 1)
+
+
 def pick_device(name: str) -> torch.device:
     """The device called "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
 

@@ -5,15 +5,20 @@ Everything from "--ros-args" on is left to rclpy, which reads the command line b
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hardware.nodes.protocol import Node
-from robo_rl.apps.node_life import listening, live
-from robo_rl.conf.node import NodeConfig
+from robo_rl.apps.asker import asker
+from robo_rl.apps.node_life import leave, listening, live
 from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
+
+if TYPE_CHECKING:  # see node_life
+    from hardware.bus.protocol import Bus
+    from hardware.nodes.protocol import Node
+    from robo_rl.conf.node import NodeConfig
 
 # name -> (builder called as build(config, bus); its settings; extra that installs what it imports)
 NODES: dict[str, tuple[str, str, str | None]] = {
@@ -31,6 +36,7 @@ NODES: dict[str, tuple[str, str, str | None]] = {
     "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
+STARTING = "while it was starting: nothing was sent."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoboRLError as error:
         print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print(f"{arguments[0] if arguments else 'node'}: {asker(signal.SIGINT)} {STARTING}")
+        return 0
 
 
 def _run(arguments: list[str]) -> int:
@@ -56,18 +65,17 @@ def _run(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(overrides):
         print(_help(name, schema))
         return 0
-    config = node_settings(name, overrides)
+    made: list[tuple[Node, Bus]] = []
     with listening() as ending:
-        try:
-            node, bus = start(name, config)
-        except KeyboardInterrupt:
-            print(f"{name}: {ending.why} while it was starting: nothing was sent.")
-            return 0
-        live([(node, bus)], ending)
+        made.append(start(name, node_settings(name, overrides)))
+        live(made, ending)
+    if not ending.started:
+        leave(made)
+        print(f"{name}: {ending.why} {STARTING}")
     return 0
 
 
-def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Any]:
+def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     """The node and its bus, which is made as `config` says unless it is given (a bus in this process)."""
     from hardware.bus.choose import make_bus
 

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from hardware.bus.protocol import Bus
 from hardware.bus.shield import shielded
-from hardware.nodes.protocol import Node
+from robo_rl.apps.asker import ENDED_BY, asker
+
+if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the loader's own lines
+    from hardware.bus.protocol import Bus
+    from hardware.nodes.protocol import Node
 
 SAME_S = 0.5  # signals this close are one request
 REST_S = 15.0  # longest time that coming to rest, or to the ground, may take
-_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Ending:
@@ -31,6 +34,7 @@ class Ending:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.why: str | None = None
         self.started = False
+        self.code = 0  # what a shell sees of a program that its signal ended: 128 and the signal's number
         self._clock, self._asked_s = clock, float("-inf")
 
     def ask(self, why: str) -> None:
@@ -41,7 +45,8 @@ class Ending:
         now_s = self._clock()
         if self.why is None:
             self._asked_s = now_s
-            self.ask(_SIGNALS[signal.Signals(number)])
+            self.ask(asker(number))
+            self.code = 128 + number
             if not self.started:
                 raise KeyboardInterrupt(self.why)
         elif now_s - self._asked_s > SAME_S:
@@ -50,14 +55,24 @@ class Ending:
 
 @contextmanager
 def listening() -> Iterator[Ending]:
-    """Signals become requests inside the block; in a thread that cannot hear them, nothing changes."""
+    """Signals become requests inside the block; in a thread that cannot hear them, nothing changes.
+
+    A request before anything has `started` ends the block: see there whether it has. `leave` what was made by then.
+    """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    before = {number: signal.signal(number, ending.on_signal) for number in _SIGNALS}
+    before = {number: signal.signal(number, ending.on_signal) for number in ENDED_BY}
     try:
         yield ending
+    except KeyboardInterrupt:
+        if ending.why is None:
+            raise
+    except Exception:
+        # The interrupt of a module that is being imported can surface as anything, mostly as an ImportError.
+        if ending.why is None or ending.started:
+            raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
@@ -83,10 +98,15 @@ def live(
         end_s = bus.now() + REST_S
         bus.spin(lambda: all(node.at_rest for node, _ in nodes) or bus.now() > end_s)
     except KeyboardInterrupt:
-        say(f"{bus.name}: {ending.why or 'Ctrl-C'} again: stopped at once, holding.")
+        say(f"{bus.name}: asked again ({ending.why or 'interrupted'}): stopped at once, holding.")
     finally:
-        with shielded():
-            for node, _ in nodes:
-                node.last_word()
-            for _, own in reversed(nodes):
-                own.close()
+        leave(nodes)
+
+
+def leave(nodes: Sequence[tuple[Node, Bus]]) -> None:
+    """Each node's last word, then each bus is closed in reverse; no signal cuts this short."""
+    with shielded():
+        for node, _ in nodes:
+            node.last_word()
+        for _, own in reversed(nodes):
+            own.close()

@@ -18,7 +18,9 @@ from typing import Any
 
 from hardware.contract import check_contract
 from hardware.description import load_description
+from hardware.driver import check_settings
 from robo_rl.apps.node import node_settings
+from robo_rl.apps.robot_builders import read_settings
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError
 
 _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
@@ -35,8 +37,10 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
         goal: list[float] = getattr(given, "goal", None) or []
         if not all(map(math.isfinite, goal)):
             raise ConfigError(f"goal={goal} cannot be reached: expected finite numbers.")
-        if (driver := getattr(given, "settings", None)) and not Path(driver).is_file():
-            raise ConfigError(f"The driver's file {driver} is not there; docs/drivers.md shows what one holds.")
+        if driver := getattr(given, "settings", None):
+            if not Path(driver).is_file():
+                raise ConfigError(f"The driver's file {driver} is not there; docs/drivers.md shows what one holds.")
+            check_settings(*read_settings(driver))
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
     _check_bundles(bundles, robots)

@@ -9,7 +9,7 @@ import yaml
 
 from hardware.bus.protocol import Bus
 from hardware.description import load_description
-from hardware.driver import ARMS, DRIVERS, IN_PROCESS, WATCHDOG_S, open_driver
+from hardware.driver import ARMS, DRIVERS, IN_PROCESS, open_driver
 from hardware.nodes.protocol import Node
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.teleop import TeleopNode
@@ -23,10 +23,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 
 def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     name, settings = read_settings(config.settings)
-    watchdog_s = settings.pop("watchdog_s", WATCHDOG_S)
-    if not isinstance(watchdog_s, int | float):
-        raise ConfigError(f"watchdog_s of {config.settings} must be a number of seconds, found {watchdog_s!r}.")
-    driver = open_driver(name, settings, float(watchdog_s)).driver
+    driver = open_driver(name, settings).driver
     if name in ARMS:
         return ArmDriverNode(bus, driver, config.state_hz)
     return QuadDriverNode(bus, driver, config.state_hz, config.level)

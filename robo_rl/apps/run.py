@@ -6,7 +6,8 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from policies.bundle import check_env, load_bundle
+from hardware.layout import action_joints
+from policies.bundle import Bundle, check_env, load_bundle
 from policies.executor import ChunkExecutor
 from policies.graph import Device
 from policies.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
@@ -48,7 +49,18 @@ def main(config: RunConfig) -> int:
     print(f"{bundle.name} on {env.spec.name}, {policy.device}: {report}")
     if config.out:
         write_report(Path(config.out), report, bundle.name)
+    if command := next_step(bundle):
+        print(f"Next:   {command}")
     return 0
+
+
+def next_step(bundle: Bundle) -> str:
+    """The same bundle through the nodes of a robot; empty for what no robot here can be driven by."""
+    if bundle.env.name.startswith("quad/"):
+        return f"robo-rl run bundle={bundle.folder} robot=sim_quad"
+    if action_joints(bundle.env.action.unit):
+        return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
+    return ""
 
 
 def write_report(path: Path, report: LoopReport, name: str) -> None:

@@ -20,7 +20,7 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.arm_filter import Phase
 from hardware.topics import GOAL
 from policies.bundle import Bundle
-from robo_rl.apps.run_robot import Cell
+from robo_rl.apps.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.seeding import derive_seed
 from sim.engines.arm.body import HOME_RAD, ArmBody
@@ -80,6 +80,8 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
         stopped=lambda: safety.filter.reason if safety.filter.phase is not Phase.ARMED else None,
         counts=safety.filter.counts,
         timing=lambda: head.head.timing,
+        figures=lambda: loop_figures(head.head.timing, None if policy is None else policy.took_s),
+        next=f"robo-rl up arm_sim bundle={bundle.folder}   (the same nodes as processes on a bus)",
         episode_s=judge.task.max_steps / CONTROL_HZ,
     )
 

@@ -22,7 +22,7 @@ from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
 from policies.bundle import Bundle
 from policies.flight_observer import FlightObserver
-from robo_rl.apps.run_robot import Cell
+from robo_rl.apps.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.envelope import FlightEnvelope
 from robo_rl.core.errors import CheckpointError
@@ -124,6 +124,8 @@ def quad_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
         arm=lambda: buses["task"].call("flight_filter/arm", 1.0),
         stopped=stopped,
         counts=safety.filter.counts,
-        timing=lambda: f"{policy.decisions} decisions at {rate_hz:g} Hz",
+        timing=lambda: f"{policy.decisions} decisions at {rate_hz:g} Hz, {policy.timing}",
+        figures=lambda: loop_figures(policy.timing),
+        next=f"robo-rl up quad_sim bundle={bundle.folder}   (the same nodes as processes on a bus)",
         episode_s=EPISODE_S,
     )

@@ -6,19 +6,21 @@ and why it stopped, is said at the end; nothing in here can switch it off.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
+from hardware.loop.timing import LoopTiming, percentiles_ms
 from hardware.nodes.protocol import Node
 from hardware.safety.reasons import Effect, Reason
 from policies.bundle import Bundle
-from robo_rl.apps.node_life import listening, live
+from robo_rl.apps.node_life import leave, listening, live
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files import write_json
@@ -51,6 +53,8 @@ class Cell:
     stopped: Callable[[], Reason | None]  # why the filter has stopped by itself
     counts: Mapping[Reason, int]
     timing: Callable[[], Any]
+    figures: Callable[[], dict[str, float]]  # the same as numbers, with the keys of `policies.runner.LoopReport`
+    next: str  # the command that comes after this one
     episode_s: float
 
 
@@ -63,12 +67,17 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
     from importlib import import_module
 
     module, function = ROBOTS[config.robot].split(":")
-    world = World(clock=time.monotonic, warn=print)
+    world, made = World(clock=time.monotonic, warn=print), list[tuple[Cell, _Director]]()
     with listening() as ending:
         cell: Cell = getattr(import_module(module), function)(config, bundle, world)
-        bus = cell.nodes[0][1]
-        director = _Director(config, cell, bus)
-        live(cell.nodes, ending, until=director.over, done=director.why)
+        made.append((cell, _Director(config, cell, cell.nodes[0][1])))
+        live(cell.nodes, ending, until=made[0][1].over, done=made[0][1].why)
+    if not ending.started:
+        for loaded, _ in made:
+            leave(loaded.nodes)
+        print(f"robo-rl: {ending.why} while the nodes were being loaded: nothing was sent.", file=sys.stderr)
+        return ending.code
+    cell, director = made[0]
     return _report(config, bundle, cell, ending.why or director.why(), director.stopped)
 
 
@@ -123,8 +132,19 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, stopped: Re
     if config.out:
         counts = {reason.name.lower(): count for reason, count in cell.counts.items()}
         body = {"bundle": bundle.name, "robot": config.robot, "success": success, "ended_by": end, "filter": counts}
-        write_json(Path(config.out), body | {"machine": machine(), "commit": commit()})
+        write_json(Path(config.out), body | cell.figures() | {"machine": machine(), "commit": commit()})
+    if stopped is None:
+        print(f"Next:   {cell.next}")
     return 3 if stopped else 0
+
+
+def loop_figures(timing: LoopTiming, decisions_s: Collection[float] | None = None) -> dict[str, float]:
+    """What a loop's report holds. decisions_s: seconds of each decision, where ticks do not decide by themselves."""
+    kept = timing.figures()
+    half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions_s is None else percentiles_ms(decisions_s)
+    counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}
+    times = {"decision_ms_p50": half, "decision_ms_p99": most, "tick_ms_p99": kept["work_ms_p99"]}
+    return {"rate_hz": 1.0 / timing.period_s, **counts, **times}
 
 
 def in_words(counts: Mapping[Reason, int]) -> str:

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
+from robo_rl.apps.asker import ENDED_BY, asker
 from robo_rl.apps.node_life import SAME_S
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
 KILL_S = 2.0  # and so long after a second SIGINT
-ASKED = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Signals:
@@ -31,7 +31,7 @@ class Signals:
         self.why, self.count = "", 0
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        self.why = self.why or ASKED[signal.Signals(number)]
+        self.why = self.why or asker(number)
         self.count += 1
 
 
@@ -39,7 +39,7 @@ class Signals:
 def noted() -> Iterator[Signals]:
     """Inside the block signals are noted, and interrupt nothing."""
     signals = Signals()
-    before = {number: signal.signal(number, signals.note) for number in ASKED}
+    before = {number: signal.signal(number, signals.note) for number in ENDED_BY}
     try:
         yield signals
     finally:

@@ -8,6 +8,8 @@ import runpy
 import signal
 import sys
 
+from robo_rl.apps.asker import KEEPER
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -21,5 +23,6 @@ def tend(keeper: int) -> None:
 
 if __name__ == "__main__":
     tend(int(sys.argv[1]))
+    os.environ[KEEPER] = sys.argv[1]
     sys.argv = sys.argv[1:]
     runpy.run_module("robo_rl.apps.node", run_name="__main__", alter_sys=True)

@@ -14,7 +14,7 @@ from policies.checkpoint import save_policy
 from policies.generative import GenerativeConfig, GenerativePolicy
 from policies.train_state import FREE_SETTINGS
 from policies.training import BaseTrainConfig, train_base
-from robo_rl.apps.device import pick_device
+from robo_rl.apps.device import pick_device, share_out
 from robo_rl.apps.interrupt import Interruptible
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import FREE_KEYS, RunDir
@@ -31,9 +31,10 @@ def main(config: TrainConfig) -> int:
     """Train, and leave the policy in `out`/policy."""
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
+    share_out(config.threads, images=any(array.dtype == "uint8" for array in store.spec.obs.values()))
     source = window_source(config, store.spec)
     policy = fresh_policy(config, store).to(device)
-    free = FREE_KEYS | FREE_SETTINGS
+    free = FREE_KEYS | FREE_SETTINGS | {"threads"}
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
     done = newest_step(run.path)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})

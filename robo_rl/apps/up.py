@@ -10,11 +10,12 @@ from functools import partial
 
 from hardware.bus.choose import choose
 from hardware.bus.names import domain_id
-from robo_rl.apps.node_sets import load_set
+from robo_rl.apps.node_sets import NodeSet, load_set
 from robo_rl.apps.preflight import alone
 from robo_rl.apps.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
 
+COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "record")  # what sets may take
 
 
@@ -33,12 +34,20 @@ def main(config: UpConfig) -> int:
     commands = {name: [*tended, *given, *common] for name, given in words.items()}
     with alone(domain_id(None), config.namespace):
         print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
+        if not COMMANDING & words.keys():
+            print(f"up: none of these nodes commands the robot{_wants(chosen)}.", flush=True)
         for name, given in words.items():
             if "arm=false" in given:
                 print(
                     f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True
                 )
         return Supervisor(commands, partial(print, flush=True)).run(config.seconds)
+
+
+def _wants(chosen: NodeSet) -> str:
+    """The first of the set's arguments that starts a node which does."""
+    commanding = [member.when for member in chosen.members if member.node in COMMANDING and member.when]
+    return f"; {commanding[0]}=... starts one that does" if commanding else ""
 
 
 def _text(value: object) -> str:

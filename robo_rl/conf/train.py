@@ -28,6 +28,7 @@ class TrainConfig(BaseTrainConfig):
     resume: bool = False  # go on with the run in `out` after its last checkpoint
     overwrite: bool = False  # replace the run in `out`
     device: str = "auto"  # auto | cpu | cuda | cuda:<number>
+    threads: int = at_least(0, 0)  # of torch on the CPU; 0: one, or what torch takes where there are images
     num_workers: int = at_least(0, 0)  # processes that read images; states are kept in memory
     obs_steps: int = at_least(1, 1)  # To: observations that the policy sees, newest last
     chunk: int = at_least(1, 8)  # Tp: actions that it predicts

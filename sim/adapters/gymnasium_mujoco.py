@@ -13,6 +13,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.options import check_steps
 from sim.lane import LaneObs, LaneStep
+from sim.pictures import Pictures
 from sim.vec_env import INFO_KEYS
 
 REQUIRES = ("gymnasium", "mujoco")
@@ -67,7 +68,7 @@ class GymnasiumLane:
         *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
         self.info_keys: tuple[str, ...] = tuple(sorted(key for key in info if _is_extra(key, info[key])))
         self._info: Mapping[str, Any] = {}
-        self._renderer: Any = None
+        self._pictures = _pictures_of(self._env, options.render_size) if _is_mujoco(self._env) else None
 
     def reset(self, seed: int) -> LaneObs:
         obs, _ = self._env.reset(seed=seed)
@@ -83,17 +84,11 @@ class GymnasiumLane:
 
     def render(self) -> NDArray[np.uint8]:
         """(s, s, 3), s = render_size, for MuJoCo environments; else the environment's own `rgb_array`."""
-        if not _is_mujoco(self._env):
-            return _own_picture(self._env)
-        if self._renderer is None:
-            self._renderer = _renderer_of(self._env.unwrapped, self._options.render_size)
-        picture: NDArray[np.uint8] = self._renderer.render()
-        return picture
+        return _own_picture(self._env) if self._pictures is None else self._pictures.render()
 
     def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        if self._pictures is not None:
+            self._pictures.close()
         self._env.close()
 
 
@@ -150,11 +145,9 @@ def _own_picture(env: Any) -> NDArray[np.uint8]:
     return np.asarray(env.render(), np.uint8)
 
 
-def _renderer_of(env: Any, size: int) -> Any:
-    """The camera that the environment itself would use: its tracking one, or a free one with its own view."""
-    from sim.rendering import MujocoRenderer
-
-    cameras = [env.model.camera(i).name for i in range(env.model.ncam)]
+def _pictures_of(env: Any, size: int) -> Pictures:
+    """Through the camera that the environment itself would use: its tracking one, or a free one with its own view."""
+    own = env.unwrapped
+    cameras = [own.model.camera(i).name for i in range(own.model.ncam)]
     camera = "track" if "track" in cameras else None
-    view = env.mujoco_renderer.default_cam_config
-    return MujocoRenderer(env.model, env.data, size, size, camera=camera, view=view)
+    return Pictures(own.model, own.data, size, camera, own.mujoco_renderer.default_cam_config)

@@ -20,6 +20,7 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
 from sim.adapters.options import check_reward, check_steps
 from sim.lane import LaneObs, LaneStep
+from sim.pictures import Pictures
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
 PACKAGE_STEPS = 500  # the package's own horizon
@@ -80,7 +81,7 @@ class MetaWorldLane:
         self._env = env = build_env(options.task)
         self._resetter = PureReset(env)
         self._screen = SCREENS[options.task]
-        self._renderer: Any = None
+        self._pictures = Pictures(env.model, env.data, options.render_size, camera="corner2")
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
         self._hand, self._right, self._left = (env.data.body(name).xpos for name in ("hand", "rightclaw", "leftclaw"))
@@ -112,18 +113,10 @@ class MetaWorldLane:
 
     def render(self) -> NDArray[np.uint8]:
         """(s, s, 3), s = render_size, through the camera over the robot's left shoulder."""
-        if self._renderer is None:
-            from sim.rendering import MujocoRenderer
-
-            size = self._options.render_size
-            self._renderer = MujocoRenderer(self._env.model, self._env.data, size, size, camera="corner2")
-        picture: NDArray[np.uint8] = self._renderer.render()
-        return picture
+        return self._pictures.render()
 
     def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        self._pictures.close()
 
     def _simulate(self, action: NDArray[np.float32]) -> None:
         """Move the hand's handle, close the gripper, and simulate one control step."""

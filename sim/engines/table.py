@@ -20,5 +20,6 @@ _TAKES = {"mujoco": ("threads",), "pybullet": ("threads",), "mjwarp": ("device",
 def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     """Raises UnknownNameError, or MissingDependencyError where its packages are not installed."""
     kind = lookup("engine", ENGINES, name)
-    engine: Engine = kind(scene, num_envs, **{option: getattr(options, option) for option in _TAKES[name]})
+    given = {option: getattr(options, option) for option in _TAKES.get(name, ())}
+    engine: Engine = kind(scene, num_envs, **{option: value for option, value in given.items() if value is not None})
     return engine

@@ -108,4 +108,5 @@ class StackTask:
     def _stands(self, view: View) -> Bool[Tensor, " n"]:
         offset = view.thing("cube").m - view.thing("base").m
         level: Tensor = (offset[:, 2] - RISE_M).abs() < SLACK_M
-        return level & (offset[:, :2].norm(dim=-1) < ASIDE_M)
+        stands: Tensor = level & (offset[:, :2].norm(dim=-1) < ASIDE_M)
+        return stands

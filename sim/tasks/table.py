@@ -21,9 +21,9 @@ WORDS = ("engine", "robot", "control", "clearance_mm", "randomise")  # what a na
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
     "compiled",
+    "device",
     "max_episode_steps",
     "threads",
-    "device",
     "render_size",
     "reward",
     "terminate_on_success",
@@ -40,17 +40,21 @@ class TaskOptions:
     clearance_mm: float | None = None
     randomise: str = "none"
     reward: str = "sparse"
-    terminate_on_success: bool = True
+    terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
     compiled: bool | None = None  # none: from 64 lanes on
-    device: str = "cuda"  # of engines that run on a GPU
+    device: str | None = None  # of engines that can choose; none: a GPU where there is one
 
     def __post_init__(self) -> None:
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
+
+    @property
+    def ends_with_success(self) -> bool:
+        return self.reward == "sparse" if self.terminate_on_success is None else self.terminate_on_success
 
     @property
     def words(self) -> str:

@@ -16,8 +16,9 @@ import pytest
 from hardware.bus.dds import DdsBus
 from hardware.messages import JointTrajectory
 from hardware.topics import SAFE
+from robo_rl.apps import node as node_verb
 from robo_rl.apps.node import NODES, main
-from tests.hardware.domains import free_domain
+from robo_rl.apps.node_life import Ending
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,17 +40,8 @@ def node(*words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.fixture
-def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    with free_domain() as number:
-        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
-        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
-        monkeypatch.delenv("ROS_DISTRO", raising=False)
-        yield number
-
-
 @pytest.mark.parametrize(
-    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "Ctrl-C")]
+    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "SIGINT")]
 )
 def test_a_filter_process_ends_in_a_stop_that_is_said(domain: int, signals: list[signal.Signals], words: str) -> None:
     """Armed and holding a simulated arm; a signal, or two at once: exit code 0, the reason on the terminal."""
@@ -92,3 +84,62 @@ def test_mistakes_are_one_sentence(
 def test_help_lists_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert "namespace" in capsys.readouterr().out
+
+
+class Begun:
+    """A node and its bus in one, which note how they were left."""
+
+    name, at_rest = "begun", True
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    def stop(self, why: str) -> str:
+        return why
+
+    def last_word(self) -> None:
+        self.left.append("last word")
+
+    def close(self) -> None:
+        self.left.append("closed")
+
+
+def test_a_signal_between_loading_and_living_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node is made and nothing spins yet: it is left in order, and that is said."""
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lambda nodes, ending: signal.raise_signal(signal.SIGTERM))
+    assert main(["task"]) == 0
+    assert begun.left == ["last word", "closed"]
+    assert capsys.readouterr().out == "task: SIGTERM while it was starting: nothing was sent.\n"
+
+
+def test_a_late_second_signal_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All is over and only the handlers are not yet what they were."""
+
+    def lived(nodes: object, ending: Ending) -> None:
+        ending.started = True
+        ending.ask("SIGTERM")
+        raise KeyboardInterrupt
+
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lived)
+    assert main(["task"]) == 0
+    assert begun.left == []
+    assert capsys.readouterr().out == ""
+
+
+def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who was asked to end may take an error for the answer."""
+
+    def broken(name: str, config: object) -> None:
+        raise ImportError("a defect")
+
+    monkeypatch.setattr(node_verb, "start", broken)
+    with pytest.raises(ImportError, match="a defect"):
+        main(["task"])

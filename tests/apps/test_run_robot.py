@@ -6,16 +6,24 @@ import json
 import multiprocessing as mp
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from policies.bundle import Bundle
 from robo_rl.apps.cli import main
+from robo_rl.apps.contract import next_step
+from robo_rl.apps.run import next_step as after_run
+from robo_rl.conf.schema import ContractConfig
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle, quad_bundle
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +43,25 @@ def test_an_arm_is_driven_and_the_filter_speaks(
         assert words in said
     report = json.loads(out.read_text())
     assert (report["robot"], len(report["success"])) == ("sim_arm", 1)
+    times = [report[f"{key}"] for key in ("decision_ms_p50", "decision_ms_p99", "tick_ms_p99", "late_ms_p99")]
+    assert all(0.0 < time_ms < 1500.0 for time_ms in times)
+    assert report["decision_ms_p50"] <= report["decision_ms_p99"]
+    assert report["rate_hz"] == 50.0
+    assert report["ticks"] >= 50
+    assert report["missed"] + report["skipped"] <= 1.5 * 50 + report["ticks"]
+    assert f"Next:   robo-rl up arm_sim bundle={reach.folder}" in said
 
 
 def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle = quad_bundle(tmp_path / "hover")
-    assert main(["run", f"bundle={bundle.folder}", "robot=sim_quad", "seconds=1"]) in (0, 3)  # 3: a machine too busy
+    bundle, out = quad_bundle(tmp_path / "hover"), tmp_path / "report.json"
+    words = ["run", f"bundle={bundle.folder}", "robot=sim_quad", "seconds=1", f"out={out}"]
+    assert main(words) in (0, 3)  # 3: a machine too busy
     said = capsys.readouterr().out
     assert "decisions at 100 Hz" in said
     assert "landing, then motors off" in said or "no new" in said
+    report = json.loads(out.read_text())
+    assert {"missed", "skipped", "ticks", "rate_hz"} < report.keys()
+    assert 0.0 < report["decision_ms_p50"] <= report["decision_ms_p99"] == report["tick_ms_p99"]
 
 
 @pytest.mark.parametrize(
@@ -82,3 +101,53 @@ def test_a_killed_inference_stops_the_arm(reach: Bundle, capsys: pytest.CaptureF
         thread.join()
     output = capsys.readouterr()
     assert "the inference process has died" in output.out + output.err
+
+
+LOADING = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt as stop:
+    raise ImportError("initialization failed") from stop  # what an extension module makes of it
+"""
+
+
+@pytest.mark.parametrize("module", ["mujoco", "torch"])
+def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
+    """SIGINT and SIGTERM in the middle of an import, before and after the verb listens to signals itself."""
+    (tmp_path / f"{module}.py").write_text(LOADING)
+    words = [sys.executable, "-m", "robo_rl", "run", f"bundle={reach.folder}", "robot=sim_arm"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    asked: dict[signal.Signals, subprocess.Popen[str]] = {
+        number: subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    for number, process in asked.items():
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            said = process.communicate(timeout=30.0)[0]
+        finally:
+            process.kill()
+            process.communicate()
+        assert "Traceback" not in said
+        if module == "mujoco":
+            assert process.returncode == 128 + number
+            assert said == f"robo-rl: {number.name} while the nodes were being loaded: nothing was sent.\n"
+        else:  # nothing of ours hears SIGTERM yet, so that it ends the process as the kernel does
+            assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[number]
+
+
+def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the contract to the simulated arm; with another robot's description, to that robot, unarmed."""
+    assert main(["contract", f"bundle={reach.folder}", "robot=sim_arm"]) == 0
+    assert f"Next:   robo-rl run bundle={reach.folder} robot=sim_arm" in capsys.readouterr().out
+    config = ContractConfig(bundle=str(reach.folder), robot="mine.yaml")
+    assert next_step(config).startswith(f"robo-rl up arm bundle={reach.folder} robot=mine.yaml driver=<")
+    assert after_run(reach) == f"robo-rl contract bundle={reach.folder} robot=sim_arm"
+    push = replace(reach, env=replace(reach.env, name="pusht", action=replace(reach.env.action, unit="px")))
+    assert after_run(push) == ""
+    fly = replace(reach, env=replace(reach.env, name="quad/hover"))
+    assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"

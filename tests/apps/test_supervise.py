@@ -55,7 +55,7 @@ class Ctrl:
             os.kill(os.getpid(), self._number)
 
 
-@pytest.mark.parametrize(("number", "why"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(("number", "why"), [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")])
 def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> None:
     """Each hears one SIGINT, and the next one only when it is at rest; lines carry the node's name."""
     terminal = Ctrl(3, number)

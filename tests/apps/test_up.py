@@ -134,8 +134,10 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
-    assert "up: Ctrl-C: stopping safety_filter, sim_robot, task, diagnostics." in text
-    assert text.index("safety_filter: Ctrl-C") < text.index("the simulation ends")
+    assert "The simulated arm behind its safety filter; with a bundle, driven by it." in text
+    assert "up: none of these nodes commands the robot; bundle=... starts one that does." in text
+    assert "up: SIGINT: stopping safety_filter, sim_robot, task, diagnostics." in text
+    assert text.index("safety_filter: robo-rl up stops it") < text.index("the simulation ends")
     assert "Traceback" not in text
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
@@ -208,6 +210,17 @@ def test_mistakes_are_found_before_any_node_starts(set_name: str, words: dict[st
     """A real driver must not connect for a bundle that is not there."""
     with pytest.raises(RoboRLError, match=re.escape(sentence)):
         check(load_set(set_name).commands(words))
+
+
+def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path: Path) -> None:
+    """The sentence lists what the file may hold, the watchdog too."""
+    driver = tmp_path / "ur.yaml"
+    driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdg_s: 0.2\n")
+    words = load_set("teleop").commands({"robot": "ur5e", "driver": str(driver)})
+    with pytest.raises(ConfigError, match=r"no setting watchdg_s\. It takes: host, .*watchdog_s"):
+        check(words)
+    driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdog_s: 0.2\n")
+    check(words)
 
 
 def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from policies.bundle import Bundle
 from tests.hardware.bundles import arm_bundle, quad_bundle
-from tests.hardware.domains import free_domain
 
 
 @pytest.fixture(scope="session")
@@ -27,13 +24,3 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def hover(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A flight bundle that hovers."""
     return quad_bundle(tmp_path_factory.mktemp("hover") / "bundle")
-
-
-@pytest.fixture
-def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A DDS domain of this test's own, also for the processes that it starts."""
-    with free_domain() as number:
-        monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
-        monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
-        monkeypatch.delenv("ROS_DISTRO", raising=False)
-        yield number

@@ -50,6 +50,7 @@ RECORDS = {
     m.JointState: joint_states(),
     m.JointTrajectory: trajectories(),
     m.Floats: st.builds(m.Floats, st.integers(0, 8).flatmap(floats)),
+    m.FlightCommand: st.builds(m.FlightCommand, st.integers(0, 8).flatmap(floats), COUNTS, COUNTS),
     m.Odometry: st.builds(m.Odometry, STAMPS, floats(3), floats(4), floats(3), floats(3), TEXTS, TEXTS),
     m.Imu: st.builds(m.Imu, STAMPS, floats(4), floats(3), floats(3), TEXTS),
     m.Image: images(),
@@ -76,6 +77,7 @@ SAMPLES: dict[type[Any], Any] = {
         1.7e9 + 0.5, ("a", "b"), np.array([[0.1, -0.2], [0.3, 1e300]]), np.array([0.02, 1.5]), epoch=3, sequence=41
     ),
     m.Floats: m.Floats(np.array([1.0, -2.0, 5e-324])),
+    m.FlightCommand: m.FlightCommand(np.array([0.5, -0.25, 0.0, 1e-3]), epoch=2, sequence=7),
     m.Odometry: m.Odometry(
         2.5, np.array([1.0, 2.0, 3.0]), np.array([0.5, -0.5, 0.5, -0.5]), np.array([4.0, 5.0, 6.0]), np.arange(3.0)
     ),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hardware.description import list_robots, load_description
+from hardware.description import list_robots, load_description, parse_description
+from hardware.description_table import key_rows
 from hardware.kinematics import forward_kinematics
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from tests.hardware.arms import arm
@@ -42,13 +44,32 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"joints": [JOINT | {"high_rad": math.inf}]}, "needs finite low_rad < high_rad"),
         ({"joints": [JOINT | {"velocity_rad_s": 0}]}, "velocity_rad_s = 0.0 of 'small.a'"),
         ({"joints": [JOINT | {"acceleration_rad_s2": math.nan}]}, "acceleration_rad_s2 = nan"),
-        ({"joints": [JOINT | {"speed": 1}]}, "a joint has no 'speed'"),
-        ({"joints": [{"name": "a"}]}, "does not describe a robot"),
-        ({"joints": ["a"]}, "a joint has no 'a'"),
+        ({"joints": [JOINT | {"speed": 1}]}, r"joints\[0\] has no 'speed'"),
+        ({"joints": [{"name": "a"}]}, r"joints\[0\] lacks low_rad, high_rad, velocity_rad_s, acceleration_rad_s2"),
+        ({"joints": ["a"]}, r"small: joints\[0\] must hold 'key: value' lines, found 'a' \(text\)"),
+        ({"joints": {"a": JOINT}}, r"small: joints must be a list, found .*\(keys\)"),
+        ({"joints": None}, "a robot lacks joints"),
+        ({"joints": [JOINT | {"name": None}]}, r"joints\[0\] lacks name"),
+        ({"joints": [JOINT, JOINT | {"name": "b", "low_rad": "low"}]}, r"joints\[1\] 'b': low_rad must be a number"),
+        ({"joints": [JOINT | {"high_rad": True}]}, r"'a': high_rad must be a number, found True \(true or false\)"),
+        ({"joints": [JOINT | {"axis": "z"}]}, r"'a': axis must be three numbers \[x, y, z\], found 'z'"),
+        ({"joints": [JOINT | {"axis": [0, 0, "up"]}]}, "'a': axis must be a number, found 'up'"),
+        ({"joints": [JOINT | {"velocity": 1}]}, "has no 'velocity'. Did you mean 'velocity_rad_s'"),
+        ({"command_hz": "fast"}, r"small: command_hz must be a number, found 'fast' \(text\)"),
+        ({"command_hz": [50]}, r"command_hz must be a number, found \[50\] \(a list\)"),
+        ({"start_jump_rad": {}}, r"start_jump_rad must be a number, found \{\} \(keys\)"),
+        ({"tool_m": 0.1}, r"tool_m must be three numbers \[x, y, z\], found 0.1"),
+        ({"name": [1]}, "small: name must be text"),
+        ({"cameras": ["top"]}, "small: cameras must hold 'key: value' lines"),
+        ({"cameras": {"top": 30}}, "camera 'top' must hold 'key: value' lines, found 30"),
+        ({"cameras": {"top": {"width_px": 64, "height_px": 64}}}, "camera 'top' lacks rate_hz"),
+        ({"cameras": {"top": {"width_px": 6.5, "height_px": 1, "rate_hz": 30}}}, "'top': width_px must be a whole"),
+        ({"workspace": [0, 1]}, "small: workspace must hold"),
+        ({"workspace": {"low_m": [0, 0, 0]}}, "workspace lacks high_m"),
         ({"command_hz": -1}, "command_hz = -1.0"),
         ({"colour": "red"}, "a robot has no 'colour'"),
         ({"workspace": {"low_m": [0, 0, 0], "high_m": [1, 0, 1]}}, "is empty"),
-        ({"workspace": {"low_m": [0, 0], "high_m": [1, 1]}}, "does not describe a robot"),
+        ({"workspace": {"low_m": [0, 0], "high_m": [1, 1]}}, "workspace: low_m must be three numbers"),
         ({"joints": [JOINT], "workspace": {"low_m": [0, 0, 0], "high_m": [1, 1, 1]}}, "needs axis and offset_m"),
         ({"cameras": {"top": {"width_px": 0, "height_px": 1, "rate_hz": 30}}}, "width_px = 0"),
     ],
@@ -58,9 +79,24 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
         arm(**changes)
 
 
+def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path: Path) -> None:
+    """YAML 1.1 takes 1e-3 for text, for want of a dot."""
+    path = tmp_path / "mine.yaml"
+    joint = "{name: 1, low_rad: -1, high_rad: 1, velocity_rad_s: 1, acceleration_rad_s2: 5, step_rad: 1e-1}"
+    path.write_text(f"name: mine\ncommand_hz: 5e1\nstate_hz: 100\nstart_jump_rad:\njoints: [{joint}]\n")
+    robot = load_description(str(path))
+    assert (robot.command_hz, robot.names, robot.step_rad.tolist()) == (50.0, ("1",), [0.1])
+    assert robot.start_jump_rad == 0.3  # an empty value is none: the default
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown robot 'sim_arn'\. Did you mean 'sim_arm'"):
         load_description("sim_arn")
+    with pytest.raises(ConfigError, match=r"description nofile\.yaml is not there \(looked in .*come along: sim_arm"):
+        load_description("nofile.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary\.yaml cannot be read as a robot's description"):
+        load_description(str(tmp_path / "binary.yaml"))
     for name, text, words in (
         ("a.yaml", "[1", "is not YAML"),
         ("a.json", "{", "is not JSON"),
@@ -77,3 +113,26 @@ def test_kinematics_by_hand() -> None:
     np.testing.assert_allclose(forward(np.zeros(3))[-1], [0.0, 0.0, 0.8], atol=1e-12)
     np.testing.assert_allclose(forward(np.array([0.0, 0.0, np.pi / 2]))[-1], [0.4, 0.0, 0.4], atol=1e-12)
     np.testing.assert_allclose(forward(np.array([np.pi / 2, np.pi / 2, 0.0]))[-1], [0.0, 0.8, 0.0], atol=1e-12)
+
+
+def test_the_page_has_the_keys_of_the_code() -> None:
+    """Where it does not: put what `python -m hardware.description_table` prints between the markers."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "robot.md").read_text()
+    found = re.search(r"<!-- keys: begin -->\n\n(.*?)\n\n<!-- keys: end -->", page, flags=re.DOTALL)
+    assert found is not None
+    assert found[1].splitlines() == key_rows()
+
+
+def test_what_the_page_calls_needed_is_needed_and_nothing_else(tmp_path: Path) -> None:
+    """A description of the needed keys alone is one; each of them left out is missed by name."""
+    needed = [row.split("`")[1] for row in key_rows() if "**needed**" in row]
+    body = {key: {"name": "mine", "joints": [JOINT]}.get(key, 50) for key in needed if "." not in key}
+    assert {f"joints[].{key}" for key in JOINT} == {key for key in needed if key.startswith("joints[]")}
+    assert parse_description(body, "mine").name == "mine"
+    for key in body:
+        with pytest.raises(ConfigError, match=f"a robot lacks {key}"):
+            parse_description({name: value for name, value in body.items() if name != key}, "mine")
+    for key in JOINT:
+        joint = {name: value for name, value in JOINT.items() if name != key}
+        with pytest.raises(ConfigError, match=rf"joints\[0\] lacks {key}"):
+            parse_description(body | {"joints": [joint]}, "mine")

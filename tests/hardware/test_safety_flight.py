@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Phase_
 from hypothesis import strategies as st
 
-from hardware.messages import Floats, Odometry
+from hardware.messages import FlightCommand, Odometry
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import CraftModel, Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
@@ -61,7 +61,7 @@ class Flight:
         for part, value in start.items():
             rows = {"position": POS, "quat": QUAT, "velocity": VEL, "rates": RATE}[part]
             self.state[rows] = torch.tensor(np.asarray(value), dtype=torch.float32)[:, None]
-        self.now_s, self.heard = 0.0, True
+        self.now_s, self.heard, self.sequence = 0.0, True, 0
         self.lowest_speed_m_s, self.widest_tilt_rad = 0.0, 0.0
 
     def odometry(self) -> Odometry:
@@ -78,12 +78,17 @@ class Flight:
         self.now_s += DT_S
         self.hear()
         if command is not None:
-            self.filter.on_command(Floats(np.asarray(command)), self.now_s)
+            self.tell(command)
         out = self.filter.tick(self.now_s)
         if out is not None:
             speeds = torch.tensor(0.5 * out + 0.5, dtype=torch.float32)[:, None]
             self.state = self.step(self.state, speeds, self.params, torch.zeros(9, 1))
         return out
+
+    def tell(self, command: Any) -> bool:
+        """Each command is the next one of its sender."""
+        self.sequence += 1
+        return self.filter.on_command(FlightCommand(np.asarray(command), 0, self.sequence), self.now_s)
 
     def hover(self) -> Any:
         return 2.0 * self.lander.hover - 1.0
@@ -141,7 +146,7 @@ def test_outside_the_envelope_the_policy_is_out(reason: Reason, state: Odometry)
     flight = Flight()
     flight.begin()
     flight.filter.on_state(state, flight.now_s)
-    flight.filter.on_command(Floats(flight.hover()), flight.now_s)
+    flight.tell(flight.hover())
     flight.filter.tick(flight.now_s)
     assert (flight.filter.phase, flight.filter.reason) == (FlightPhase.LANDING, reason)
     flight.fly(flight.hover())
@@ -232,7 +237,7 @@ def test_rates_and_thrust_are_clamped() -> None:
     filter_ = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, level="rates")
     filter_.on_state(odometry(), 0.0)
     assert filter_.arm(0.0)[0]
-    filter_.on_command(Floats(np.array([1.5, 6.0, 8.0, 0.0])), 0.0)
+    filter_.on_command(FlightCommand(np.array([1.5, 6.0, 8.0, 0.0])), 0.0)
     assert filter_.tick(0.0) == pytest.approx([1.0, 4.8, 6.4, 0.0])
     assert filter_.counts == {Reason.THRUST: 1, Reason.BODY_RATE: 1}
     assert RatesLander(0.5).descend(odometry(velocity=[0.0, 0.0, -0.3]), 0.3) == pytest.approx([0.5, 0.0, 0.0, 0.0])
@@ -274,6 +279,7 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
     """One sequence; returns how many commands came out."""
     filter_ = FlightFilter(ENVELOPE, lander, 100.0, 100.0, level=level)
     now_s, policy_ok, sent, state_s = 0.0, False, 0, -1.0  # nothing heard yet
+    newest: tuple[int, int] | None = None
     for step in range(12):
         now_s += DT_S * float(rng.choice([1.0, 1.0, 1.0, 1.0 + wild, 1.0 + 4.0 * wild]))
         spin = rng.standard_normal(4) * [0.0, wild, wild, wild] + LEVEL
@@ -299,8 +305,10 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
         values = rng.uniform(-0.9, 0.9, 4) * rng.choice([1.0, 10.0], p=[0.8, 0.2])
         if rng.random() < 0.1 * wild:
             values[int(rng.integers(4))] = nasty
-        taken = filter_.on_command(Floats(values), now_s)
-        assert not taken or np.isfinite(values).all()
+        place = (int(rng.random() < 0.1), step - int(rng.integers(3)) * int(rng.random() < 0.2))
+        taken = filter_.on_command(FlightCommand(values, *place), now_s)
+        assert not taken or (np.isfinite(values).all() and (newest is None or place > newest))
+        newest = place if taken else newest
         out = filter_.tick(now_s)
         may_pass = policy_ok and now_s - state_s <= 0.03 + 1e-6
         if out is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.arms.ur import JOINTS, LIMITS, UrDriver
+from hardware.arms.ur import JOINTS, LIMITS, RTDE_PORT, UrDriver
 from hardware.description import load_description
 from hardware.driver import make_driver, open_driver
 from hardware.states import JointCommand
@@ -143,8 +144,14 @@ def test_wrong_addresses_models_and_settings_are_sentences(robot: Peer, host: st
         UrDriver(own_address()).connect()
     with pytest.raises(DriverError, match="is a UR5, expected a UR10"):
         UrDriver(host, model="UR10").connect()
-    with pytest.raises(ConfigError, match=r"has no setting hots\. It takes: host"):
+    with pytest.raises(ConfigError, match=r"has no setting hots\. It takes: host, .*state_hz, watchdog_s\."):
         make_driver("ur", {"host": host, "hots": 1})
+    stranger = own_address()
+    with (
+        socket.create_server((stranger, RTDE_PORT)),
+        pytest.raises(DriverError, match="is no UR controller: it said nothing of RTDE within 2 s"),
+    ):
+        UrDriver(stranger).connect()
     with pytest.raises(ConfigError, match="needs the setting host"):
         make_driver("ur", {})
     with pytest.raises(DriverError, match="Nothing answers"), open_driver("ur", {"host": own_address()}):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +14,7 @@ from robo_rl.core.errors import UnknownNameError
 from sim.adapters.options import check_reward, check_steps
 from sim.engines.arm.body import HOME_RAD, ArmBody
 from sim.lane import LaneObs, LaneStep
+from sim.pictures import Pictures
 from sim.tasks.reach import CONTROL_HZ, TASKS, ReachTask, reach_spec
 
 REQUIRES = ("mujoco",)
@@ -53,7 +53,8 @@ class ArmLane:
         self._goal_m = np.zeros(3)
         self._age = self._held = 0
         self._solved = False
-        self._renderer: Any = None
+        body = self._body
+        self._pictures = Pictures(body.model, body.data, options.render_size, camera="view")
 
     def reset(self, seed: int) -> LaneObs:
         start_rad, self._goal_m = start_of(self.task, self._body, seed)
@@ -77,18 +78,10 @@ class ArmLane:
         return [float(np.linalg.norm(self._body.tool_m() - self._goal_m))]
 
     def render(self) -> NDArray[np.uint8]:
-        if self._renderer is None:
-            from sim.rendering import MujocoRenderer
-
-            size = self._options.render_size
-            self._renderer = MujocoRenderer(self._body.model, self._body.data, size, size, camera="view")
-        picture: NDArray[np.uint8] = self._renderer.render()
-        return picture
+        return self._pictures.render()
 
     def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        self._pictures.close()
 
     def _obs(self) -> LaneObs:
         return {"state": self.task.state(*self._body.read(), self._goal_m)}

@@ -33,6 +33,7 @@ class World:
     publishers: list[Any] = field(default_factory=list)
     latched: dict[str, list[Any]] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
     nodes: list[Any] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     received_ns: int = 0  # what the middleware says; CycloneDDS says 0
@@ -209,7 +210,13 @@ class Node:
     def create_service(self, srv_type: Any, srv_name: str, callback: Any, *, qos_profile: Any = None) -> Any:
         world.services[self.resolve_topic_name(srv_name)] = (self, callback)
 
+    def get_service_names_and_types(self) -> list[tuple[str, list[str]]]:
+        """Also what is only asked for, as the middlewares of ROS have it."""
+        asked = dict.fromkeys([*world.asked, *world.services])
+        return [(name, ["std_srvs/srv/Trigger"]) for name in asked] + [("/x/set", ["rcl_interfaces/srv/SetParameters"])]
+
     def create_client(self, srv_type: Any, srv_name: str, *, qos_profile: Any = None) -> Any:
+        world.asked.append(self.resolve_topic_name(srv_name))
         return Client(self.resolve_topic_name(srv_name))
 
     def destroy_node(self) -> None:

@@ -107,8 +107,21 @@ def test_services_answer_across_processes(echo: subprocess.Popen[str], node: Dds
 
 
 def test_nobody_answers(node: DdsBus) -> None:
-    with pytest.raises(BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)"):
+    with pytest.raises(
+        BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)\. Nobody offers any"
+    ):
         node.call("arm/start", 0.2)
+
+
+def test_a_mistyped_service_is_compared_with_those_on_the_wire(echo: Any, node: DdsBus) -> None:
+    """Another process offers two; what is only asked for, here by ourselves, is not offered."""
+    assert node.call("echo/refuse", SOON_S)
+    with pytest.raises(BusError, match=r"the service '/lab/echo/stpo'.*Did you mean '/lab/echo/stop'\?"):
+        node.call("echo/stpo", 0.2)
+    with pytest.raises(BusError, match=r"Did you mean '/lab/echo/stop'\?"):
+        node.call("/echo/stop", 0.2)
+    with pytest.raises(BusError, match="Offered are: /lab/echo/refuse, /lab/echo/stop"):
+        node.call("xyz", 0.2)
 
 
 def test_the_wire_shows_what_ros_expects(echo: Any, node: DdsBus) -> None:

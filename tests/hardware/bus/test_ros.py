@@ -141,6 +141,8 @@ def test_services_can_be_called_from_callbacks(node: RosBus) -> None:
     assert answers[0] == (True, "moving")
     with pytest.raises(BusError, match="Nobody offers the service '/lab/arm/stop'"):
         node.call("arm/stop", 0.1)
+    with pytest.raises(BusError, match=r"Did you mean '/\S*/start'\?"):
+        node.call("~/strat", 0.1)
     node.service("dead", lambda: (True, ""))
     with pytest.raises(BusError, match=r"did not answer within 0\.05 s"):
         node.call("dead", 0.05)

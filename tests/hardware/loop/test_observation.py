@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,8 @@ def test_joints_are_found_by_name() -> None:
         (JointState(0.0, ("a", "b", "c"), np.zeros(3)), {"top": PICTURE}, GOAL, "carries no velocities"),
         (JOINTS, {}, GOAL, "No picture of the camera 'top'"),
         (JOINTS, {"top": Image(0.0, np.zeros((6, 4, 3), np.uint8))}, GOAL, "gives pictures of \\(6, 4, 3\\)"),
-        (JOINTS, {"top": PICTURE}, np.array([np.nan]), "is not finite"),
+        (JOINTS, {"top": PICTURE}, np.array([np.nan]), r"The topic 'goal' holds \[nan\], not finite numbers"),
+        (replace(JOINTS, position_rad=np.full(4, np.inf)), {"top": PICTURE}, GOAL, "The robot's state is not finite"),
     ],
 )
 def test_what_is_missing_is_said(joints: JointState, images: dict[str, Image], goal: np.ndarray, words: str) -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from hardware.bus.in_process import World
-from hardware.messages import Flag, Floats
+from hardware.messages import Diagnostics, Flag, Floats
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
-from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL
+from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, POLICY_STATUS
 from policies.bundle import Bundle
 from robo_rl.apps.run_quad import SimulatedQuad, craft_model, envelope_of, flight_env, flight_observer
 from robo_rl.core.errors import CheckpointError
@@ -32,7 +32,8 @@ class Flight:
         self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
         lander = MotorsLander(craft_model(env.craft), 0.01)
         self.node = FlightFilterNode(bus["filter"], FlightFilter(ENVELOPE, lander, 100.0, 100.0), 100.0, arm=True)
-        self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env))
+        self.said: list[str] = []
+        self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env), say=self.said.append)
         self.sent: list[np.ndarray] = []
         FLIGHT_SAFE.subscribe(bus["task"], lambda m, at: self.sent.append(m.values))
 
@@ -83,6 +84,34 @@ def test_leaving_the_fence_lands(hover: Bundle) -> None:
     assert flight.node.filter.reason is Reason.LANDED
     assert {Reason.FENCE, Reason.SPEED, Reason.TILT, Reason.FAST_ROTATION} & flight.node.filter.counts.keys()
     assert flight.body.read()[0][0] < 2.0
+
+
+def test_a_goal_that_is_no_place_is_said_and_the_one_before_is_kept(hover: Bundle) -> None:
+    flight, heard = Flight(hover), list[Diagnostics]()
+    POLICY_STATUS.subscribe(flight.bus["task"], lambda m, at: heard.append(m))
+    flight.until(2.0)
+    goal = GOAL.publisher(flight.bus["task"])
+    goal(Floats(np.array([0.0, np.nan, 0.0])))
+    flight.until(3.0)
+    sentence = "the topic 'goal' holds [0.0, nan, 0.0], expected three finite numbers: the goal before it is kept"
+    assert flight.said == [f"policy: {sentence}"]
+    assert (heard[-1].status[0].level, heard[-1].status[0].message) == (1, sentence)
+    assert flight.away_m() < 0.08
+    goal(Floats(np.zeros(3)))
+    flight.until(4.0)
+    assert (heard[-1].status[0].level, heard[-1].status[0].message) == (0, "deciding")
+
+
+def test_a_start_says_that_the_filter_has_to_be_armed_again(hover: Bundle) -> None:
+    flight = Flight(hover)
+    flight.until(1.0)
+    call = flight.bus["task"].call
+    assert call("policy/start", 1.0) == (True, "deciding at every state")
+    call("policy/stop", 1.0)
+    flight.landed()
+    flight.until(flight.world.now() + 1.0)
+    hint = ", but filter is disarmed: arm it by robo-rl call filter/arm"
+    assert call("policy/start", 1.0) == (True, f"deciding at every state{hint}")
 
 
 def test_the_emergency_stop_cuts(hover: Bundle) -> None:

@@ -18,7 +18,7 @@ from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, GOAL, POLICY_STATUS, RAW
+from hardware.topics import CHUNK, GOAL, POLICY_STATUS, RAW, SAFETY_STATE
 from policies.bundle import Bundle
 from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
@@ -145,6 +145,39 @@ def test_services_start_and_stop(chunks: Bundle) -> None:
     cell.until(1.5)
     assert len(cell.raw) == sent
     assert cell.bus["task"].call("policy/start", 1.0) == (True, "inferring")
+
+
+def test_a_start_says_that_the_filter_has_to_be_armed_again(chunks: Bundle) -> None:
+    """Stopped for longer than the filter holds: it stopped, and whoever starts the policy would wait in vain."""
+    cell, heard = Cell(chunks), list[Diagnostics]()
+    SAFETY_STATE.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    for name in ("policy/stop", "head/stop"):
+        cell.bus["task"].call(name, 1.0)
+    cell.until(3.0)
+    assert cell.filter.at_rest
+    assert heard[-1].status[0].message == "no new command for 2 periods; it goes on after filter/arm"
+    hint = ", but filter is disarmed: arm it by robo-rl call filter/arm"
+    assert cell.bus["task"].call("policy/start", 1.0) == (True, f"inferring{hint}")
+    assert cell.bus["task"].call("head/start", 1.0) == (True, f"commanding{hint}")
+    cell.bus["task"].call("filter/arm", 1.0)
+    cell.until(4.0)
+    assert cell.filter.filter.reason is None
+    assert cell.bus["task"].call("policy/start", 1.0) == (True, "inferring")
+
+
+def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: Bundle) -> None:
+    """Whoever decides says it once; a good goal afterwards is obeyed."""
+    for bundle, who in ((chunks, "policy"), (single, "head")):
+        cell = Cell(bundle)
+        cell.give(Floats(np.array([np.nan])))
+        cell.until(1.0)
+        assert cell.said == [f"{who}: The topic 'goal' holds [nan], not finite numbers, so the policy is not asked."]
+        assert not cell.raw
+        cell.give(Floats(np.array([0.5])))
+        cell.until(2.0)
+        assert cell.raw
 
 
 def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:

@@ -25,6 +25,17 @@ def test_every_task_keeps_the_contract(task: str) -> None:
     check_vec_env(make_env(f"arm/{task}", 3, max_episode_steps=9), steps=20)
 
 
+def test_pybullet_keeps_the_contract() -> None:
+    """Contacts remembered from another life, or rounded states, would show as another episode."""
+    check_vec_env(make_env("arm/peg_insert:engine=pybullet,randomise=mild", 3, max_episode_steps=9), steps=20)
+
+
+@pytest.mark.slow
+def test_mujoco_warp_keeps_the_contract() -> None:
+    pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
+    check_vec_env(make_env("arm/lift:engine=mjwarp", 3, device="cpu", max_episode_steps=9), steps=20)
+
+
 @pytest.mark.parametrize("control", MODES)
 def test_every_control_keeps_the_contract(control: str) -> None:
     check_vec_env(make_env(f"arm/lift:control={control}", 3, max_episode_steps=9, reward="dense"), steps=20)

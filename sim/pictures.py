@@ -1,0 +1,36 @@
+"""Pictures of one simulation, whose renderer is made for the first of them: most lanes never show one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # MuJoCo and OpenGL are loaded when somebody looks
+    from sim.rendering import MujocoRenderer
+
+
+class Pictures:
+    """Square pictures of `size_px`. camera, view: as in `sim.rendering.MujocoRenderer`."""
+
+    def __init__(
+        self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str, Any] | None = None
+    ) -> None:
+        self._made_of = model, data, size_px, size_px, camera, view
+        self._renderer: MujocoRenderer | None = None
+
+    def render(self) -> NDArray[np.uint8]:
+        """(s, s, 3), s = size_px. Raises MissingDependencyError where no OpenGL works."""
+        if self._renderer is None:
+            from sim.rendering import MujocoRenderer
+
+            self._renderer = MujocoRenderer(*self._made_of)
+        return self._renderer.render()
+
+    def close(self) -> None:
+        """Free the renderer, if there is one; the next picture makes another. May be called twice."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
