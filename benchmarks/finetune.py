@@ -165,7 +165,7 @@ def _run(call: Call) -> SeedResult:
         env_steps_to_95=next((s for s, r in zip(curve.env_steps, curve.rates, strict=True) if r.rate >= 0.95), None),
         env_steps=int(json.loads((out / "policy" / "policy.json").read_text())["train"]["env_steps"]),
         cpu_s=curve.train_cpu_s,
-        worst_drop=max(curve.rates[0].rate - rate.rate for rate in curve.rates),
+        worst_drop=max((curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0),  # good bases stay
     )
 
 

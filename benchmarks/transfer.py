@@ -7,7 +7,8 @@ noise in both engines, in PyBullet with ground effect, downwash and rotor drag. 
 pooled over seeds, .../position_error_m and .../terminated_fraction, means over seeds, and transfer/hover/drop_points,
 mean over seeds (positive: fewer held in PyBullet) with the exact McNemar test of each seed. Beside "hover" stand
 "hover_randomized", where the drones of both engines differ by 20 %, and "hover_wake", 25 cm over the floor and 90 cm
-under another craft. `--tasks hover,figure8`; `--run` takes a trained run.
+under another craft. `--tasks hover,figure8`; `--run` takes a trained run. `--tasks peg_insert` and other tasks of arms:
+see `transfer_arms.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser
+from transfer_arms import report_arm
 
 from robo_rl.apps.flown import load_flown
 from robo_rl.apps.fly import Setting, train_all
@@ -29,6 +31,7 @@ from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.eval.stats import SuccessRate
+from sim.tasks.table import MANIPULATION
 
 SCENES: dict[str, dict[str, float]] = {
     "": {},
@@ -40,7 +43,8 @@ SCENES: dict[str, dict[str, float]] = {
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="trainings per task, from seed 0")
-    options.add_argument("--tasks", default="hover,figure8", help="which tasks, by commas")
+    options.add_argument("--tasks", default="hover,figure8", help="which tasks, by commas; flights or tasks of arms")
+    options.add_argument("--folder", type=Path, default=Path("runs/transfer-arms"), help="where arms are trained")
     options.add_argument("--updates", type=int, default=900, help="updates of each training")
     options.add_argument("--episodes", type=int, default=1000, help="starts per policy and engine")
     options.add_argument("--run", type=Path, help="fly the policies of this run instead of training any")
@@ -48,6 +52,9 @@ def main() -> None:
     torch.set_num_threads(1)
     seeds, episodes = (1, min(args.episodes, 100)) if args.quick else (args.seeds, args.episodes)
     for task in args.tasks.split(","):
+        if task in MANIPULATION:
+            report_arm(task, args)
+            continue
         with tempfile.TemporaryDirectory() as folder:
             run = args.run or trained(task, seeds, 300 if args.quick else args.updates, Path(folder) / "run")
             policies = sorted(run.glob("seed*"))[:seeds]

@@ -86,7 +86,7 @@ def compile_kernel(
         )
         return Kernel(lambda inputs: fn(*inputs), 0.0, compiled=False)
     with torch.no_grad():
-        graph = make_fx(lambda *inputs: tuple(fn(*inputs)), tracing_mode="fake")(*examples)
+        graph = make_fx(lambda *inputs: tuple(fn(*inputs)), tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
     path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
     start_s = _cpu_s()
     if not path.exists():
@@ -156,11 +156,20 @@ def _build(graph: torch.fx.GraphModule, examples: tuple[Tensor, ...], path: Path
 
 
 def _name(graph: torch.fx.GraphModule, examples: Sequence[Tensor]) -> str:
-    """Hash of all that the machine code depends on; constants are part of the printed graph."""
+    """Hash of all that the machine code depends on: the printed graph, tensors it closes over, shapes, versions."""
     shapes = [(tuple(x.shape), x.stride(), str(x.dtype), str(x.device)) for x in examples]
     capability = torch.backends.cpu.get_cpu_capability()
-    text = "\n".join([graph.code, *map(repr, (shapes, torch.__version__, sys.version, capability, OPTIONS))])
+    held = [(name, _bytes_of(value)) for name, value in sorted(vars(graph).items()) if isinstance(value, Tensor)]
+    held += [(name, _bytes_of(value)) for name, value in graph.named_buffers()]
+    text = "\n".join(
+        [graph.code, repr(held), *map(repr, (shapes, torch.__version__, sys.version, capability, OPTIONS))]
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _bytes_of(value: Tensor) -> tuple[str, str]:
+    array = value.detach().cpu().contiguous()
+    return f"{array.dtype} {tuple(array.shape)}", hashlib.sha256(array.numpy().tobytes()).hexdigest()
 
 
 def _layout(inputs: Sequence[Tensor]) -> tuple[Layout, ...]:

@@ -26,24 +26,29 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
 }
-BATCHED = {"quad": "sim.engines.quad.vec_env:QuadVecEnv"}  # suites whose engine steps all lanes at once: no workers
+BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks)
+    "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS"),
+    "arm": ("sim.task_env:make_task_env", "sim.tasks.table:MANIPULATION"),
+    "isaaclab": ("sim.engines.isaaclab.vec_env:make_isaaclab", "sim.engines.isaaclab.vec_env:TASKS"),
+}
+OPEN = ("isaaclab",)  # batched suites that know other names, too
 TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
     "arm": ("sim.tasks.reach:TASKS", True),
-    "quad": ("sim.tasks.flight:TASKS", True),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
     "quad": ("sim.engines.quad.expert:FlightExpert", None),
     "arm": ("sim.engines.arm.expert:ArmExpert", "sim"),
+    "manipulation": ("sim.arms.expert:ManipulationExpert", "sim"),
 }
 
 
 def list_envs() -> list[str]:
     """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box spaces."""
-    return [f"{suite}/{task}" for suite in (*SUITES, *BATCHED) for task in _tasks(suite)]
+    return [f"{suite}/{task}" for suite in dict.fromkeys((*SUITES, *BATCHED)) for task in _tasks(suite)]
 
 
 def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any) -> VecEnv:
@@ -55,7 +60,7 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
     """
     suite, task = _split("environment", name)
     given = {option: value for option, value in options.items() if value is not None}
-    if suite in BATCHED:
+    if _is_batched(suite, task):
         bare, written = _with_options(task)
         return _batched(suite, bare, num_envs, written | given)
     builder = lookup("suite", SUITES, suite)
@@ -67,23 +72,49 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
 
 
+def option_of(name: str, option: str) -> Any:
+    """The value of an option of an environment, its default where the name is silent; None: there is no such option."""
+    suite, task = _split("environment", name)
+    if not _is_batched(suite, task) or option not in (known := _options_of(suite)):
+        return None
+    return _with_options(task)[1].get(option, known[option].default)
+
+
+def with_option(name: str, option: str, value: Any) -> str:
+    """The same environment, but for one option."""
+    bare, written = _with_options(name)
+    words = ",".join(f"{key}={each}" for key, each in {**written, option: value}.items())
+    return f"{bare}:{words}"
+
+
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
     """Does every step of this environment pay, and not success alone? `reward`: the option, None when not given."""
-    suite, _ = _split("environment", name)
-    if suite in BATCHED:
-        return True
+    suite, task = _split("environment", name)
+    if _is_batched(suite, task):
+        options = _options_of(suite)
+        written = _with_options(task)[1].get("reward")
+        return "reward" not in options or (reward or written or options["reward"].default) == "dense"
     chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, suite))}.get("reward", "dense")
     return (reward or chosen) == "dense"
 
 
 def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> VecEnv:
-    engine = _attribute(BATCHED[suite])
-    known = [name for name, item in signature(engine).parameters.items() if item.kind is item.KEYWORD_ONLY]
+    known = list(_options_of(suite))
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
-    env: VecEnv = engine(task, num_envs, **given)
+    env: VecEnv = _attribute(BATCHED[suite][0])(task, num_envs, **given)
     return env
+
+
+def _options_of(suite: str) -> dict[str, Any]:
+    """What a batched suite's builder takes by keyword."""
+    parameters = signature(_attribute(BATCHED[suite][0])).parameters
+    return {name: item for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY}
+
+
+def _is_batched(suite: str, task: str) -> bool:
+    return suite in OPEN or (suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1]))
 
 
 def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
@@ -94,9 +125,11 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     suite, task = _split("environment", name)
     if suite not in EXPERTS:
         raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
-    if suite not in BATCHED:
+    batched = _is_batched(suite, task)
+    if not batched:
         _check_installed(suite)
-    expert: Expert = lookup("expert", EXPERTS, suite)(_with_options(task)[0], noise, seed)
+    kind = "manipulation" if batched and suite == "arm" else suite
+    expert: Expert = lookup("expert", EXPERTS, kind)(_with_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
         expert.watch(env)
     return expert
@@ -105,7 +138,8 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
     bare = _with_options(task)[0] if suite in BATCHED else task
-    if suite not in TASKS or not task or (TASKS[suite][1] and bare not in _tasks(suite)):
+    closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
+    if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         raise UnknownNameError(kind, name, list_envs())
     return suite, task
 
@@ -120,8 +154,9 @@ def _with_options(task: str) -> tuple[str, dict[str, Any]]:
 
 
 def _tasks(suite: str) -> tuple[str, ...]:
-    names: tuple[str, ...] = _attribute(TASKS[suite][0])
-    return names
+    tables = [TASKS[suite][0]] if suite in TASKS else []
+    tables += [BATCHED[suite][1]] if suite in BATCHED else []
+    return tuple(name for table in tables for name in _attribute(table))
 
 
 def _check_installed(suite: str) -> None:

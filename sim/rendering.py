@@ -55,12 +55,42 @@ class MujocoRenderer:
         self._camera = _camera(model, camera, view or {})
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
+        self._deep = np.empty((height, width), np.float32)
         # Registered after EGL's own exit function, so run before it: a context must not outlive its display.
         self._at_exit = partial(_close_if_alive, weakref.ref(self))
         atexit.register(self._at_exit)
 
     def render(self) -> NDArray[np.uint8]:
         """(h, w, 3), the first row on top; fresh. Reads the positions that the last kinematics left."""
+        self._draw()
+        mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
+        return self._upright(self._pixels)
+
+    def depth_m(self) -> NDArray[np.float32]:
+        """(h, w) distance along the camera's axis [m]; the sky is at the far end of what it draws."""
+        self._draw()
+        mujoco.mjr_readPixels(None, self._deep, self._viewport, self._gpu)
+        near_m = self._model.vis.map.znear * self._model.stat.extent
+        far_m = self._model.vis.map.zfar * self._model.stat.extent
+        # The depth buffer holds z = (1 / near - 1 / d) / (1 / near - 1 / far).
+        return self._upright(near_m / (1.0 - self._deep * (1.0 - near_m / far_m))).astype(np.float32)
+
+    def bodies(self) -> NDArray[np.int32]:
+        """(h, w) row of the body that each pixel shows, -1 for the sky."""
+        flags = self._scene.flags
+        flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = True
+        self._draw()
+        flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = False
+        mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
+        number = self._upright(self._pixels).astype(np.int32) @ np.array([1, 1 << 8, 1 << 16], np.int32)
+        owner = np.full(self._scene.ngeom + 1, -1, np.int32)  # 0 is the background, 1 + i the i-th shape of the scene
+        for shape in self._scene.geoms[: self._scene.ngeom]:
+            if int(shape.objtype) == int(mujoco.mjtObj.mjOBJ_GEOM):
+                owner[shape.segid + 1] = self._model.geom_bodyid[shape.objid]
+        seen: NDArray[np.int32] = owner[number]
+        return seen
+
+    def _draw(self) -> None:
         self._context.make_current()
         mujoco.mjv_updateScene(
             self._model,
@@ -72,10 +102,12 @@ class MujocoRenderer:
             self._scene,
         )
         mujoco.mjr_render(self._viewport, self._scene, self._gpu)
-        mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
-        # OpenGL's first row is the lowest; a camera mounted upside down (MetaWorld's corner2) is turned by half a turn.
-        upright = self._pixels[:, ::-1] if self._is_upside_down() else self._pixels[::-1]
-        return np.ascontiguousarray(upright)
+
+    def _upright(self, picture: NDArray[Any]) -> NDArray[Any]:
+        """A copy, the first row on top: OpenGL's first row is the lowest. A camera mounted upside down (MetaWorld's
+        corner2) is turned by half a turn.
+        """
+        return np.ascontiguousarray(picture[:, ::-1] if self._is_upside_down() else picture[::-1])
 
     def close(self) -> None:
         """Free the context. May be called twice."""

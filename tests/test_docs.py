@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from robo_rl.apps.by_engine import FIRST_WORD, by_engine
+from robo_rl.apps.by_engine import by_engine
 from robo_rl.apps.config import CONF, load_config
 from robo_rl.apps.help import load_schema
 from robo_rl.apps.verbs import VERBS
@@ -67,7 +67,7 @@ def commands() -> dict[str, list[dict[str, str]]]:
     for words in [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("robo-rl ")]:
         name = " ".join(words[: 2 if words[0] == "data" else 1])
         given = [word for word in words[len(name.split()) :] if not word.startswith("--")]
-        given = by_engine(name, given)[1] if name in FIRST_WORD else given
+        name, given = by_engine(name, given)
         assert all("=" in word for word in given), words
         found.setdefault(name, []).append(dict(word.split("=", 1) for word in given))
     return found

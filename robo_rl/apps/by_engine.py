@@ -1,12 +1,13 @@
-"""`robo-rl train task=... engine=...`: training by an engine's own verb; words without a key: `robo-rl up <set>`.
+"""What users may say instead: `task=... engine=...`, and words without a key: `robo-rl up <set>`.
 
 Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings. Whoever names an
-engine is led there.
+engine is led there. For arms a task and its engine, robot and control are one word, the environment's name.
 """
 
 from __future__ import annotations
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.tasks.table import MANIPULATION, WORDS
 
 FLIGHT_TASKS = {
     "hover": "hover",
@@ -28,6 +29,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    if given.get("task") in MANIPULATION:
+        return verb, _manipulation(verb, given, arguments)
     if verb != "train" or "engine" not in given:
         return verb, arguments
     engine, task = given["engine"], given.get("task", "hover")
@@ -46,3 +49,16 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if task not in FLIGHT_TASKS:
         raise UnknownNameError("task", task, (*FLIGHT_TASKS, _SWARM))
     return "fly", [f"task={FLIGHT_TASKS[task]}", *rest]
+
+
+def _manipulation(verb: str, given: dict[str, str], arguments: list[str]) -> list[str]:
+    """`task=lift engine=pybullet` as `env=arm/lift:engine=pybullet`."""
+    if verb == "train":
+        raise ConfigError(
+            f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on them: robo-rl "
+            f"collect task={given['task']} out=data/{given['task']}; robo-rl train data=data/{given['task']} "
+            f"out=runs/{given['task']}. Learning from nothing: robo-rl finetune task={given['task']} method=sac."
+        )
+    words = ",".join(f"{key}={given[key]}" for key in WORDS if key in given)
+    rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *WORDS)]
+    return [f"env=arm/{given['task']}{':' if words else ''}{words}", *rest]

@@ -45,6 +45,8 @@ PACKAGES = (
     Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
     Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
     Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
+    Package("mujoco_warp", "mujoco-warp", "gpu", "physics on NVIDIA GPUs"),
+    Package("warp", "warp-lang", "gpu", "physics on NVIDIA GPUs"),
     Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),
     Package("xarm", "xarm-python-sdk", "xarm", "UFACTORY xArm"),
     Package("cflib", "cflib", "crazyflie", "Crazyflie quadcopters"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from robo_rl.apps import transfer_arm
 from robo_rl.apps.flown import Flown, load_flown
 from robo_rl.apps.progress import progress
 from robo_rl.apps.transfer_report import finish
@@ -81,6 +82,8 @@ class Drop:
 def main(config: TransferConfig) -> int:
     """Fly in both engines, print one table, and leave results.json and pictures in `out`."""
     torch.set_num_threads(1)
+    if transfer_arm.is_for_arms(config):
+        return transfer_arm.main(config)
     load_pybullet()  # before the work, not after it
     scene = scene_of(config)
     flown = load_flown(config)

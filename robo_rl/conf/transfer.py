@@ -10,11 +10,12 @@ from robo_rl.core.settings import one_of
 
 @dataclass
 class TransferConfig:
-    """`robo-rl transfer`: fly a policy of `robo-rl fly`, unchanged, in another physics engine, on the same starts."""
+    """`robo-rl transfer`: a policy in other physics engines, unchanged, on the same starts."""
 
-    run: str | None = None  # folder of a run of `robo-rl fly`, or of one of its policies
+    run: str | None = None  # folder of a run of `robo-rl fly`, `train` or `finetune`, or of a policy
     bundle: str | None = None  # or a bundle that it wrote
     engine: str = one_of("pybullet")  # that it is flown in, beside the dynamics that it was trained in
+    engines: str | None = None  # arms: as many as you like, by commas: mujoco,pybullet,mjwarp
     effects: str = "ground,downwash,drag"  # what the air does in it, by commas; or none
     height_m: float = at_least(0.0, 1.0)  # of the goal over the floor: with 0.2 a miss can be a crash
     above_m: float | None = None  # another craft hovers this far above the goal; none: no other craft

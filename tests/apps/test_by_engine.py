@@ -19,6 +19,19 @@ def test_an_engine_leads_to_its_verb() -> None:
     assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["drones=4"])
 
 
+def test_a_task_of_arms_is_one_word() -> None:
+    """Task, engine, robot, control and clearance become the environment's name, in any verb that takes one."""
+    assert by_engine("finetune", ["task=peg_insert", "engine=mujoco", "num_envs=64"]) == (
+        "finetune", ["env=arm/peg_insert:engine=mujoco", "num_envs=64"]
+    )  # fmt: skip
+    assert by_engine("view", ["task=lift"]) == ("view", ["env=arm/lift"])
+    assert by_engine("collect", ["control=joint_velocity", "out=d", "task=lift"]) == (
+        "collect", ["env=arm/lift:control=joint_velocity", "out=d"]
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="robo-rl collect task=lift"):
+        by_engine("train", ["task=lift", "engine=mujoco"])
+
+
 def test_engines_that_train_nothing_say_what_does() -> None:
     """PyBullet has no gradients; other names are met with the known ones."""
     with pytest.raises(ConfigError, match="robo-rl transfer"):

@@ -1,0 +1,63 @@
+"""Arm policies fine-tuned in MuJoCo and moved, unchanged, to PyBullet: how much of their success they keep.
+
+Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
+method=auto`, then `transfer` on 100 starts that no stage has seen. Once without randomisation and once with the preset
+`mild`, which both engines then have. Names: transfer/<task>/<from>/<to>/success, pooled over seeds, where <from> is
+"mujoco" or "mujoco_mild". Stages that are in `--folder` already are not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from common import emit
+
+from robo_rl.eval.stats import SuccessRate
+
+ARMS = {"mujoco": "none", "mujoco_mild": "mild"}
+Row = dict[str, Any]
+
+
+def report_arm(task: str, options: argparse.Namespace) -> None:
+    """Train what is missing, and emit what every engine says."""
+    seeds = 1 if options.quick else options.seeds
+    for source, randomise in ARMS.items():
+        folders = [options.folder / task / source / f"seed{seed}" for seed in range(seeds)]
+        found = [results_of(task, randomise, seed, folder, options) for seed, folder in enumerate(folders)]
+        for engine in [row["engine"] for row in found[0]]:
+            rows = [next(row for row in each if row["engine"] == engine) for each in found]
+            rate = SuccessRate(sum(row["k"] for row in rows), sum(row["n"] for row in rows))
+            kept = [row["kept"] for row in rows if row["kept"] is not None]
+            emit(f"transfer/{task}/{source}/{engine}/success", rate.rate, "fraction of episodes", k=rate.k, n=rate.n,
+                 wilson95=list(rate.wilson()), by_seed=[row["success"] for row in rows],
+                 kept=fmean(kept) if kept else None, mcnemar_p=[row["mcnemar_p"] for row in rows])  # fmt: skip
+
+
+def results_of(task: str, randomise: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Row]:
+    """The rows of one seed's results.json."""
+    env = f"arm/{task}:randomise={randomise}" if randomise != "none" else f"arm/{task}"
+    steps, episodes = (2000, 20) if options.quick else (50_000, 100)
+    data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", "transfer"))
+    stages = {
+        data / "dataset.json": ["collect", f"env={env}", "episodes=20", "noise=0.3", f"out={data}", f"seed={seed}"],
+        base / "policy": ["train", f"data={data}", f"out={base}", "steps=2000", f"seed={seed}"],
+        tuned / "policy": [
+            "finetune", f"base={base}", f"demos={data}", "method=auto", f"env_steps={steps}", f"out={tuned}",
+            f"seed={seed}", f"resume={str(tuned.exists()).lower()}",
+        ],
+        out / "results.json": [
+            "transfer", f"run={tuned}", f"out={out}", "engines=mujoco,pybullet", f"episodes={episodes}",
+            f"seed={1000 + seed}", "video=false",
+        ],
+    }  # fmt: skip
+    for product, words in stages.items():
+        if not product.exists():
+            subprocess.run([sys.executable, "-m", "robo_rl", *words], check=True, stdout=subprocess.DEVNULL)
+    rows: list[Row] = json.loads((out / "results.json").read_text())["rows"]
+    return rows

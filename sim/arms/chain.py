@@ -1,0 +1,153 @@
+"""The chain of links that carries a tool: where it is, how it moves, and which joints bring it somewhere. In batches.
+
+Products of exponentials over the compiled model's frames, so any MJCF or URDF arm of hinges. Positions in m, in the
+world; j = joints; links are the bodies of the joints, the base first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from sim.arms.robot import ArmRobot
+from sim.arms.rotation import conjugate, cross, from_rotvec, multiply, rotate, to_rotvec
+from sim.engines.scene import Scene
+
+
+class Pose(NamedTuple):
+    """m: position; quat: orientation wxyz, body -> world."""
+
+    m: Float[Tensor, "*n 3"]
+    quat: Float[Tensor, "*n 4"]
+
+
+class Chain:
+    """Geometry of one arm in one scene."""
+
+    def __init__(self, scene: Scene, robot: ArmRobot, device: Any = "cpu", dtype: torch.dtype = torch.float64) -> None:
+        model = scene.model
+        tool_body, tool_m, tool_quat = scene.site(robot.tool)
+        self.bodies = _path(model, tool_body)
+        self.links = [int(model.joint(name).bodyid[0]) for name in robot.joints]
+        missing = [name for name, link in zip(robot.joints, self.links, strict=True) if link not in self.bodies]
+        if missing:
+            raise ConfigError(
+                f"The tool of {robot.name} does not hang on {', '.join(missing)}; name joints on its chain."
+            )
+
+        def tensor(array: Any) -> Tensor:
+            return torch.tensor(array, device=device, dtype=dtype)
+
+        ids = [int(model.joint(name).id) for name in robot.joints]
+        self.axis, self.anchor_m = tensor(model.jnt_axis[ids]), tensor(model.jnt_pos[ids])  # (j, 3), in their links
+        self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
+        self.tool = Pose(tensor(tool_m), tensor(tool_quat))
+        self.tool_body = tool_body
+        self._rest = {body: Pose(tensor(model.body_pos[body]), tensor(model.body_quat[body])) for body in self.bodies}
+
+    def place(self, q_rad: Float[Tensor, "n j"]) -> tuple[Pose, Pose]:
+        """(tool, links with axes (n, j, ...)) at these joint positions."""
+        n = len(q_rad)
+        m, quat = q_rad.new_zeros(n, 3), q_rad.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(n, 4)
+        links: list[Pose] = []
+        for body in self.bodies:
+            rest = self._rest[body]
+            m, quat = m + rotate(quat, rest.m.expand(n, 3)), multiply(quat, rest.quat.expand(n, 4))
+            if body in self.links:
+                i = self.links.index(body)
+                turned = multiply(quat, from_rotvec(self.axis[i] * q_rad[:, i : i + 1]))
+                m = m + rotate(quat, self.anchor_m[i].expand(n, 3)) - rotate(turned, self.anchor_m[i].expand(n, 3))
+                quat = turned
+                links.append(Pose(m, quat))
+        tool = self.tool_pose(m, quat)
+        return tool, Pose(torch.stack([link.m for link in links], 1), torch.stack([link.quat for link in links], 1))
+
+    def tool_pose(self, body_m: Float[Tensor, "n 3"], body_quat: Float[Tensor, "n 4"]) -> Pose:
+        """From the pose of the body that carries the tool's site."""
+        m = body_m + rotate(body_quat, self.tool.m)
+        return Pose(m, multiply(body_quat, self.tool.quat))
+
+    def jacobian(self, links: Pose, tool_m: Float[Tensor, "n 3"]) -> Float[Tensor, "n 6 j"]:
+        """d (position, rotation vector) of the tool / d joints, in the world: (axis x (tool - anchor), axis)."""
+        axis = rotate(links.quat, self.axis)  # (n, j, 3)
+        arm = tool_m.unsqueeze(1) - links.m - rotate(links.quat, self.anchor_m)
+        return torch.cat([cross(axis, arm), axis], -1).transpose(1, 2)
+
+    def inverse(
+        self, goal: Pose, start_rad: Float[Tensor, "n j"], steps: int = 30
+    ) -> tuple[Float[Tensor, "n j"], Float[Tensor, " n"]]:
+        """(joints near `start_rad` whose tool is at `goal`, what is left: m + rad)."""
+        q, rest = start_rad, start_rad
+        for _ in range(steps):
+            tool, links = self.place(q)
+            move = damped_step(self.jacobian(links, tool.m), pose_error(goal, tool), rest - q, 1e-2, 0.05)
+            q = (q + move.clamp(-0.3, 0.3)).maximum(self.low_rad).minimum(self.high_rad)
+        tool, _ = self.place(q)
+        return q, pose_error(goal, tool).norm(dim=-1)
+
+
+def pose_error(goal: Pose, now: Pose) -> Float[Tensor, "n 6"]:
+    """What is missing: position [m] and rotation vector [rad], in the world."""
+    return torch.cat([goal.m - now.m, to_rotvec(multiply(goal.quat, conjugate(now.quat)))], -1)
+
+
+def damped_step(
+    jacobian: Float[Tensor, "n 6 j"],
+    error: Float[Tensor, "n 6"],
+    posture: Float[Tensor, "n j"],
+    damping: float,
+    pull: float,
+) -> Float[Tensor, "n j"]:
+    """Damped least squares with a posture in the null space:
+
+    dq = J# e + pull (posture - J# J posture),   J# = J' (J J' + damping^2 I)^-1
+
+    (Buss, "Introduction to inverse kinematics", 2004, sections 7 and 8). posture: the way to the preferred joints.
+    """
+    square = jacobian @ jacobian.transpose(1, 2)
+    square.diagonal(dim1=1, dim2=2).add_(damping**2)
+    wanted = error.unsqueeze(-1) - pull * (jacobian @ posture.unsqueeze(-1))
+    solved = solve_positive(square, wanted.squeeze(-1))
+    return (jacobian * solved.unsqueeze(-1)).sum(1) + pull * posture
+
+
+def solve_positive(matrix: Float[Tensor, "n k k"], right: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+    """x with A x = b for small symmetric positive A, by Cholesky's A = L L', written out over the batch.
+
+    A library's batched solver takes one matrix after another, which costs more than all else of a step of control;
+    written out, it is a few dozen multiplications that a compiler fuses with what stands around them.
+    """
+    low: list[list[Tensor]] = []
+    half: list[Tensor] = []  # L half = b
+    for i in range(right.shape[1]):
+        row: list[Tensor] = []
+        for j in range(i):
+            row.append(_less(matrix[:, i, j], row, low[j]) / low[j][j])
+        row.append(_less(matrix[:, i, i], row, row).clamp_min(1e-12).sqrt())
+        half.append(_less(right[:, i], row, half) / row[i])
+        low.append(row)
+    x: list[Tensor] = []  # L' x = half, from the last to the first
+    for i in reversed(range(right.shape[1])):
+        below = [low[m][i] for m in reversed(range(i + 1, right.shape[1]))]
+        x.append(_less(half[i], below, x) / low[i][i])
+    return torch.stack(x[::-1], -1)
+
+
+def _less(value: Tensor, first: list[Tensor], second: list[Tensor]) -> Tensor:
+    """value - sum of first[m] second[m], over as many as the shorter has."""
+    for a, b in zip(first, second, strict=False):
+        value = value - a * b
+    return value
+
+
+def _path(model: Any, body: int) -> list[int]:
+    """From the world's child down to this body."""
+    path = []
+    while body != 0:
+        path.append(body)
+        body = int(model.body_parentid[body])
+    return path[::-1]

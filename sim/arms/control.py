@@ -1,0 +1,150 @@
+"""From actions to position targets of the servos: three ways to command an arm, for all worlds at once.
+
+Each keeps a memory per world: where it wants the joints, or the tool, to be. What is commanded moves that wish, and a
+leash ties the wish to where the arm really is: an arm that is blocked presses, but not without bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.spec import ActionSpec
+from sim.arms.chain import Chain, Pose, damped_step, pose_error
+from sim.arms.robot import ArmRobot
+from sim.arms.rotation import about_z, conjugate, from_rotvec, multiply, to_rotvec
+
+MODES = ("cartesian", "joint_velocity", "joint_position")
+TURNS = {"none": 0, "yaw": 1, "full": 3}  # how a Cartesian command turns the tool -> its numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a Cartesian command may ask for; one step of control at full action."""
+
+    turns: str = "none"
+    step_m: float = 0.025
+    step_rad: float = 0.1
+    leash_m: float = 0.04
+    leash_rad: float = 0.2
+    low_m: tuple[float, float, float] = (0.2, -0.4, 0.0)
+    high_m: tuple[float, float, float] = (0.75, 0.4, 0.6)
+
+
+class Control(Protocol):
+    """Pure: the memory is the caller's. The first columns of an action move the arm; it ignores one for the fingers."""
+
+    action: ActionSpec
+
+    def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k w"]:
+        """The memory of worlds that start here."""
+        ...
+
+    def command(
+        self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], q_rad: Float[Tensor, "n j"],
+        tool: Pose, links: Pose,
+    ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n w"]]:  # fmt: skip
+        """(targets of the servos [rad], the next memory)."""
+        ...
+
+
+class Cartesian:
+    """Moves of the tool, [-1, 1]: x, y, z in the world's axes, then a turn; by damped least squares."""
+
+    def __init__(self, chain: Chain, robot: ArmRobot, reach: Reach) -> None:
+        if reach.turns not in TURNS:
+            raise UnknownNameError("turns", reach.turns, TURNS)
+        dims = 3 + TURNS[reach.turns]
+        turn = {"none": "", "yaw": f", yaw {reach.step_rad:g} rad", "full": f", rotation vector {reach.step_rad:g} rad"}
+        unit = f"tool x, y, z {reach.step_m:g} m{turn[reach.turns]}"
+        self.action = ActionSpec((-1.0,) * dims, (1.0,) * dims, unit)
+        self._chain, self._reach = chain, reach
+        self._rest = chain.low_rad.new_tensor(robot.home_rad)
+        self._low_m, self._high_m = (chain.low_rad.new_tensor(limit) for limit in (reach.low_m, reach.high_m))
+
+    def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k 7"]:
+        return torch.cat([tool.m, tool.quat], -1)
+
+    def command(
+        self, memory: Float[Tensor, "n 7"], action: Float[Tensor, "n a"], q_rad: Float[Tensor, "n j"],
+        tool: Pose, links: Pose,
+    ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n 7"]]:  # fmt: skip
+        reach = self._reach
+        offset = memory[:, :3] + reach.step_m * action[:, :3] - tool.m
+        goal_m = (tool.m + offset.clamp(-reach.leash_m, reach.leash_m)).maximum(self._low_m).minimum(self._high_m)
+        goal = Pose(goal_m, self._turned(memory[:, 3:], action, tool.quat))
+        step = damped_step(self._chain.jacobian(links, tool.m), pose_error(goal, tool), self._rest - q_rad, 0.02, 0.1)
+        target = (q_rad + step).maximum(self._chain.low_rad).minimum(self._chain.high_rad)
+        return target, torch.cat(goal, -1)
+
+    def _turned(
+        self, quat: Float[Tensor, "n 4"], action: Float[Tensor, "n a"], now: Float[Tensor, "n 4"]
+    ) -> Float[Tensor, "n 4"]:
+        reach = self._reach
+        if reach.turns == "none":
+            return quat
+        if reach.turns == "yaw":
+            wanted = multiply(about_z(reach.step_rad * action[:, 3]), quat)
+        else:
+            wanted = multiply(from_rotvec(reach.step_rad * action[:, 3:6]), quat)
+        lead = to_rotvec(multiply(wanted, conjugate(now)))
+        size = lead.norm(dim=-1, keepdim=True).clamp_min(1e-9)
+        return multiply(from_rotvec(lead * (reach.leash_rad / size).clamp_max(1.0)), now)
+
+
+class JointVelocity:
+    """Speeds of the joints [rad/s], within what the maker allows."""
+
+    def __init__(self, chain: Chain, robot: ArmRobot, control_hz: float, leash_rad: float = 0.3) -> None:
+        named = ", ".join(robot.joints)
+        self.action = ActionSpec(tuple(-v for v in robot.speed_rad_s), robot.speed_rad_s, f"rad/s: {named}")
+        self._chain, self._dt_s, self._leash_rad = chain, 1.0 / control_hz, leash_rad
+
+    def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k j"]:
+        return q_rad.clone()
+
+    def command(
+        self, memory: Float[Tensor, "n j"], action: Float[Tensor, "n a"], q_rad: Float[Tensor, "n j"],
+        tool: Pose, links: Pose,
+    ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n j"]]:  # fmt: skip
+        lead = memory + self._dt_s * action[:, : memory.shape[1]] - q_rad
+        target = q_rad + lead.clamp(-self._leash_rad, self._leash_rad)
+        target = target.maximum(self._chain.low_rad).minimum(self._chain.high_rad)
+        return target, target
+
+
+class JointPosition:
+    """Positions of the joints [rad], within their ranges; the arm goes there as fast as the leash lets it."""
+
+    def __init__(self, chain: Chain, robot: ArmRobot, leash_rad: float = 0.3) -> None:
+        named = ", ".join(robot.joints)
+        self.action = ActionSpec(tuple(chain.low_rad.tolist()), tuple(chain.high_rad.tolist()), f"rad: {named}")
+        self._leash_rad = leash_rad
+
+    def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k 0"]:
+        return q_rad[:, :0]
+
+    def command(
+        self, memory: Float[Tensor, "n 0"], action: Float[Tensor, "n a"], q_rad: Float[Tensor, "n j"],
+        tool: Pose, links: Pose,
+    ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n 0"]]:  # fmt: skip
+        lead = action[:, : q_rad.shape[1]] - q_rad
+        return q_rad + lead.clamp(-self._leash_rad, self._leash_rad), memory
+
+
+def make_control(mode: str, chain: Chain, robot: ArmRobot, reach: Reach, control_hz: float) -> Control:
+    """Raises UnknownNameError for a mode that does not exist, ConfigError where the arm starts outside of its reach."""
+    if mode == "joint_velocity":
+        return JointVelocity(chain, robot, control_hz)
+    if mode == "joint_position":
+        return JointPosition(chain, robot)
+    if mode != "cartesian":
+        raise UnknownNameError("control", mode, MODES)
+    if any(low >= high for low, high in zip(reach.low_m, reach.high_m, strict=True)):
+        raise ConfigError(f"The tool's space {reach.low_m} to {reach.high_m} is empty.")
+    return Cartesian(chain, robot, reach)

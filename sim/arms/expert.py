@@ -1,0 +1,57 @@
+"""The scripted experts of manipulation tasks, with a noise dial, in every control mode.
+
+    action = clip(script(what the scene looks like) + noise * N(0, I), -1, 1)
+
+The script commands the tool. Where joints are commanded, its command goes through the same inverse kinematics that
+Cartesian control uses, and the joints that come out are the action.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.seeding import derive_seed
+from sim.keyed import keyed_normal
+from sim.task_env import TaskVecEnv
+
+_STREAM = 2  # of an episode's random numbers, beside those that the environment draws
+
+
+class ManipulationExpert:
+    """`noise`: standard deviation in units of a full command; white, keyed by (seed, episode seed, step)."""
+
+    def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
+        if not 0.0 <= noise < float("inf"):
+            raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action.")
+        self._task, self._noise, self._key = task, noise, derive_seed("expert", seed)
+        self._env: TaskVecEnv | None = None
+
+    def watch(self, env: VecEnv) -> None:
+        """Act in the lanes of this environment. Raises EnvError for one of another kind."""
+        if not isinstance(env, TaskVecEnv):
+            raise EnvError(f"The expert of arm/{self._task} acts in manipulation environments, found {env.spec.name}.")
+        self._env = env
+
+    @torch.no_grad()
+    def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n a"]:
+        if self._env is None:
+            raise EnvError(
+                f"The expert of arm/{self._task} sees the scene, and has not been shown the environment. Make it by "
+                "make_expert(name, noise, seed, env)."
+            )
+        action = self._env.script()
+        if self._noise > 0.0:
+            noise = keyed_normal(episode_seed ^ self._key, step, action.shape[1], _STREAM).T
+            action = action + self._noise * noise.to(action)
+        return self._env.from_script(action.clamp(-1.0, 1.0)).to("cpu", torch.float32)
+
+    def memory(self) -> Tensor:
+        """It remembers nothing."""
+        return torch.zeros(0)
+
+    def recall(self, memory: Tensor) -> None:
+        """There is nothing to recall."""

@@ -1,0 +1,89 @@
+"""Arms by name: what a task must know of one besides its MJCF. A user's own is a YAML file with these keys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.scene import ASSETS
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRobot:
+    """Names are those of the MJCF or URDF `asset`; its servos carry the names of their joints, in the same order."""
+
+    name: str
+    asset: str
+    joints: tuple[str, ...]
+    home_rad: tuple[float, ...]  # elbow up, tool pointing down over the table
+    speed_rad_s: tuple[float, ...]  # what the maker allows
+    fingers: tuple[str, ...] = ()  # slides, open at `open_m`
+    open_m: float = 0.0
+    tool: str = "tool"  # a site; z points away from the hand
+
+    @property
+    def path(self) -> Path:
+        given = Path(self.asset)
+        return given if given.is_absolute() or given.is_file() else ASSETS / given
+
+
+PANDA = ArmRobot(
+    name="panda",
+    asset="panda.xml",
+    joints=tuple(f"joint{i}" for i in range(1, 8)),
+    home_rad=(0.0, -math.pi / 8, 0.0, -3 * math.pi / 4, 0.0, 5 * math.pi / 8, math.pi / 4),
+    speed_rad_s=(2.175,) * 4 + (2.61,) * 3,
+    fingers=("finger_left", "finger_right"),
+    open_m=0.04,
+)
+ROBOTS = {"panda": PANDA}
+
+
+def load_robot(name: str) -> ArmRobot:
+    """A known arm, or one from a YAML file. Raises UnknownNameError or ConfigError."""
+    if name in ROBOTS:
+        return ROBOTS[name]
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        raise UnknownNameError("arm", name, (*ROBOTS, "<file>.yaml"))
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path} with a robot in it. Give one of {', '.join(ROBOTS)}, or write it.")
+    return robot_from(yaml.safe_load(path.read_text()), path)
+
+
+def robot_from(data: object, path: Path) -> ArmRobot:
+    """From a file's content; its asset is looked for beside the file. Raises ConfigError that names the key."""
+    known = {field.name for field in fields(ArmRobot)}
+    needed = ("name", "asset", "joints", "home_rad", "speed_rad_s")
+    if not isinstance(data, dict) or set(data) - known or any(key not in data for key in needed):
+        found = sorted(data) if isinstance(data, dict) else type(data).__name__
+        raise ConfigError(
+            f"{path} describes no arm: found {found}; expected {needed}, and perhaps fingers, open_m, tool."
+        )
+    beside = path.parent / str(data["asset"])
+    asset = str(beside.resolve()) if beside.is_file() else str(data["asset"])
+    try:
+        joints, home_rad, speed_rad_s = tuple(data["joints"]), _floats(data["home_rad"]), _floats(data["speed_rad_s"])
+        fingers, open_m = tuple(data.get("fingers", ())), float(data.get("open_m", 0.0))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: {error}. Expected lists: joints and fingers of names, home_rad and speed_rad_s of numbers."
+        ) from error
+    robot = ArmRobot(
+        str(data["name"]), asset, joints, home_rad, speed_rad_s, fingers, open_m, str(data.get("tool", "tool"))
+    )
+    sizes = {len(robot.joints), len(robot.home_rad), len(robot.speed_rad_s)}
+    if len(sizes) != 1:
+        raise ConfigError(
+            f"{path}: joints, home_rad and speed_rad_s have different lengths; expected one entry per joint."
+        )
+    return robot
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,0 +1,151 @@
+"""PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same tasks.
+
+Every world is a PyBullet client of its own, which costs about 35 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import mujoco
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from sim.engines.bullet.scenes.check import check_scene
+from sim.engines.bullet.scenes.frames import to_mujoco
+from sim.engines.bullet.scenes.past import Past
+from sim.engines.bullet.scenes.recipe import make_recipe
+from sim.engines.bullet.scenes.world import World
+from sim.engines.changes import check_changes
+from sim.engines.mujoco.picture import Pictures
+from sim.engines.protocol import Physics, Start
+from sim.engines.scene import Scene
+
+MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
+
+
+class BulletEngine:
+    """See `sim.engines.protocol.Engine`. Raises ConfigError for a scene that PyBullet cannot do."""
+
+    def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
+        if threads < 0:
+            raise ConfigError(f"threads is {threads}; expected 0 or more.")
+        if not 1 <= num_envs <= MAX_WORLDS:
+            raise ConfigError(f"num_envs is {num_envs}; expected 1 to {MAX_WORLDS} with engine=pybullet.")
+        check_scene(scene)
+        self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
+        model = scene.model
+        self._worlds = [World(scene) for _ in range(num_envs)]
+        self._recipe = make_recipe(scene)
+        self._recipes = [self._recipe] * num_envs
+        parts = self._recipe.parts
+        self._joints = [link.joint for part in parts for link in part.links if link.joint >= 0]
+        flying = [(part.joint, part.pose) for part in parts if part.joint >= 0]
+        self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j]), pose) for j, pose in flying]
+        self._stale: set[int] = set()  # worlds whose recipe is newer than what was built
+        self._changes: dict[int, dict[str, ndarray]] = {}
+        self._data, self._pictures = mujoco.MjData(model), Pictures(model)
+        self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
+        self._fixtures = np.tile(_fixtures(self._data), (num_envs, 1, 1))
+        self._bodies = np.zeros((num_envs, model.nbody, 7))
+        self._touch = np.zeros((num_envs, len(scene.touch)))
+        self._past = Past(num_envs, model.nq, model.nv, model.nu, model.nmocap)
+        for world in range(num_envs):
+            self._begin(world)
+
+    def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
+        for world, row in enumerate(ctrl.numpy().astype(np.float64)):
+            self._step_world(world, row, substeps)
+        self._read(range(self.num_envs))
+
+    def physics(self) -> Physics:
+        qpos, qvel, touch = (torch.from_numpy(array.copy()) for array in (self._qpos, self._qvel, self._touch))
+        bodies = torch.from_numpy(self._bodies.copy())
+        return Physics(qpos, qvel, bodies[..., :3], bodies[..., 3:], touch)
+
+    def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
+        rows = worlds.numpy()
+        self._qpos[rows] = start.qpos.numpy()
+        self._qvel[rows] = 0.0 if start.qvel is None else start.qvel.numpy()
+        self._fixtures[rows] = torch.cat([start.fixture_m, start.fixture_quat], dim=-1).numpy()
+        for world in rows.tolist():
+            self._begin(world)
+
+    def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
+        check_changes(self.scene, changes, len(worlds))
+        for row, world in enumerate(worlds.tolist()):
+            mine = self._changes.setdefault(world, {})
+            mine |= {name: each[row].numpy().astype(np.float64) for name, each in changes.items()}
+            self._recipes[world] = make_recipe(self.scene, mine)
+            self._stale.add(world)  # most begin anew at once: built then, or before the next step
+
+    def save(self) -> dict[str, Tensor]:
+        """Starts and commands since: cheap, and `load` goes through them again, which is exact and not cheap."""
+        return self._past.save()
+
+    def load(self, saved: Mapping[str, Tensor]) -> None:
+        start, commands, substeps = Past.read(saved)
+        self.set_state(torch.arange(self.num_envs), start)
+        for world in range(self.num_envs):
+            for ctrl, count in zip(commands[world], substeps[world], strict=True):
+                self._step_world(world, ctrl, count)
+        self._read([world for world, told in enumerate(commands) if told])
+
+    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+        self._place(self._pictures.data, world)
+        mujoco.mj_camlight(self.scene.model, self._pictures.data)
+        return self._pictures.take(camera, height, width, kind)
+
+    def close(self) -> None:
+        self._pictures.close()
+        for world in self._worlds:
+            world.close()
+
+    def _step_world(self, world: int, ctrl: Float[ndarray, " nu"], substeps: int) -> None:
+        if world in self._stale:
+            self._begin(world)
+        self._past.add(world, ctrl, substeps)
+        self._worlds[world].step(self._recipes[world].gains.bias(ctrl), substeps)
+        self._touch[world] = self._worlds[world].touch()
+
+    def _read(self, worlds: Sequence[int]) -> None:
+        """Where these are that have moved; the others are where they were put, to the last bit."""
+        if not worlds:
+            return
+        model, rows = self.scene.model, np.array(worlds)
+        joints, free = (np.array(seen) for seen in zip(*(self._worlds[i].read() for i in worlds), strict=True))
+        if len(self._joints):
+            at, dof = model.jnt_qposadr[self._joints], model.jnt_dofadr[self._joints]
+            self._qpos[rows[:, None], at] = joints[..., 0] + model.qpos0[at]
+            self._qvel[rows[:, None], dof] = joints[..., 1]
+        for i, (first, speed, inertial) in enumerate(self._free):
+            pose, move = to_mujoco(free[:, i], inertial)
+            self._qpos[rows, first : first + 7], self._qvel[rows, speed : speed + 6] = pose, move
+        for world in worlds:
+            self._pose(world)
+
+    def _begin(self, world: int) -> None:
+        """From the state in the arrays; its past ends here."""
+        self._stale.discard(world)
+        self._past.begin(world, self._qpos[world], self._qvel[world], self._fixtures[world])
+        self._touch[world] = 0.0
+        self._pose(world)
+        self._worlds[world].begin(self._recipes[world], self._qpos[world], self._qvel[world], self._bodies[world])
+
+    def _pose(self, world: int) -> None:
+        """Bodies by MuJoCo's kinematics: exact, and quicker than asking Bullet for every link."""
+        self._place(self._data, world)
+        self._bodies[world, :, :3], self._bodies[world, :, 3:] = self._data.xpos, self._data.xquat
+
+    def _place(self, data: mujoco.MjData, world: int) -> None:
+        data.qpos[:] = self._qpos[world]
+        data.mocap_pos[:], data.mocap_quat[:] = self._fixtures[world, :, :3], self._fixtures[world, :, 3:]
+        mujoco.mj_kinematics(self.scene.model, data)
+
+
+def _fixtures(data: mujoco.MjData) -> Float[ndarray, "nf 7"]:
+    return np.concatenate([data.mocap_pos, data.mocap_quat], axis=-1)

@@ -1,0 +1,82 @@
+"""All that one world is built from: the plan, its friction, servos and weights, with an episode's changes applied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from sim.engines.bullet.scenes.friction import Rub, split_friction
+from sim.engines.bullet.scenes.plan import Multibody, plan_scene
+from sim.engines.bullet.scenes.servo import Gains, gains
+from sim.engines.scene import Scene
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A force [N] at the centre of mass of one link (-1: the base) of one multibody."""
+
+    part: int
+    link: int
+    force_n: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Worlds of equal recipes are built alike; `gravity_m_s2` is Bullet's own, `pulls` what is missing to MuJoCo's."""
+
+    parts: tuple[Multibody, ...]
+    rub: Rub
+    gains: Gains
+    gravity_m_s2: tuple[float, float, float]
+    pulls: tuple[Pull, ...]
+
+
+@lru_cache(maxsize=8)
+def _split(scene: Scene) -> Rub:
+    """Worked out once for all worlds and episodes of a scene."""
+    return split_friction(scene.model)
+
+
+def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | None = None) -> Recipe:
+    """For one world; changes as in `sim.engines.changes`, without the first axis."""
+    model, given = scene.model, changes or {}
+    mass = np.asarray(given.get("mass_scale", np.ones(model.nbody)), dtype=np.float64)
+    servos = gains(
+        scene,
+        given.get("kp_scale", np.ones(model.nu)),
+        given.get("kv_scale", np.ones(model.nu)),
+        given.get("damping_scale", np.ones(model.nv)),
+    )
+    parts = tuple(plan_scene(scene, mass))
+    root = math.sqrt(float(given.get("friction_scale", 1.0)))  # of a product, each factor has the root
+    slide, spin, roll = _split(scene)
+    gravity = model.opt.gravity.copy()
+    ways = ((np.zeros(3), _pulls(scene, parts, mass, np.zeros(3))), (gravity, _pulls(scene, parts, mass, gravity)))
+    own, pulls = min(ways, key=lambda way: len(way[1]))
+    x, y, z = own.tolist()
+    return Recipe(parts, Rub(slide * root, spin / root, roll / root), servos, (x, y, z), pulls)
+
+
+def _pulls(
+    scene: Scene, parts: tuple[Multibody, ...], mass_scale: ndarray, own_m_s2: Float[ndarray, " 3"]
+) -> tuple[Pull, ...]:
+    """What to add to Bullet's gravity: it pulls at armature as well, and at bodies whose weight is compensated."""
+    model, pulls = scene.model, []
+    for i, part in enumerate(parts):
+        carried = [(-1, part.anchor, part.inertia.mass_kg)] if part.joint >= 0 else []
+        carried += [(k, link.body, link.inertia.mass_kg) for k, link in enumerate(part.links)]
+        for link, body, bullet_kg in carried:
+            weight_kg = 0.0
+            if body >= 0:
+                weight_kg = float(model.body_mass[body] * mass_scale[body] * (1.0 - model.body_gravcomp[body]))
+            force = weight_kg * model.opt.gravity - bullet_kg * own_m_s2
+            if np.abs(force).max() > 1e-12:
+                x, y, z = force.tolist()
+                pulls.append(Pull(i, link, (x, y, z)))
+    return tuple(pulls)

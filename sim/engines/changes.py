@@ -1,0 +1,32 @@
+"""What an episode may change of a world's parameters, for domain randomisation: names, shapes and units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.scene import Scene
+
+CHANGES = {  # name -> (columns, what it means); k worlds are the rows
+    "mass_scale": ("nb", "a factor on each body's mass and inertia"),
+    "friction_scale": ("", "a factor on the sliding friction of every contact, (k,)"),
+    "kp_scale": ("nu", "a factor on each servo's stiffness"),
+    "kv_scale": ("nu", "a factor on each servo's damping"),
+    "damping_scale": ("nv", "a factor on each joint's own damping"),
+}
+
+
+def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> None:
+    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape or a factor below 0."""
+    sizes = {"nb": scene.model.nbody, "nu": scene.model.nu, "nv": scene.model.nv}
+    for name, value in changes.items():
+        if name not in CHANGES:
+            raise UnknownNameError("change", name, tuple(CHANGES))
+        columns = CHANGES[name][0]
+        shape = (worlds, sizes[columns]) if columns else (worlds,)
+        if tuple(value.shape) != shape:
+            raise ConfigError(f"The change {name} has shape {tuple(value.shape)}; expected {shape}.")
+        if not bool((value > 0.0).all()):
+            raise ConfigError(f"The change {name} holds {float(value.min()):g}; expected factors above 0.")

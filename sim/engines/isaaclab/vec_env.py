@@ -1,0 +1,175 @@
+"""An installed Isaac Lab 3 task behind the contract of `VecEnv`: `isaaclab/<task id>`.
+
+What Isaac Lab cannot do is left open, and `metadata` says so: it has one seed for all environments, so that seeds of
+episodes are names only (`metadata["seeded"]` is False), and it cannot come back to an instant, so that `restore` begins
+new episodes. Tested against a stand-in with Isaac Lab 3's interface; not run on the real thing (docs/engines-gpu.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import EnvSpec
+from sim.engines.isaaclab.layout import action_spec, obs_of, obs_spec
+from sim.history import place_of
+from sim.vec_env import METADATA, take_seeds
+
+TASKS = ("Isaac-Lift-Cube-Franka-v0",)  # one of many: names are Isaac Lab's own
+
+
+class IsaacLabVecEnv:
+    """env: what `gymnasium.make` made of an Isaac Lab task, its configuration with `compute_final_obs`.
+
+    action_limit: of actions that the task leaves without limits. success: the termination term that means success;
+    without one nothing counts as success. Raises ConfigError for a task that does not show its final observations.
+    """
+
+    def __init__(self, env: Any, name: str, action_limit: float = 1.0, success: str | None = None) -> None:
+        self._env, self._inner, self._closing = env, env.unwrapped, ExitStack()
+        inner = self._inner
+        if not getattr(inner.cfg, "compute_final_obs", False):
+            raise ConfigError(
+                f"{name} does not show final observations. Set compute_final_obs=True in its configuration."
+            )
+        if success is not None and success not in inner.termination_manager.active_terms:
+            known = ", ".join(inner.termination_manager.active_terms)
+            raise ConfigError(f"{name} has no termination '{success}' to count as success; it has {known}.")
+        self._term = success
+        self.num_envs, self.device = int(inner.num_envs), torch.device(inner.device)
+        self.metadata: Mapping[str, Any] = {**METADATA, "seeded": False}
+        self.spec = EnvSpec(
+            name,
+            obs_spec(inner.single_observation_space),
+            action_spec(inner.single_action_space, action_limit),
+            int(inner.max_episode_length),
+            1.0 / float(inner.step_dt),
+        )
+        limits = torch.tensor([self.spec.action.low, self.spec.action.high], device=self.device)
+        self._low, self._high = limits
+        self._seeds: Iterator[int] | None = None
+        self._seed = torch.zeros(self.num_envs, dtype=torch.int64)
+        self._success = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        self._pending: Tensor | None = None
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        """The first seed is Isaac Lab's own; the others name episodes only."""
+        self._seeds = seeds
+        self._seed = torch.tensor(take_seeds(seeds, self.num_envs))
+        self._success[:] = False
+        obs, _ = self._env.reset(seed=int(self._seed[0]))
+        return obs_of(obs)
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        if self._seeds is None:
+            raise EnvError(f"{self.spec.name} must be reset before it is stepped.")
+        expected = (self.num_envs, self.spec.action.dim)
+        if tuple(action.shape) != expected:
+            raise EnvError(f"{self.spec.name} takes actions of shape {expected}, found {tuple(action.shape)}.")
+        if not bool(torch.isfinite(action).all()):
+            raise EnvError(f"{self.spec.name} was given an action that is not finite: the policy has diverged.")
+        self._pending = action.to(self.device, torch.float32).maximum(self._low).minimum(self._high)
+
+    def step_wait(self) -> StepResult:
+        if self._pending is None:
+            raise EnvError(f"{self.spec.name}: step_wait without step_async.")
+        action, self._pending = self._pending, None
+        groups, reward, ended, timed_out, extras = self._env.step(action)
+        # Isaac Lab writes into the same tensors at every step.
+        timed_out = timed_out.clone().bool() | extras.get("time_outs", torch.zeros_like(timed_out)).bool()
+        ended = ended.clone().bool()
+        if getattr(self._inner.cfg, "is_finite_horizon", False):
+            ended |= timed_out  # the clock is part of the task: no value is left when it has run out
+        truncated = timed_out & ~ended
+        mask = ended | truncated
+        obs = obs_of(groups)
+        info = self._info(mask, obs, extras)
+        return obs, reward.clone().float(), ended, truncated, info
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where the seeds stand: Isaac Lab has no state to come back to."""
+        return {"place": place_of(self._seeds), "seed": self._seed.clone()}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
+        """New episodes, with the seeds that come after those of the snapshot."""
+        if snapshot["place"] is None:
+            raise EnvError(f"{self.spec.name} can be restored with EpisodeSeeds only, which know where they stand.")
+        root, count = snapshot["place"]
+        return self.reset(EpisodeSeeds(root, count))
+
+    def render(self, lane: int = 0) -> Tensor:
+        picture = self._env.render()
+        if picture is None:
+            raise EnvError(
+                f"{self.spec.name} shows no pictures: make it with render_mode='rgb_array' and cameras enabled."
+            )
+        return torch.as_tensor(picture)
+
+    def close(self) -> None:
+        self._env.close()
+        self._closing.close()
+
+    def _info(self, mask: Tensor, obs: Obs, extras: Mapping[str, Any]) -> dict[str, Any]:
+        final_obs = {key: value.clone() for key, value in obs.items()}
+        if bool(mask.any()):
+            if "final_obs" not in extras:
+                raise EnvError(f"{self.spec.name} ended an episode without extras['final_obs']: it is older than 3.0.")
+            for key, value in obs_of(extras["final_obs"]).items():
+                final_obs[key][mask] = value[mask]  # on other rows it may be of an earlier step
+        if self._term is not None:
+            self._success |= self._inner.termination_manager.get_term(self._term)
+        info = {"final_obs": final_obs, "final_mask": mask, "success": self._success.clone()}
+        info["episode_seed"] = self._seed.clone()
+        rows = torch.nonzero(mask.cpu()).flatten().tolist()
+        if self._seeds is not None:
+            self._seed[rows] = torch.tensor(take_seeds(self._seeds, len(rows)), dtype=torch.int64)
+        self._success[mask] = False
+        info["next_seed"] = self._seed.clone()
+        return info
+
+
+def make_isaaclab(
+    task: str,
+    num_envs: int,
+    *,
+    device: str = "cuda:0",
+    presets: str = "",
+    action_limit: float = 1.0,
+    success: str | None = None,
+) -> IsaacLabVecEnv:
+    """A task by Isaac Lab's own name. presets: its variants by commas, such as "newton_mjwarp".
+
+    Raises MissingDependencyError without Isaac Lab 3, ConfigError for a task that it does not have.
+    """
+    try:
+        import gymnasium
+        import isaaclab_tasks  # noqa: F401 - registers its tasks
+        from isaaclab_tasks.utils import launch_simulation, parse_env_cfg, resolve_presets
+    except ImportError as error:
+        raise MissingDependencyError(
+            "'isaaclab' environments need Isaac Lab 3 (Python 3.12, NVIDIA GPU), and "
+            f"'{error.name}' cannot be imported. Install it after its own instructions, then robo-rl beside it "
+            "(docs/engines-gpu.md)."
+        ) from error
+    if task not in gymnasium.registry:
+        raise ConfigError(f"Isaac Lab has no task '{task}'. Its scripts/environments/list_envs.py lists them.")
+    chosen = {word for word in presets.split(",") if word}
+    config = resolve_presets(parse_env_cfg(task, device=device, num_envs=num_envs), selected=chosen)
+    config.compute_final_obs = True
+    with ExitStack() as stack:
+        stack.enter_context(launch_simulation(config))
+        env = IsaacLabVecEnv(gymnasium.make(task, cfg=config), f"isaaclab/{task}", action_limit, success)
+        env._closing = stack.pop_all()
+        return env

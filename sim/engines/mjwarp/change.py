@@ -1,0 +1,59 @@
+"""Changed parameters of single worlds on the device; see `sim.engines.changes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import warp as wp
+from jaxtyping import Int
+from torch import Tensor
+
+_FIELDS = {  # change -> fields of the model it scales: (name, the one column it scales or None for all)
+    "mass_scale": (("body_mass", None), ("body_inertia", None)),
+    "friction_scale": (("geom_friction", 0),),
+    "kp_scale": (("actuator_gainprm", 0), ("actuator_biasprm", 1)),
+    "kv_scale": (("actuator_biasprm", 2),),
+    "damping_scale": (("dof_damping", None),),
+}
+
+
+class Changes:
+    """Fields that every world has for itself, once one world's differ. Until then all worlds share one row."""
+
+    def __init__(self, model: Any, num_envs: int) -> None:
+        self._model, self._num_envs = model, num_envs
+        self._original: dict[str, Tensor] = {}  # (1, ...)
+        self._own: dict[str, Tensor] = {}  # (n, ...), zero-copy
+
+    def apply(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> bool:
+        """Scale against the original model. True when arrays were exchanged, so that captured graphs are void."""
+        exchanged = False
+        for change, scale in changes.items():
+            for field, column in _FIELDS[change]:
+                exchanged |= self._split(field)
+                original, own = self._original[field], self._own[field]
+                factor = scale.to(own.device, own.dtype).reshape(len(worlds), *([-1] if scale.ndim == 2 else [1]))
+                if column is None:  # (k, x) against (1, x) or (1, x, 3)
+                    own[worlds] = original * factor.reshape(*factor.shape, *[1] * (original.ndim - 2))
+                else:  # one column of (1, x, c)
+                    own[worlds, :, column] = original[..., column] * factor
+        return exchanged
+
+    def _split(self, field: str) -> bool:
+        if field in self._own:
+            return False
+        shared = getattr(self._model, field)
+        self._original[field] = wp.to_torch(shared)[:1].clone()
+        repeats = [self._num_envs] + [1] * (self._original[field].ndim - 1)
+        self._own[field] = self._original[field].repeat(*repeats)
+        setattr(self._model, field, wp.from_torch(self._own[field], dtype=shared.dtype))
+        torch_stream_done(self._own[field])
+        return True
+
+
+def torch_stream_done(tensor: Tensor) -> None:
+    """Wait until torch has written `tensor`: Warp is about to read it on another stream."""
+    if tensor.is_cuda:
+        torch.cuda.current_stream(tensor.device).synchronize()

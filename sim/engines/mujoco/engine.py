@@ -1,0 +1,164 @@
+"""C MuJoCo on threads: the default engine, on every platform.
+
+Every thread has one simulation, through which its worlds pass in turn: set the state, step, read. That keeps MuJoCo's
+working memory in the cache, so that a world costs the same among 64 and among 4,096, and costs less than 5 % of the
+time of ten sub-steps. `mujoco.rollout` does the same in C, but returns no positions of bodies at the state it reached.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from sim.engines.changes import check_changes
+from sim.engines.mujoco.change import change_model
+from sim.engines.mujoco.picture import Pictures
+from sim.engines.protocol import Physics, Start
+from sim.engines.scene import Scene
+
+_PARTS = (
+    "QPOS",
+    "QVEL",
+    "ACT",
+    "WARMSTART",
+    "CTRL",
+    "MOCAP_POS",
+    "MOCAP_QUAT",
+)  # in MuJoCo's own order
+_WORLDS_PER_THREAD = 16  # fewer are not worth waking a thread for
+
+
+class MujocoEngine:
+    """See `sim.engines.protocol.Engine`. `threads`: at most so many, 0 for as many as there are processors."""
+
+    def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
+        if threads < 0:
+            raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
+        self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
+        model = scene.model
+        self._signature = sum(int(getattr(mujoco.mjtState, f"mjSTATE_{part}")) for part in _PARTS)
+        self._rows = np.zeros((num_envs, mujoco.mj_stateSize(model, self._signature)))
+        self._columns = _columns(model)
+        self._body_m = np.zeros((num_envs, model.nbody, 3))
+        self._body_quat = np.zeros((num_envs, model.nbody, 4))
+        self._sensors = np.zeros((num_envs, model.nsensordata))
+        self._touch = _touch_columns(scene)
+        self._models: dict[int, Any] = {}  # worlds whose parameters differ
+        count = min(threads or os.cpu_count() or 1, max(1, num_envs // _WORLDS_PER_THREAD))
+        self._bounds = np.linspace(0, num_envs, count + 1).astype(int).tolist()
+        self._data = [mujoco.MjData(model) for _ in self._bounds[1:]]
+        self._pool = ThreadPoolExecutor(len(self._data)) if len(self._data) > 1 else None
+        self._pictures = Pictures(model)
+        first = Start(
+            torch.from_numpy(np.tile(model.qpos0, (num_envs, 1))),
+            torch.zeros(num_envs, model.nu),
+            torch.from_numpy(np.tile(self._data[0].mocap_pos, (num_envs, 1, 1))),
+            torch.from_numpy(np.tile(self._data[0].mocap_quat, (num_envs, 1, 1))),
+        )
+        self.set_state(torch.arange(num_envs), first)
+
+    def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
+        self._part("CTRL")[:] = ctrl.numpy()
+        if self._pool is None:
+            self._run(0, substeps)
+        else:
+            list(self._pool.map(lambda part: self._run(part, substeps), range(len(self._data))))
+
+    def physics(self) -> Physics:
+        qpos, qvel = (torch.from_numpy(self._part(part).copy()) for part in ("QPOS", "QVEL"))
+        body_m, body_quat = (torch.from_numpy(array.copy()) for array in (self._body_m, self._body_quat))
+        return Physics(qpos, qvel, body_m, body_quat, torch.from_numpy(self._sensors[:, self._touch]))
+
+    def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
+        rows, k = worlds.numpy(), len(worlds)
+        fresh = np.zeros((k, self._rows.shape[1]))
+        given = {
+            "QPOS": start.qpos,
+            "CTRL": start.ctrl,
+            "MOCAP_POS": start.fixture_m.reshape(k, -1),
+            "MOCAP_QUAT": start.fixture_quat.reshape(k, -1),
+        }
+        if start.qvel is not None:
+            given["QVEL"] = start.qvel
+        for part, value in given.items():
+            fresh[:, self._columns[part]] = value.numpy()
+        self._rows[rows] = fresh
+        self._read(rows.tolist())
+
+    def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
+        check_changes(self.scene, changes, len(worlds))
+        for row, world in enumerate(worlds.tolist()):
+            if world not in self._models:
+                self._models[world] = deepcopy(self.scene.model)
+            change_model(self._models[world], self.scene.model, {name: each[row] for name, each in changes.items()})
+
+    def save(self) -> dict[str, Tensor]:
+        return {"rows": torch.from_numpy(self._rows.copy())}
+
+    def load(self, saved: Mapping[str, Tensor]) -> None:
+        self._rows[:] = saved["rows"].numpy()
+        self._read(range(self.num_envs))
+
+    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+        data = self._pictures.data
+        mujoco.mj_setState(self.scene.model, data, self._rows[world], self._signature)
+        mujoco.mj_kinematics(self.scene.model, data)
+        mujoco.mj_camlight(self.scene.model, data)
+        return self._pictures.take(camera, height, width, kind)
+
+    def close(self) -> None:
+        self._pictures.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _part(self, part: str) -> Float[ndarray, "n x"]:
+        view: Float[ndarray, "n x"] = self._rows[:, self._columns[part]]
+        return view
+
+    def _run(self, part: int, substeps: int) -> None:
+        """One thread's share of the worlds."""
+        data, rows, signature = self._data[part], self._rows, self._signature
+        step, put, get, kinematics = mujoco.mj_step, mujoco.mj_setState, mujoco.mj_getState, mujoco.mj_kinematics
+        body_m, body_quat, sensors = data.xpos, data.xquat, data.sensordata
+        models, shared = self._models, self.scene.model
+        for i in range(self._bounds[part], self._bounds[part + 1]):
+            model = models.get(i, shared)
+            put(model, data, rows[i], signature)
+            step(model, data, substeps)
+            get(model, data, rows[i], signature)
+            kinematics(model, data)  # bodies belong to the state that was reached
+            self._body_m[i], self._body_quat[i], self._sensors[i] = body_m, body_quat, sensors
+
+    def _read(self, worlds: Any) -> None:
+        """Where bodies are in states that were put in; nothing touches yet."""
+        data = self._data[0]
+        for i in worlds:
+            model = self._models.get(i, self.scene.model)
+            mujoco.mj_setState(model, data, self._rows[i], self._signature)
+            mujoco.mj_kinematics(model, data)
+            self._body_m[i], self._body_quat[i], self._sensors[i] = data.xpos, data.xquat, 0.0
+
+
+def _columns(model: Any) -> dict[str, slice]:
+    """Where each part stands in a row of MuJoCo's state."""
+    columns, start = {}, 0
+    for part in _PARTS:
+        size = mujoco.mj_stateSize(model, int(getattr(mujoco.mjtState, f"mjSTATE_{part}")))
+        columns[part] = slice(start, start + size)
+        start += size
+    return columns
+
+
+def _touch_columns(scene: Scene) -> list[int]:
+    return [int(scene.model.sensor(name).adr[0]) for name in scene.touch]

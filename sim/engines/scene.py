@@ -1,0 +1,123 @@
+"""A scene: one MJCF for every engine, compiled once, and its names turned into places in arrays.
+
+MuJoCo's compiler is the judge of what a model means, whichever engine then moves it. The order of joints, bodies and
+actuators in all arrays is that of the compiled model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mujoco
+from jaxtyping import Float
+from numpy import ndarray
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """nq, nv, nu = sizes of qpos, qvel and ctrl; nb = bodies, the world first; nf = fixtures; nt = touch sensors.
+
+    Fixtures are bodies that an episode puts somewhere and that nothing moves (MJCF: mocap bodies), such as a hole.
+    """
+
+    model: Any  # mujoco.MjModel; shared, so nothing may change it
+    xml: str  # the whole MJCF in one piece, for engines in other processes
+
+    def body(self, name: str) -> int:
+        """Row of a body in `Physics.body_m`."""
+        return self._place("body", name, self.bodies)
+
+    @cached_property
+    def bodies(self) -> tuple[str, ...]:
+        return tuple(self.model.body(i).name for i in range(self.model.nbody))
+
+    @cached_property
+    def joints(self) -> tuple[str, ...]:
+        return tuple(self.model.joint(i).name for i in range(self.model.njnt))
+
+    @cached_property
+    def actuators(self) -> tuple[str, ...]:
+        return tuple(self.model.actuator(i).name for i in range(self.model.nu))
+
+    @cached_property
+    def fixtures(self) -> tuple[str, ...]:
+        """In the order of `Start.fixture_m`."""
+        order = sorted((int(row), i) for i, row in enumerate(self.model.body_mocapid) if row >= 0)
+        return tuple(self.bodies[i] for _, i in order)
+
+    @cached_property
+    def touch(self) -> tuple[str, ...]:
+        """Names of touch sensors, in the order of `Physics.touch_n`."""
+        kind = int(mujoco.mjtSensor.mjSENS_TOUCH)
+        return tuple(
+            self.model.sensor(i).name for i in range(self.model.nsensor) if int(self.model.sensor_type[i]) == kind
+        )
+
+    def qpos(self, joint: str) -> slice:
+        """Where a joint stands in qpos: one number, or seven (position, quaternion wxyz) when it is free."""
+        i = self._place("joint", joint, self.joints)
+        start = int(self.model.jnt_qposadr[i])
+        return slice(start, start + (7 if self._is_free(i) else 1))
+
+    def qvel(self, joint: str) -> slice:
+        """Where its speeds stand in qvel: one, or six (linear in the world, angular in the body) when it is free."""
+        i = self._place("joint", joint, self.joints)
+        start = int(self.model.jnt_dofadr[i])
+        return slice(start, start + (6 if self._is_free(i) else 1))
+
+    def ctrl(self, actuator: str) -> int:
+        return self._place("actuator", actuator, self.actuators)
+
+    def site(self, name: str) -> tuple[int, Float[ndarray, " 3"], Float[ndarray, " 4"]]:
+        """(its body, position [m] and quaternion in that body's frame)."""
+        sites = tuple(self.model.site(i).name for i in range(self.model.nsite))
+        i = self._place("site", name, sites)
+        return int(self.model.site_bodyid[i]), self.model.site_pos[i].copy(), self.model.site_quat[i].copy()
+
+    def fixture(self, name: str) -> int:
+        """Its place among the fixtures of a `Start`."""
+        return self._place("fixture", name, self.fixtures)
+
+    @property
+    def timestep_s(self) -> float:
+        return float(self.model.opt.timestep)
+
+    def _is_free(self, joint: int) -> bool:
+        return int(self.model.jnt_type[joint]) == int(mujoco.mjtJoint.mjJNT_FREE)
+
+    def _place(self, kind: str, name: str, names: tuple[str, ...]) -> int:
+        if name not in names:
+            raise UnknownNameError(kind, name, tuple(each for each in names if each))
+        return names.index(name)
+
+
+def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> Scene:
+    """Put a robot (MJCF or URDF) into a scene at its site `robot`, or at the origin, and compile both.
+
+    edit(spec): changes the MJCF before it is compiled, for tasks with a dial. Raises ConfigError with what the compiler
+    said, such as a missing mesh.
+    """
+    for path in (scene, robot):
+        if path is not None and not path.is_file():
+            raise ConfigError(
+                f"There is no robot or scene file {path}. Give the path of an MJCF (.xml) or URDF (.urdf)."
+            )
+    try:
+        spec = mujoco.MjSpec.from_file(str(scene))
+        if robot is not None:
+            part = mujoco.MjSpec.from_file(str(robot))
+            part.default.name = "robot"  # or MuJoCo writes a class without a name, which it cannot read again
+            spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
+        if edit is not None:
+            edit(spec)
+        model = spec.compile()
+        return Scene(model, spec.to_xml())
+    except (ValueError, mujoco.FatalError) as error:
+        raise ConfigError(f"MuJoCo cannot compile {scene if robot is None else robot}: {error}") from error

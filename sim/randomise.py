@@ -1,0 +1,125 @@
+"""Domain randomisation as data: what differs from episode to episode, each number a function of the episode's seed.
+
+factor = low (high / low)^u        of mass, friction, stiffness and damping: as often halved as doubled
+delay  = low ... high, whole steps of control, before an action takes effect
+seen   = true + noise * N(0, I)    by the unit of each part of the observation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.scene import ASSETS, Scene
+from sim.keyed import keyed_normal, keyed_uniform
+
+PRESETS = ("none", "mild", "wide")
+_SCALES = {
+    "mass": "mass_scale",
+    "friction": "friction_scale",
+    "kp": "kp_scale",
+    "kv": "kv_scale",
+    "damping": "damping_scale",
+}
+_PARAMETERS, _DELAY, _NOISE = 3, 4, 5  # streams of an episode's random numbers
+MOST_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Randomise:
+    """Ranges (low, high) of factors; (1, 1) leaves as it is."""
+
+    mass: tuple[float, float] = (1.0, 1.0)  # of each body by itself
+    friction: tuple[float, float] = (1.0, 1.0)  # of all contacts of a world
+    kp: tuple[float, float] = (1.0, 1.0)  # of each servo
+    kv: tuple[float, float] = (1.0, 1.0)
+    damping: tuple[float, float] = (1.0, 1.0)  # of each joint
+    action_delay: tuple[int, int] = (0, 0)  # steps
+    noise: Mapping[str, float] = field(default_factory=dict)  # unit -> standard deviation, for every part in this unit
+
+    def __post_init__(self) -> None:
+        for name in _SCALES:
+            low, high = getattr(self, name)
+            if not 0.0 < low <= high:
+                raise ConfigError(f"randomise: {name} is [{low:g}, {high:g}]; expected 0 < low <= high.")
+        low_steps, high_steps = self.action_delay
+        if not 0 <= low_steps <= high_steps <= MOST_STEPS:
+            raise ConfigError(
+                f"randomise: action_delay is {self.action_delay}; expected 0 <= low <= high <= {MOST_STEPS}."
+            )
+        if any(not value >= 0.0 for value in self.noise.values()):
+            raise ConfigError(f"randomise: noise is {dict(self.noise)}; expected numbers of 0 or more, by unit.")
+
+    @property
+    def changes_physics(self) -> bool:
+        return any(getattr(self, name) != (1.0, 1.0) for name in _SCALES)
+
+    def changes(self, scene: Scene, seeds: Int[Tensor, " k"]) -> dict[str, Tensor]:
+        """What `Engine.randomise` takes for episodes with these seeds."""
+        model = scene.model
+        counts = {"mass": model.nbody, "friction": 1, "kp": model.nu, "kv": model.nu, "damping": model.nv}
+        uniform = keyed_uniform(seeds, 0, sum(counts.values()), _PARAMETERS).T
+        made = {}
+        for name, unit in zip(counts, uniform.split(list(counts.values()), dim=1), strict=True):
+            low, high = getattr(self, name)
+            factor = low * (high / low) ** unit
+            if low != high or low != 1.0:
+                made[_SCALES[name]] = factor[:, 0] if name == "friction" else factor
+        return made
+
+    def delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
+        """Steps until an action takes effect."""
+        low, high = self.action_delay
+        return (low + (high - low + 1) * keyed_uniform(seeds, 0, 1, _DELAY)[0]).long().clamp_max(high)
+
+    def spread(self, parts: tuple[tuple[str, int, str], ...]) -> Float[Tensor, " o"] | None:
+        """Standard deviation of every number of an observation; None where nothing is noisy."""
+        sizes = [self.noise.get(unit, 0.0) for _, count, unit in parts for _ in range(count)]
+        return torch.tensor(sizes) if any(sizes) else None
+
+
+def seen(
+    obs: Float[Tensor, "n o"], spread: Float[Tensor, " o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
+) -> Float[Tensor, "n o"]:
+    """What sensors say at this step of these episodes."""
+    return obs + spread * keyed_normal(seeds, age, obs.shape[1], _NOISE).T
+
+
+def load_randomise(name: str) -> Randomise:
+    """A preset, or a YAML file. Raises UnknownNameError or ConfigError that names the key."""
+    if name == "none":
+        return Randomise()
+    path = ASSETS / "randomise" / f"{name}.yaml" if name in PRESETS else Path(name)
+    if name not in PRESETS and path.suffix not in (".yaml", ".yml"):
+        raise UnknownNameError("randomisation", name, (*PRESETS, "<file>.yaml"))
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path} with ranges to randomise by. Presets: {', '.join(PRESETS)}.")
+    data = yaml.safe_load(path.read_text()) or {}
+    known = [each.name for each in fields(Randomise)]
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} holds a {type(data).__name__}; expected keys among {', '.join(known)}.")
+    for key in data:
+        if key not in known:
+            raise UnknownNameError(f"key of {path}", str(key), known)
+    try:
+        ranges = {key: _pair(data[key]) for key in _SCALES if key in data}
+        low, high = data.get("action_delay", (0, 0))
+        noise = {str(unit): float(value) for unit, value in data.get("noise", {}).items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{path}: {error}. Expected [low, high] for each range, and noise as unit: number."
+        ) from error
+    return Randomise(**ranges, action_delay=(int(low), int(high)), noise=noise)
+
+
+def _pair(values: Any) -> tuple[float, float]:
+    low, high = values
+    return float(low), float(high)

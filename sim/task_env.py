@@ -1,0 +1,323 @@
+"""Manipulation tasks behind the contract of `VecEnv`, on any engine: one task, one arm, one way to command it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.arms.chain import Chain, Pose
+from sim.arms.control import Cartesian, make_control
+from sim.arms.robot import load_robot
+from sim.diverged import dump_diverged
+from sim.engines.protocol import Engine, Physics
+from sim.engines.scene import ASSETS, compile_scene
+from sim.engines.table import make_engine
+from sim.history import place_of, seeds_of
+from sim.kernels import compile_kernel
+from sim.keyed import keyed_uniform
+from sim.randomise import load_randomise, seen
+from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS, View, Wiring
+from sim.tasks.starts import ReadyPoses
+from sim.tasks.table import TaskOptions, make_task
+from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
+
+_WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
+_START = 0  # stream of an episode's random numbers
+_KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held", "_success")
+
+
+class TaskVecEnv:
+    """n worlds of one task, each episode a pure function of its seed and its actions.
+
+    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
+    finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
+    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and
+    so is replay.
+    """
+
+    _physics: Physics
+    _obs: Float[Tensor, "n o"]
+    _goal: Float[Tensor, "n g"]
+    _memory: Float[Tensor, "n w"]  # of the control
+    _delay: Tensor  # (n,) steps until an action takes effect
+    _queue: Float[Tensor, "n d a"]  # the last actions, newest first
+    _episode_seed: Tensor  # (n,) int64
+    _age: Tensor  # (n,) steps made
+    _held: Tensor  # (n,) steps in a row that counted as solved
+    _success: Tensor  # (n,)
+
+    def __init__(self, task: str, num_envs: int, options: TaskOptions | None = None) -> None:
+        options = options or TaskOptions()
+        check_lane_count(num_envs, 0)
+        self.num_envs, self.metadata, self._options = num_envs, METADATA, options
+        self.task = make_task(task, options)
+        robot = load_robot(options.robot)
+        scene = compile_scene(ASSETS / self.task.scene, robot.path, self.task.edit)
+        self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
+        first = self._engine.physics().qpos
+        self._chain = Chain(scene, robot, first.device, first.dtype)
+        self._wiring = Wiring(scene, robot, self._chain)
+        self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
+        self._by_tool = Cartesian(self._chain, robot, self.task.reach)
+        self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
+        self._randomise = load_randomise(options.randomise)
+        spread = self._randomise.spread(self.task.obs_parts)
+        self._spread = None if spread is None else spread.to(self._engine.device)
+        self._compile(num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled)
+        self.spec = self._make_spec(f"arm/{task}{options.words}")
+        self._seeds: Iterator[int] | None = None
+        self._pending: Tensor | None = None
+
+    def _make_spec(self, name: str) -> EnvSpec:
+        unit = ", ".join(f"{part} {unit}" for part, _, unit in self.task.obs_parts)
+        size = sum(count for _, count, _ in self.task.obs_parts)
+        move = self._control.action
+        grip = 1 if self.task.grips else 0
+        action = ActionSpec(
+            (*move.low, *(-1.0,) * grip), (*move.high, *(1.0,) * grip),
+            move.unit + (", fingers: -1 closed, 1 open" if grip else ""),
+        )  # fmt: skip
+        steps = self._options.max_episode_steps or self.task.max_steps
+        return EnvSpec(name, {"state": ArraySpec((size,), unit=unit)}, action, steps, CONTROL_HZ)
+
+    @property
+    def view(self) -> View:
+        """The worlds as tasks and experts see them."""
+        return View(self._physics, self._wiring, self._goal)
+
+    def script(self) -> Float[Tensor, "n a"]:
+        """What the task's expert commands the tool and the fingers to do now."""
+        return self.task.expert(self.view, self.task.reach)
+
+    def from_script(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n b"]:
+        """Such a command in the actions of this environment's control."""
+        if self._options.control == "cartesian":
+            return action
+        view = self.view
+        memory = self._by_tool.begin(view.q_rad, view.tool)
+        target, _ = self._by_tool.command(memory, action, view.q_rad, view.tool, view.links)
+        joints = (target - view.q_rad) * CONTROL_HZ if self._options.control == "joint_velocity" else target
+        return torch.cat([joints, action[:, self._by_tool.action.dim :]], -1)
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        self._seeds, self._pending = seeds, None
+        self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs))
+        return {"state": self._obs.clone().cpu()}
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        if self._seeds is None:
+            raise EnvError("step before reset: call reset(seeds) first.")
+        clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
+        self._pending = clipped.to(self._memory)
+
+    @torch.no_grad()
+    def step_wait(self) -> StepResult:
+        if self._pending is None or self._seeds is None:
+            raise EnvError("step_wait without step_async: there is no step to wait for.")
+        before, action, last = self._engine.save(), self._pending, self._obs
+        self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
+        self._pending = None
+        self._age = self._age + 1
+        final, solved, good, dense = self._look(self._goal)
+        diverged = ~good
+        if bool(diverged.any()):
+            final = torch.where(good[:, None], final, last)
+            dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
+        solved = solved & good
+        self._held = torch.where(solved, self._held + 1, 0)
+        self._success = self._success | (self._held >= self.task.hold_steps)
+        success = self._success
+        terminated = (success & self._options.ends_with_success) | diverged
+        truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
+        sparse = (self._held >= self.task.hold_steps).to(torch.float32)
+        reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
+        ended, seed = terminated | truncated, self._episode_seed
+        if self._spread is not None:
+            final = seen(final, self._spread, seed, self._age)
+        self._obs = final
+        if bool(ended.any()):
+            worlds = ended.nonzero()[:, 0]
+            self._begin(worlds, take_seeds(self._seeds, len(worlds)))
+        info = {
+            "final_obs": {"state": final.clone().cpu()},
+            "final_mask": ended.cpu(),
+            "success": success.cpu(),
+            "episode_seed": seed.clone().cpu(),
+            "next_seed": self._episode_seed.clone().cpu(),
+            "diverged": diverged.cpu(),
+        }
+        return {"state": self._obs.clone().cpu()}, reward.cpu(), terminated.cpu(), truncated.cpu(), info
+
+    def _compile(self, compiled: bool) -> None:
+        """What a step computes beside physics, as two kernels: from actions to servos, from states to their worth."""
+        physics, n = self._engine.physics(), self.num_envs
+        state = (physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
+        q_rad = physics.qpos[:, self._wiring.arm]
+        memory = self._control.begin(q_rad, self._chain.place(q_rad)[0]).contiguous()
+        action = q_rad.new_zeros(n, self._control.action.dim + int(self.task.grips))
+        goal = self.task.start(
+            torch.full((n, self.task.numbers), 0.5), q_rad, self._chain.place(q_rad)[0], self._wiring
+        )[1]
+        self._command = compile_kernel(self._command_of, (memory, action, *state), eager=not compiled)
+        self._judge = compile_kernel(self._judge_of, (goal.contiguous(), *state), eager=not compiled)
+
+    def _command_of(
+        self,
+        memory: Tensor,
+        action: Tensor,
+        qpos: Tensor,
+        qvel: Tensor,
+        body_m: Tensor,
+        body_quat: Tensor,
+        touch_n: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """(targets of all servos, the control's next memory)."""
+        wiring = self._wiring
+        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), wiring, memory)
+        target, memory = self._control.command(memory, action, view.q_rad, view.tool, view.links)
+        ctrl = target.new_zeros(len(target), wiring.scene.model.nu)
+        ctrl[:, wiring.servos] = target
+        if self.task.grips:
+            ctrl[:, wiring.grips] = 0.5 * (action[:, -1:] + 1.0) * wiring.robot.open_m
+        return ctrl, memory.clone()
+
+    def _judge_of(
+        self, goal: Tensor, qpos: Tensor, qvel: Tensor, body_m: Tensor, body_quat: Tensor, touch_n: Tensor
+    ) -> tuple[Tensor, ...]:
+        """(observation, solved, finite, dense reward)."""
+        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), self._wiring, goal)
+        obs = self.task.observe(view).to(torch.float32)
+        good = torch.isfinite(qpos).all(1) & torch.isfinite(qvel).all(1) & torch.isfinite(obs).all(1)
+        dense = torch.zeros_like(qpos[:, 0])
+        if self._options.reward == "dense":
+            terms = self.task.terms(view)
+            dense = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
+        return obs, self.task.solved(view), good, dense.to(torch.float32)
+
+    def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
+        """The action that takes effect now: the one of some steps ago; before that, the one an episode began with."""
+        if self._randomise.action_delay[1] == 0:
+            return action
+        first = (self._age == 0)[:, None, None]
+        queue = torch.where(first, action[:, None], self._queue).roll(1, 1)
+        queue[:, 0] = action
+        self._queue = queue
+        return queue[torch.arange(self.num_envs, device=queue.device), self._delay]
+
+    def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
+        physics = self._physics
+        ctrl, self._memory = self._command(
+            self._memory, action, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n
+        )
+        return ctrl
+
+    def _look(self, goal: Float[Tensor, "n g"]) -> Sequence[Tensor]:
+        """(observation, solved, finite, dense reward) of the state that the engine has reached."""
+        self._goal, self._physics = goal, self._engine.physics()
+        physics = self._physics
+        return self._judge(goal, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
+
+    def _begin(self, worlds: Tensor, taken: list[int]) -> None:
+        """Start these worlds anew."""
+        worlds = worlds.to(self._engine.device)
+        seeds = torch.tensor(taken, device=worlds.device)
+        uniform = keyed_uniform(seeds, 0, 1 + self.task.numbers, _START).T
+        q_rad, tool = self._ready.draw(uniform[:, 0])
+        start, goal = self.task.start(uniform[:, 1:], q_rad, tool, self._wiring)
+        if self._randomise.changes_physics:
+            self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
+        self._engine.set_state(worlds, start)
+        memory = self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool)))
+        zero = torch.zeros_like(seeds)
+        queue = q_rad.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
+        fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": zero, "_held": zero,
+                 "_success": zero.bool(), "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
+        for name, value in fresh.items():
+            kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
+            setattr(self, name, kept)
+        begun = self._look(self._goal)[0]
+        if self._spread is not None:
+            begun = seen(begun, self._spread, self._episode_seed, self._age)
+        self._obs = begun if len(worlds) == self.num_envs else self._obs.index_copy(0, worlds, begun[worlds])
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state: copying it is cheaper than simulating there again."""
+        place = place_of(self._seeds)
+        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in (*_KEPT, "_obs")}
+        return {
+            "env": self.spec.name, **kept, **{f"engine_{key}": value for key, value in self._engine.save().items()},
+            "seeds_root": None if place is None else list(place[0]),
+            "seeds_count": None if place is None else place[1],
+        }  # fmt: skip
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        found = tuple(snapshot["obs"].shape) if "obs" in snapshot else None
+        if snapshot.get("env") != self.spec.name or found != (self.num_envs, *self.spec.obs["state"].shape):
+            raise CheckpointError(
+                f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
+                f"{self.spec.name} with {self.num_envs} lanes. Make one that fits."
+            )
+        for name in (*_KEPT, "_obs"):
+            setattr(self, name, snapshot[name.removeprefix("_")].clone())
+        saved = {key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")}
+        if self._randomise.changes_physics:
+            changes = self._randomise.changes(self._engine.scene, self._episode_seed)
+            self._engine.randomise(torch.arange(self.num_envs, device=self._engine.device), changes)
+        self._engine.load(saved)
+        self._look(self._goal)
+        self._seeds = seeds or seeds_of(snapshot) or self._seeds
+        self._pending = None
+        return {"state": self._obs.clone()}
+
+    def render(self, lane: int = 0) -> Tensor:
+        size = self._options.render_size
+        return self._engine.render(lane, "view", size, size)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def make_task_env(
+    task: str,
+    num_envs: int,
+    *,
+    engine: str = "mujoco",
+    robot: str = "panda",
+    control: str = "cartesian",
+    clearance_mm: float | None = None,
+    randomise: str = "none",
+    reward: str = "sparse",
+    terminate_on_success: bool | None = None,
+    max_episode_steps: int | None = None,
+    threads: int = 0,
+    render_size: int = 240,
+    compiled: bool | None = None,
+    device: str | None = None,
+) -> TaskVecEnv:
+    """By options, as a name spells them; see `sim.tasks.table.TaskOptions`."""
+    options = TaskOptions(
+        engine,
+        robot,
+        control,
+        clearance_mm,
+        randomise,
+        reward,
+        terminate_on_success,
+        max_episode_steps,
+        threads,
+        render_size,
+        compiled,
+        device,
+    )
+    return TaskVecEnv(task, num_envs, options)

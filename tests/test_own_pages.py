@@ -1,0 +1,66 @@
+"""The page on one's own robot, task and engine: its code runs as it stands, and what it makes keeps the contract."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robo_rl.core.seeding import EpisodeSeeds
+from sim.arms.robot import PANDA
+from sim.conformance import check_vec_env
+from sim.engines.table import ENGINES
+from sim.registry import make_env
+from sim.tasks.table import MANIPULATION
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "own-robot-task-engine.md"
+BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Blocks that begin with a file's name become that file; the others run in order. Returns what each left behind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_arm.xml").write_text(PANDA.path.read_text())
+    left = []
+    try:
+        for code in BLOCK.findall(PAGE.read_text()):
+            if name := re.match(r"# (\S+\.(?:py|yaml))\n", code):
+                (tmp_path / name[1]).write_text(code)
+            else:
+                space: dict[str, Any] = {}
+                exec(compile(code, str(PAGE), "exec"), space)
+                left.append(space)
+        return left
+    finally:
+        MANIPULATION.pop("nudge", None)
+        ENGINES.pop("counting", None)
+        for module in ("my_tasks", "my_engine"):
+            sys.modules.pop(module, None)
+
+
+def test_the_page_runs(made: list[dict[str, Any]]) -> None:
+    """The robot lifts, the task is solved by its expert, the engine counts."""
+    robot, task, engine = (space["env"] for space in made)
+    assert "tool x, y, z" in robot.spec.action.unit
+    seeds = EpisodeSeeds(("own", 0))
+    obs, solved = task.reset(seeds), 0
+    for _ in range(60):
+        zero = torch.zeros(4, dtype=torch.long)
+        obs, _, _, _, info = task.step(made[1]["expert"].act(obs, zero, zero))
+        solved += int((info["final_mask"] & info["success"]).sum())
+    assert solved >= 4
+    engine.reset(seeds)
+    before = engine._engine.substeps
+    engine.step(torch.zeros(2, 5))
+    assert engine._engine.substeps == before + 10
+
+
+def test_a_task_of_ones_own_keeps_the_contract(made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MANIPULATION, "nudge", ("my_tasks:NudgeTask", None))  # type: ignore[misc]
+    check_vec_env(make_env("arm/nudge", 3, max_episode_steps=9), steps=20)
