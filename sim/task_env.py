@@ -38,8 +38,8 @@ class TaskVecEnv:
 
     With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
     finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
-    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and
-    so is replay.
+    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics,
+    and so is replay.
     """
 
     _physics: Physics
