@@ -1,6 +1,6 @@
 """PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same tasks.
 
-Every world is a PyBullet client of its own, which costs about 35 MB.
+Every world is a PyBullet client of its own, which costs tens of megabytes.
 """
 
 from __future__ import annotations

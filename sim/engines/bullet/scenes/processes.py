@@ -148,7 +148,7 @@ class ProcessEngine:
         process.join(1.0)
         return EnvError(
             f"The PyBullet worker of worlds {block.start} to {block.stop - 1} has died (exit code {process.exitcode}). "
-            "A negative code is a signal, -9 often too little memory (35 MB for each world); 1 may be a script without "
+            "A negative code is a signal, -9 often too little memory; 1 may be a script without "
             "`if __name__ == '__main__'`. With threads=1 all worlds run in this process."
         )
 
