@@ -38,8 +38,7 @@ class TaskVecEnv:
 
     With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
     finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
-    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small beside the physics, and
-    so is replay.
+    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small, and replay is there.
     """
 
     _physics: Physics
@@ -86,6 +85,11 @@ class TaskVecEnv:
         )  # fmt: skip
         steps = self._options.max_episode_steps or self.task.max_steps
         return EnvSpec(name, {"state": ArraySpec((size,), unit=unit)}, action, steps, CONTROL_HZ)
+
+    @property
+    def wiring(self) -> Wiring:
+        """Which columns of the engine's arrays are the arm's."""
+        return self._wiring
 
     @property
     def view(self) -> View:

@@ -125,6 +125,13 @@ VERBS = {
         "robo-rl transfer run=runs/fly",
         "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
     ),
+    "identify": _verb(
+        "identify",
+        "identify:IdentifyConfig",
+        "sim",
+        "fit the simulated arm's servos and delay to recorded motion, and say what that is worth on unseen motion",
+        "robo-rl identify data=data/real out=runs/identify",
+    ),
     "swarm": _verb(
         "swarm",
         "swarm:SwarmConfig",

@@ -19,7 +19,7 @@ def check_scene(scene: Scene) -> None:
     """Raises ConfigError that names every thing in the model that PyBullet has no counterpart of."""
     found = missing(scene.model)
     if found:
-        raise ConfigError(f"PyBullet cannot do this scene: it has {', '.join(found)}. Use engine=mujoco or mjwarp.")
+        raise ConfigError(f"PyBullet cannot do this scene: it has {', '.join(found)}. Use engine=mujoco.")
 
 
 def missing(model: Any) -> list[str]:

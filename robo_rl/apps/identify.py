@@ -1,0 +1,149 @@
+"""`robo-rl identify`: fit the simulated arm to recorded motion, and judge the fit by motion it has not seen."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import yaml
+from jaxtyping import Float
+from numpy import ndarray
+from rich.console import Console
+from rich.table import Table
+
+from robo_rl.apps.progress import progress
+from robo_rl.conf.identify import IdentifyConfig
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.data.reader import Episode, EpisodeStore
+from sim.identify import ArmModel, Fit, Segments, cut, fit, join, rms
+from sim.registry import make_env
+from sim.task_env import TaskVecEnv
+from sim.tasks.manipulation import SUBSTEPS
+
+_JOINTS, _SPEEDS = "joints", "joint speeds"  # parts of an observation
+
+
+def main(config: IdentifyConfig) -> int:
+    """Fit, print a table, and leave results.json and randomise.yaml in `out`."""
+    store = EpisodeStore(config.data, complete_only=True)
+    name = config.env or store.spec.name
+    with closing(make_env(name, 1)) as env:
+        if not isinstance(env, TaskVecEnv):
+            raise ConfigError(f"{name} is no manipulation environment; there is no simulated arm in it to be fitted.")
+        check_recorded(store, env)
+        columns = columns_of(env)
+        model, joints = ArmModel(env.wiring, SUBSTEPS), env.wiring.robot.joints
+        hz = env.spec.control_hz
+    delays = config.delays if config.delays is not None else [0, 1, 2]
+    if not delays or min(delays) < 0:
+        raise ConfigError(f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2].")
+    parts = [cut(*motion(episode, columns, hz), config.steps, max(delays)) for episode in store]
+    if len(parts) < 2:
+        raise DataError(f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by.")
+    kept_out = min(len(parts) - 1, max(1, round(config.held_out * len(parts))))
+    fitted, unseen = (some(join(each), config.stretches) for each in (parts[:-kept_out], parts[-kept_out:]))
+    with progress(None, "identify", "simulation") as bar:
+        found = fit(model, fitted, delays, bar.update)
+    theta = np.log(np.concatenate([found.kp, found.kv]))
+    before, after = (
+        rms(model.errors(unseen, each[None], delay)[0])
+        for each, delay in ((np.zeros_like(theta), 0), (theta, found.delay))
+    )
+    write(Path(config.out), config, name, joints, found, before, after)
+    report(config, joints, found, before, after)
+    return 0
+
+
+def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
+    """Raises ConfigError where the recorded numbers are not this arm's joints and targets."""
+    named = ", ".join(env.wiring.robot.joints)
+    if not store.spec.action.unit.startswith(f"rad: {named}"):
+        raise ConfigError(
+            f"The actions of the dataset are '{store.spec.action.unit}'; expected targets of the arm's joints, "
+            f"'rad: {named}'. Record under control=joint_position."
+        )
+    if store.spec.obs["state"].shape != env.spec.obs["state"].shape:
+        raise ConfigError(
+            f"The dataset's state has {store.spec.obs['state'].shape[0]} numbers, that of {env.spec.name} "
+            f"{env.spec.obs['state'].shape[0]}. Give the environment that it was recorded in: env=..."
+        )
+
+
+def columns_of(env: TaskVecEnv) -> dict[str, slice]:
+    """Where joints and, if they are there, their speeds stand in the state."""
+    columns, start = {}, 0
+    for part, count, _ in env.task.obs_parts:
+        columns[part] = slice(start, start + count)
+        start += count
+    if _JOINTS not in columns:
+        raise ConfigError(f"{env.spec.name} shows no joint positions; they are what a model is fitted to.")
+    return columns
+
+
+def motion(
+    episode: Episode, columns: dict[str, slice], hz: float
+) -> tuple[Float[ndarray, "t+1 j"], Float[ndarray, "t+1 j"], Float[ndarray, "t j"]]:
+    """(positions [rad], speeds [rad/s], targets [rad]); speeds by central differences where they were not recorded."""
+    state = np.asarray(episode.obs("state"), np.float64)
+    q_rad = state[:, columns[_JOINTS]]
+    if _SPEEDS in columns:
+        dq_rad_s = state[:, columns[_SPEEDS]]
+    else:
+        dq_rad_s = np.gradient(q_rad, 1.0 / hz, axis=0)
+        dq_rad_s[0] = 0.0  # an episode starts at rest
+    steps = len(state) - 1
+    return q_rad, dq_rad_s, np.asarray(episode.action, np.float64)[:steps, : q_rad.shape[1]]
+
+
+def some(segments: Segments, most: int) -> Segments:
+    """At most so many, evenly over all."""
+    rows = np.unique(np.linspace(0, len(segments.q_rad) - 1, min(most, len(segments.q_rad))).round().astype(int))
+    return Segments(segments.q_rad[rows], segments.dq_rad_s[rows], segments.command_rad[rows])
+
+
+def write(
+    out: Path, config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float
+) -> None:
+    """results.json, and ranges around what was found: two standard deviations beyond the joints' least and most."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(
+        out / "results.json",
+        {
+            "commit": commit(), "machine": machine(), "data": config.data, "env": env, "delay_steps": found.delay,
+            "held_out_rms_rad": {"before": before, "after": after}, "fitted_rms_rad": found.rms_rad,
+            "joints": {
+                joint: {
+                    "kp": float(found.kp[i]), "kv": float(found.kv[i]),
+                    "kp_log_std": float(found.kp_std[i]), "kv_log_std": float(found.kv_std[i]),
+                }
+                for i, joint in enumerate(joints)
+            },
+        },
+    )  # fmt: skip
+    ranges = {
+        name: [float((value * np.exp(-2.0 * std)).min().round(4)), float((value * np.exp(2.0 * std)).max().round(4))]
+        for name, value, std in (("kp", found.kp, found.kp_std), ("kv", found.kv, found.kv_std))
+    }
+    text = yaml.safe_dump({**ranges, "action_delay": [found.delay, found.delay]}, default_flow_style=None)
+    (out / "randomise.yaml").write_text(f"# Fitted to {config.data}: every joint's factor lies in the range.\n{text}")
+
+
+def report(config: IdentifyConfig, joints: tuple[str, ...], found: Fit, before: float, after: float) -> None:
+    table = Table(header_style="dim", box=None, pad_edge=False)
+    table.add_column("joint", no_wrap=True)
+    for column in ("kp", "±", "kv", "±"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for i, joint in enumerate(joints):
+        cells = (found.kp[i], found.kp[i] * found.kp_std[i], found.kv[i], found.kv[i] * found.kv_std[i])
+        table.add_row(joint, *(f"{cell:.3f}" for cell in cells))
+    console = Console()
+    console.print(table)
+    console.print("Factors on the model's stiffness and damping, with one standard deviation.", style="dim")
+    print(
+        f"delay: {found.delay} steps\nheld-out error after {config.steps} steps of simulation, RMS: "
+        f"{1e3 * before:.2f} mrad before, {1e3 * after:.2f} mrad after\n"
+        f"Next:   robo-rl finetune ... with env=<task>:randomise={config.out}/randomise.yaml"
+    )

@@ -1,0 +1,154 @@
+"""System identification: which stiffness, damping and delay make the simulated arm move as a recorded one did.
+
+    min over theta  sum over segments, steps  || q_sim(theta; q_0, dq_0, commands) - q_recorded ||^2
+
+theta: logarithms of factors on each servo's kp and kv, for every delay that is asked about. Many steps ahead, not one:
+errors of one step are the sensors', errors of a second are the model's. Gauss and Newton with differences, all shifted
+parameters and all segments simulated at once as worlds of one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.optimize import least_squares
+
+from robo_rl.core.errors import DataError
+from sim.engines.mujoco.engine import MujocoEngine
+from sim.engines.scene import Scene
+from sim.tasks.manipulation import Wiring
+
+_SHIFT, _BOUND = 0.02, 1.6  # of a logarithm: for differences; the largest that is believed (a factor of five)
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """s stretches of recorded motion, h steps each. Commands are the servos' position targets."""
+
+    q_rad: Float[ndarray, "s h+1 j"]
+    dq_rad_s: Float[ndarray, "s j"]  # at the beginning
+    command_rad: Float[ndarray, "s d+h j"]  # d more before the beginning: what a delayed command was
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What was found. Standard deviations are of the factors' logarithms, by the curvature at the best fit."""
+
+    kp: Float[ndarray, " j"]  # factors
+    kv: Float[ndarray, " j"]
+    kp_std: Float[ndarray, " j"]
+    kv_std: Float[ndarray, " j"]
+    delay: int  # steps
+    rms_rad: float  # of the segments that it was fitted to
+
+
+class ArmModel:
+    """The simulated arm, moved as commanded from many starts under many parameters."""
+
+    def __init__(self, wiring: Wiring, substeps: int) -> None:
+        self._wiring, self._substeps = wiring, substeps
+        self._engines: dict[int, MujocoEngine] = {}
+
+    def errors(self, segments: Segments, theta: Float[ndarray, "p 2j"], delay: int) -> Float[ndarray, "p r"]:
+        """Simulated less recorded joint positions [rad] under each row of parameters; r = s h j."""
+        p, (s, h1, j) = len(theta), segments.q_rad.shape
+        engine = self._engine(p * s)
+        worlds = torch.arange(p * s)
+        factors = torch.from_numpy(np.repeat(np.exp(theta), s, 0))
+        scales = {
+            name: torch.ones(p * s, self._scene.model.nu, dtype=torch.float64) for name in ("kp_scale", "kv_scale")
+        }
+        scales["kp_scale"][:, self._wiring.servos] = factors[:, :j]
+        scales["kv_scale"][:, self._wiring.servos] = factors[:, j:]
+        engine.randomise(worlds, scales)
+        q, dq = (torch.from_numpy(np.tile(part, (p, 1))) for part in (segments.q_rad[:, 0], segments.dq_rad_s))
+        start = self._wiring.start(q, self._wiring.robot.open_m)
+        qvel = q.new_zeros(p * s, self._scene.model.nv)
+        qvel[:, self._wiring.arm_speed] = dq
+        engine.set_state(worlds, start._replace(qvel=qvel))
+        lead = segments.command_rad.shape[1] - (h1 - 1)
+        ctrl, found = start.ctrl.clone(), np.empty((p, s, h1 - 1, j))
+        for t in range(h1 - 1):
+            ctrl[:, self._wiring.servos] = torch.from_numpy(np.tile(segments.command_rad[:, lead + t - delay], (p, 1)))
+            engine.step(ctrl, self._substeps)
+            found[:, :, t] = engine.physics().qpos[:, self._wiring.arm].numpy().reshape(p, s, j)
+        errors: Float[ndarray, "p r"] = (found - segments.q_rad[None, :, 1:]).reshape(p, -1)
+        return errors
+
+    @property
+    def _scene(self) -> Scene:
+        return self._wiring.scene
+
+    def _engine(self, worlds: int) -> MujocoEngine:
+        if worlds not in self._engines:
+            self._engines[worlds] = MujocoEngine(self._scene, worlds, threads=0)
+        return self._engines[worlds]
+
+
+def fit(model: ArmModel, segments: Segments, delays: Sequence[int], told: Callable[[], object] = lambda: None) -> Fit:
+    """The best parameters under the best delay. told: called after every simulation, for a progress bar."""
+    j = segments.q_rad.shape[2]
+    best: tuple[float, int, ndarray, ndarray] | None = None
+    for delay in delays:
+
+        def residual(theta: Float[ndarray, " 2j"], delay: int = delay) -> Float[ndarray, " r"]:
+            told()
+            errors: Float[ndarray, " r"] = model.errors(segments, theta[None], delay)[0]
+            return errors
+
+        def slope(theta: Float[ndarray, " 2j"], delay: int = delay) -> Float[ndarray, "r 2j"]:
+            told()
+            shifts = _SHIFT * np.concatenate([np.eye(2 * j), -np.eye(2 * j)])
+            up, down = np.split(model.errors(segments, theta + shifts, delay), 2)
+            slopes: Float[ndarray, "r 2j"] = (up - down).T / (2.0 * _SHIFT)
+            return slopes
+
+        found = least_squares(
+            residual, np.zeros(2 * j), jac=slope, bounds=(-_BOUND, _BOUND), x_scale=1.0, max_nfev=12, ftol=1e-4
+        )
+        if best is None or found.cost < best[0]:
+            best = (float(found.cost), delay, found.x, found.jac)
+    assert best is not None
+    cost, delay, theta, jac = best
+    noise = 2.0 * cost / max(1, jac.shape[0] - 2 * j)
+    std = np.sqrt(noise * np.diag(np.linalg.pinv(jac.T @ jac)))
+    factors = np.exp(theta)
+    return Fit(factors[:j], factors[j:], std[:j], std[j:], delay, float(np.sqrt(2.0 * cost / jac.shape[0])))
+
+
+def cut(
+    q_rad: Float[ndarray, "t+1 j"],
+    dq_rad_s: Float[ndarray, "t+1 j"],
+    command_rad: Float[ndarray, "t j"],
+    steps: int,
+    most_delay: int,
+) -> Segments:
+    """One episode in stretches of `steps`, each with the commands before it. Raises DataError if it is too short."""
+    starts = range(most_delay, len(command_rad) - steps + 1, steps)
+    if not starts:
+        raise DataError(
+            f"An episode of {len(command_rad)} steps is too short for stretches of {steps} with a delay of up to "
+            f"{most_delay}. Record longer ones, or ask for less: steps=10."
+        )
+    return Segments(
+        np.stack([q_rad[at : at + steps + 1] for at in starts]),
+        np.stack([dq_rad_s[at] for at in starts]),
+        np.stack([command_rad[at - most_delay : at + steps] for at in starts]),
+    )
+
+
+def join(parts: Sequence[Segments]) -> Segments:
+    return Segments(
+        np.concatenate([part.q_rad for part in parts]),
+        np.concatenate([part.dq_rad_s for part in parts]),
+        np.concatenate([part.command_rad for part in parts]),
+    )
+
+
+def rms(errors: Float[ndarray, " r"]) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,71 @@
+"""System identification finds the parameters that made a motion, and says what it cannot use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robo_rl.apps import cli
+from robo_rl.core.errors import DataError
+from sim.identify import ArmModel, Segments, cut, fit
+from sim.randomise import load_randomise
+from sim.task_env import make_task_env
+from sim.tasks.manipulation import SUBSTEPS
+
+TRUE = np.log([0.8, 1.2, 0.9, 1.1, 0.7, 1.3, 1.0, 1.3, 0.9, 1.1, 0.8, 1.2, 0.75, 1.0])  # kp of 7 joints, then kv
+
+
+def recorded(model: ArmModel, delay: int) -> Segments:
+    """Four stretches of 10 steps under jumping targets, no servo at its limit, as the true parameters make them."""
+    rng = np.random.default_rng(0)
+    start = np.array(make_task_env("lift", 1).wiring.robot.home_rad)
+    commands = start + rng.uniform(-0.03, 0.03, (4, 12, 7))
+    blank = Segments(np.zeros((4, 11, 7)), np.zeros((4, 7)), commands)
+    blank.q_rad[:, 0] = start
+    found = model.errors(blank, TRUE[None], delay).reshape(4, 10, 7)  # less zeros: the positions themselves
+    return replace(blank, q_rad=np.concatenate([blank.q_rad[:, :1], found], 1))
+
+
+def test_it_finds_what_made_the_motion() -> None:
+    """Without noise: every factor to 2 %, and the delay."""
+    model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
+    found = fit(model, recorded(model, delay=1), delays=[0, 1])
+    assert found.delay == 1
+    np.testing.assert_allclose(np.concatenate([found.kp, found.kv]), np.exp(TRUE), rtol=0.02)
+    assert found.rms_rad < 1e-4
+
+
+def test_stretches_are_cut_with_the_commands_before_them() -> None:
+    """By hand: 7 steps, stretches of 3 after a delay of up to 1: they start at steps 1 and 4."""
+    q, command = np.arange(8.0)[:, None], 10.0 + np.arange(7.0)[:, None]
+    parts = cut(q, np.zeros((8, 1)), command, steps=3, most_delay=1)
+    assert parts.q_rad[:, :, 0].tolist() == [[1, 2, 3, 4], [4, 5, 6, 7]]
+    assert parts.command_rad[:, :, 0].tolist() == [[10, 11, 12, 13], [13, 14, 15, 16]]
+    with pytest.raises(DataError, match="too short"):
+        cut(q, np.zeros((8, 1)), command, steps=9, most_delay=1)
+
+
+def test_the_verb_writes_ranges_that_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Recorded from an arm 20 % softer: the held-out error falls, and the file of ranges holds the softness."""
+    real, data, out = tmp_path / "real.yaml", tmp_path / "data", tmp_path / "out"
+    real.write_text("kp: [0.8, 0.8]")
+    env = "env=arm/lift:control=joint_position"
+    assert cli.main(["collect", f"{env},randomise={real}", "episodes=3", "num_envs=3", f"out={data}"]) == 0
+    words = ["identify", f"data={data}", env, f"out={out}", "steps=8", "stretches=4", "delays=[0]"]
+    assert cli.main(words) == 0
+    error = json.loads((out / "results.json").read_text())["held_out_rms_rad"]
+    assert error["after"] < 0.5 * error["before"]
+    low, high = load_randomise(str(out / "randomise.yaml")).kp
+    assert low <= 0.8 <= high
+    assert "randomise.yaml" in capsys.readouterr().out
+
+
+def test_other_recordings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    assert cli.main(["collect", "task=lift", "episodes=2", "num_envs=2", f"out={data}"]) == 0
+    assert cli.main(["identify", f"data={data}", f"out={tmp_path / 'out'}"]) != 0
+    assert "joint_position" in capsys.readouterr().err
