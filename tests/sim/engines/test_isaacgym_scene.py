@@ -21,7 +21,8 @@ from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.engine import IsaacGymEngine
 from sim.engines.isaacgym.filters import collision_filters, may_touch
 from sim.engines.isaacgym.process import WORKER
-from sim.engines.scene import Scene, compile_scene
+from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.tasks.table import TaskOptions, make_task
 from tests.sim.engines.warp_scenes import grasping, scene_of
 
 STUB = Path(__file__).with_name("isaacgym_stub")
@@ -86,6 +87,15 @@ def test_planes_become_boxes_below_their_surface() -> None:
     normal = np.zeros(3)
     mujoco.mju_rotVecQuat(normal, [0.0, 0.0, 1.0], model.geom_quat[0])
     np.testing.assert_allclose(box.geom_pos[0] + 0.05 * normal, [0.0, 0.0, 1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lift", "stack", "peg_insert"])
+def test_tasks_can_be_told(name: str) -> None:
+    """Nothing in their scenes is refused, and every actuator drives one joint of one actor."""
+    task = make_task(name, TaskOptions())
+    scene = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit)
+    driven = [dof["ctrl"] for actor in describe(scene)["actors"] for dof in actor["dofs"].values() if dof["ctrl"] >= 0]
+    assert sorted(driven) == list(range(scene.model.nu))
 
 
 @pytest.mark.parametrize("name", ["lift", "peg_insert"])

@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import compile_scene
+from sim.registry import make_env, make_expert
+from sim.tasks.table import MANIPULATION
 from tests.sim.engines.warp_scenes import OBJECTS, centre_the_peg, grasping, random_targets, resting, scene_of
 
 pytest.importorskip("mujoco_warp", reason="needs pip install 'robo-rl[gpu]'", exc_type=ImportError)
@@ -205,6 +208,25 @@ def test_it_keeps_the_form_of_the_seam() -> None:
     assert pictures[0].shape == (48, 64, 3)
     assert not torch.equal(*pictures)
     engine.close()
+
+
+@pytest.mark.parametrize("task", MANIPULATION)
+def test_experts_solve_their_tasks_in_it(task: str) -> None:
+    """As in C MuJoCo, from the same starts: four of four, and in about as many steps."""
+    lengths = []
+    for engine in ("mujoco", "mjwarp"):
+        env = make_env(f"arm/{task}:engine={engine}", 4, device="cpu", compiled=False)
+        expert = make_expert(f"arm/{task}", env=env)
+        obs, steps, length = env.reset(EpisodeSeeds("expert")), torch.zeros(4, dtype=torch.long), torch.full((4,), -1)
+        while bool((length < 0).any()):
+            obs, *_, info = env.step(expert.act(obs, torch.zeros_like(steps), steps))
+            steps += 1
+            first = info["final_mask"] & (length < 0)
+            assert info["success"][first].all()
+            length[first] = steps[first]
+        lengths.append(length)
+        env.close()
+    assert float((lengths[0] - lengths[1]).abs().max()) <= 10
 
 
 def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
