@@ -115,7 +115,7 @@ def metaworld_round(budget_s: float) -> float:
 def measure(task: str, engine: str, options: argparse.Namespace) -> None:
     """Rates at 64 lanes with one thread and two, and at 4,096; interleaved, the median of the rounds."""
     rounds, steps = (3, 20) if options.quick else (9, 40)
-    counts = [(64, 1)] if options.quick or engine != "mujoco" else [(64, 1), (64, 2), (1024, 1), (4096, 1)]
+    counts = [(64, 1)] if options.quick or engine != "mujoco" else [(4096, 1), (1024, 1), (64, 2), (64, 1)]
     runners = {key: Runner(task, engine, *key) for key in counts}
     plain = PlainMujoco(task) if engine == "mujoco" else None
     rates: dict[Any, list[float]] = {key: [] for key in counts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +61,9 @@ class TaskVecEnv:
         scene = compile_scene(ASSETS / self.task.scene, robot.path, self.task.edit)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         first = self._engine.physics().qpos
+        self._cameras = tuple(name for name in options.cameras.split("+") if name)
+        for camera in self._cameras:
+            scene.camera(camera)  # raises where there is none of this name
         self._chain = Chain(scene, robot, first.device, first.dtype)
         self._wiring = Wiring(scene, robot, self._chain)
         self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
@@ -84,7 +87,24 @@ class TaskVecEnv:
             move.unit + (", fingers: -1 closed, 1 open" if grip else ""),
         )  # fmt: skip
         steps = self._options.max_episode_steps or self.task.max_steps
-        return EnvSpec(name, {"state": ArraySpec((size,), unit=unit)}, action, steps, CONTROL_HZ)
+        side = self._options.image_size
+        pictures = {f"image.{camera}": ArraySpec((side, side, 3), "uint8") for camera in self._cameras}
+        return EnvSpec(name, {"state": ArraySpec((size,), unit=unit), **pictures}, action, steps, CONTROL_HZ)
+
+    def _seen(self, state: Float[Tensor, "n o"], pictures: Obs) -> Obs:
+        """An observation of its own."""
+        return {"state": state.clone().cpu(), **{key: picture.clone() for key, picture in pictures.items()}}
+
+    def _pictures(self, worlds: Iterable[int], before: Obs | None = None) -> Obs:
+        """What the cameras see now; of the other worlds, what they saw before."""
+        side, n = self._options.image_size, self.num_envs
+        found = {}
+        for camera in self._cameras:
+            key = f"image.{camera}"
+            found[key] = torch.zeros(n, side, side, 3, dtype=torch.uint8) if before is None else before[key].clone()
+            for world in worlds:
+                found[key][world] = self._engine.render(world, camera, side, side)
+        return found
 
     @property
     def wiring(self) -> Wiring:
@@ -113,7 +133,8 @@ class TaskVecEnv:
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
         self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs))
-        return {"state": self._obs.clone().cpu()}
+        self._images = self._pictures(range(self.num_envs))
+        return self._seen(self._obs, self._images)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -150,18 +171,20 @@ class TaskVecEnv:
         if self._spread is not None:
             final = seen(final, self._spread, seed, self._age)
         self._obs = final
+        last_images = self._images = self._pictures(range(self.num_envs))
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
             self._begin(worlds, take_seeds(self._seeds, len(worlds)))
+            self._images = self._pictures(worlds.tolist(), last_images)
         info = {
-            "final_obs": {"state": final.clone().cpu()},
+            "final_obs": self._seen(final, last_images),
             "final_mask": ended.cpu(),
             "success": success.cpu(),
             "episode_seed": seed.clone().cpu(),
             "next_seed": self._episode_seed.clone().cpu(),
             "diverged": diverged.cpu(),
         }
-        return {"state": self._obs.clone().cpu()}, reward.cpu(), terminated.cpu(), truncated.cpu(), info
+        return self._seen(self._obs, self._images), reward.cpu(), terminated.cpu(), truncated.cpu(), info
 
     def _compile(self, compiled: bool) -> None:
         """What a step computes beside physics, as two kernels: from actions to servos, from states to their worth."""
@@ -282,7 +305,8 @@ class TaskVecEnv:
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        return {"state": self._obs.clone()}
+        self._images = self._pictures(range(self.num_envs))
+        return self._seen(self._obs, self._images)
 
     def render(self, lane: int = 0) -> Tensor:
         size = self._options.render_size
@@ -306,6 +330,8 @@ def make_task_env(
     max_episode_steps: int | None = None,
     threads: int = 0,
     render_size: int = 240,
+    cameras: str = "",
+    image_size: int = 84,
     compiled: bool | None = None,
     device: str | None = None,
 ) -> TaskVecEnv:
@@ -321,6 +347,8 @@ def make_task_env(
         max_episode_steps,
         threads,
         render_size,
+        cameras,
+        image_size,
         compiled,
         device,
     )

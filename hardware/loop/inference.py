@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing as mp
 import time
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,14 +27,25 @@ from robo_rl.core.orphans import exit_with_parent
 _CLOSE_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is left of the chunk that is being played: `action` (k, a) in the units of the action, from now on.
+
+    The first `certain` of them will have been played when the answer to a request made now comes.
+    """
+
+    action: Float[ndarray, "k a"]
+    certain: int
+
+
 class Inference(Protocol):
     """Somebody who turns stacked observations into chunks, later."""
 
     ready: bool  # has it said that it can?
     fault: str  # why it will answer no more; empty while it will
 
-    def request(self, seen: Seen, decision: int) -> bool:
-        """Ask for a chunk; False while an answer is still due. Never waits."""
+    def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
+        """Ask for a chunk, which goes on where `running` is; False while an answer is still due. Never waits."""
         ...
 
     def poll(self) -> tuple[Float[ndarray, "k a"], float] | None:
@@ -44,31 +56,41 @@ class Inference(Protocol):
 
 
 class InferenceProcess:
-    """A bundle in a child, which ends with its parent. seed: of the policy's noise."""
+    """A bundle in a child, which ends with its parent. seed: of the policy's noise.
 
-    def __init__(self, bundle: Bundle, device: Device = "auto", threads: int = 1, seed: int = 0) -> None:
+    realtime: chunks go on where the one before is (`policies.realtime`), inferred by torch from the bundle's weights.
+    """
+
+    def __init__(
+        self, bundle: Bundle, device: Device = "auto", threads: int = 1, seed: int = 0, realtime: bool = False
+    ) -> None:
         context = mp.get_context("spawn")
         self.ready, self.fault, self._asked = False, "", False
         shapes = {k: ((bundle.obs_steps, *spec.shape), spec.dtype) for k, spec in bundle.env.obs.items()}
         shared = {key: context.RawArray("b", _bytes(*row)) for key, row in shapes.items()}
         answer = ((bundle.chunk, bundle.env.action.dim), "float32")
         out = context.RawArray("b", _bytes(*answer))
+        before = context.RawArray("b", _bytes(*answer))
+        self._before = _view(before, *answer)
         self._inputs = {key: _view(shared[key], *shapes[key]) for key in shapes}
         self._chunk = _view(out, *answer)
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, str(bundle.folder), device, threads, seed, shared, out)
+        arguments = (theirs, str(bundle.folder), device, threads, seed, shared, out, before if realtime else None)
         self.process = context.Process(target=_serve, args=arguments, daemon=True, name="inference")
         self.process.start()
         theirs.close()  # so that its death is an end of file to us
 
-    def request(self, seen: Seen, decision: int) -> bool:
+    def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
         if self._asked or not self.ready or self.fault:
             return False
         for key, target in self._inputs.items():
             target[...] = seen[key]
+        known = 0 if running is None else min(len(running.action), len(self._before))
+        if running is not None:
+            self._before[:known] = running.action[:known]
         self._asked = True
         try:
-            self._pipe.send(decision)
+            self._pipe.send((decision, 0 if running is None else min(running.certain, known), known))
         except OSError:
             self._lost()
         return not self.fault
@@ -104,8 +126,9 @@ class InferenceProcess:
 
 
 def _serve(
-    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any
-) -> None:
+    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any,
+    before: Any,
+) -> None:  # fmt: skip
     """The child: one request at a time, for as long as somebody asks."""
     import signal
 
@@ -114,21 +137,28 @@ def _serve(
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody is left to tell
         try:
-            _answer(pipe, folder, device, threads, seed, shared, out)
+            _answer(pipe, folder, device, threads, seed, shared, out, before)
         except RoboRLError as error:
             pipe.send(str(error))
 
 
 def _answer(
-    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any
-) -> None:
+    pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any,
+    before: Any,
+) -> None:  # fmt: skip
     import torch
 
-    from policies.runner import OnnxPolicy, bundle_noise
+    from hardware.loop.sampler import graph_sampler, guided_sampler
+    from policies.runner import bundle_noise
 
     torch.set_num_threads(threads)
     bundle = load_bundle(Path(folder))
-    policy, noise = OnnxPolicy(bundle, device, threads), bundle_noise(bundle)
+    if before is None:
+        sample = graph_sampler(bundle, device, threads)
+    else:
+        old = torch.from_numpy(_view(before, (bundle.chunk, bundle.env.action.dim), "float32"))
+        sample = guided_sampler(bundle, device, old)
+    noise = bundle_noise(bundle)
     noise.reset([0], [seed])
     inputs = {
         key: torch.from_numpy(_view(shared[key], (bundle.obs_steps, *spec.shape), spec.dtype)).unsqueeze(0)
@@ -136,13 +166,14 @@ def _answer(
     }
     chunk = _view(out, (bundle.chunk, bundle.env.action.dim), "float32")
     zeros = {key: torch.zeros_like(value) for key, value in inputs.items()}
-    policy.sample(zeros, noise.draw([0], [0]))  # the first call allocates: not while a robot waits
+    for known in (0, bundle.chunk):
+        sample(zeros, noise.draw([0], [0]), 0, known)  # the first calls allocate: not while a robot waits
     pipe.send("ready")
     while True:
-        decision = pipe.recv()
+        decision, certain, known = pipe.recv()
         begin_s = time.perf_counter()
         with torch.no_grad():
-            normal = policy.sample(inputs, noise.draw([0], [int(decision)]))
+            normal = sample(inputs, noise.draw([0], [decision]), certain, known)
         chunk[...] = bundle.env.action.denormalize(normal)[0].numpy()
         pipe.send(time.perf_counter() - begin_s)
 

@@ -15,6 +15,7 @@ from hardware.description import RobotDescription
 from hardware.layout import action_joints
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
+from hardware.loop.plan import RunningPlan
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
@@ -32,7 +33,7 @@ class ArmPolicyNode:
 
     def __init__(
         self, bus: Bus, bundle: Bundle, robot: RobotDescription, inference: Inference, start: bool = False,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = print, realtime: bool = False,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
         self._joints = named_joints(bundle)
@@ -43,6 +44,7 @@ class ArmPolicyNode:
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
+        self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took_s: deque[float] = deque(maxlen=_KEPT)  # of the newest inferences
         self._complaint = ""
         self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
@@ -102,11 +104,13 @@ class ArmPolicyNode:
 
     def _stop(self) -> Answer:
         self._wanted = False
+        self._plan.reset()
         return True, "stopped"
 
     def _reset(self) -> Answer:
         self._epoch, self._sequence, self._decision, self._wait = self._epoch + 1, 0, 0, 0
         self._history.reset()
+        self._plan.reset()
         return True, f"episode {self._epoch}"
 
     def _tick(self) -> None:
@@ -127,11 +131,19 @@ class ArmPolicyNode:
         except DataError as error:
             return self._complain(str(error))
         self._wait -= 1
-        if self._wait <= 0 and self._inference.request(self._history.stacked(), self._decision):
-            self._asked = message.stamp_s, self._bus.now(), self._epoch
+        self._plan.tick()
+        if self._wait <= 0:
+            self._ask(message.stamp_s)
+        return None
+
+    def _ask(self, stamp_s: float) -> None:
+        """For a chunk that begins at the newest state; again at the next tick while the answer before is due."""
+        running = self._plan.running() if self._realtime else None
+        if self._inference.request(self._history.stacked(), self._decision, running):
+            self._asked = stamp_s, self._bus.now(), self._epoch
             self._decision += 1
             self._wait = self._bundle.execute
-        return None
+            self._plan.asked(self._bus.now())
 
     def _poll(self) -> None:
         answer = self._inference.poll()
@@ -145,6 +157,7 @@ class ArmPolicyNode:
         stamp_s, _, epoch = self._asked
         self._asked, self._complaint = None, ""
         if epoch == self._epoch and self._wanted:
+            self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
             self._send(JointTrajectory(stamp_s, self._joints, chunk.astype(np.float64), times_s, epoch, self._sequence))
             self._sequence += 1

@@ -54,13 +54,16 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
     """The contract is checked before the inference process is started, and long before anything moves."""
     from hardware.contract import check_contract
     from hardware.loop.inference import InferenceProcess
+    from hardware.loop.sampler import check_guidable
     from hardware.nodes.arm_policy import ArmPolicyNode
     from policies.bundle import load_bundle
 
     bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
     check_contract(bundle, robot)
-    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed)
-    return ArmPolicyNode(bus, bundle, robot, inference, start=config.start)
+    if config.realtime:
+        check_guidable(bundle)
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, config.realtime)
+    return ArmPolicyNode(bus, bundle, robot, inference, start=config.start, realtime=config.realtime)
 
 
 def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:

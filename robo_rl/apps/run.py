@@ -30,6 +30,8 @@ def main(config: RunConfig) -> int:
         from robo_rl.apps.run_robot import run_robot
 
         return run_robot(config, bundle)
+    if config.realtime:
+        raise ConfigError("realtime=true is for robot=sim_arm: an environment waits for each chunk, so none is late.")
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1

@@ -11,6 +11,7 @@ from hardware.bus.protocol import Bus
 from hardware.contract import check_contract
 from hardware.description import RobotDescription, load_description
 from hardware.loop.inference import InferenceProcess
+from hardware.loop.sampler import check_guidable
 from hardware.messages import Floats
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
@@ -93,5 +94,8 @@ def _deciders(
     head = ActionHeadNode(buses["action_head"], robot, bundle)
     if bundle.chunk == 1:
         return None, head
-    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed)
-    return ArmPolicyNode(buses["arm_policy"], bundle, robot, inference, start=True), head
+    if config.realtime:
+        check_guidable(bundle)
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, config.realtime)
+    policy = ArmPolicyNode(buses["arm_policy"], bundle, robot, inference, start=True, realtime=config.realtime)
+    return policy, head

@@ -62,6 +62,8 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
     """Run, and say what happened. Returns 0, or 3 when the filter had to stop the robot."""
     if config.env is not None or config.rate_hz is not None:
         raise ConfigError("robot=... runs the robot's own task at the bundle's rate; leave env and rate_hz out.")
+    if config.realtime and (config.robot != "sim_arm" or bundle.chunk == 1):
+        raise ConfigError("realtime=true is for robot=sim_arm and a bundle of chunks; leave it out.")
     if config.robot not in ROBOTS:
         raise UnknownNameError("robot to run in this process", str(config.robot), ROBOTS)
     from importlib import import_module

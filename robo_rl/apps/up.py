@@ -16,7 +16,8 @@ from robo_rl.apps.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
-ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "record")  # what sets may take
+# What sets may take.
+ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "record", "realtime")
 
 
 def main(config: UpConfig) -> int:

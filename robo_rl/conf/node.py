@@ -59,6 +59,7 @@ class ArmPolicyNodeConfig(NodeConfig):
     bundle: str = REQUIRED  # folder of the bundle
     robot: str = REQUIRED  # description of the robot
     start: bool = False  # infer at once; otherwise by the service ~/start
+    realtime: bool = False  # each chunk goes on where the one before still runs; for flow policies
     device: str = one_of("auto", "cpu", "cuda")  # where ONNX Runtime computes
     threads: int = at_least(1, 1)  # of ONNX Runtime
     seed: int = at_least(0, 0)  # of the policy's noise

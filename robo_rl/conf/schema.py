@@ -139,4 +139,5 @@ class RunConfig:
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
     device: str = one_of("auto", "cpu", "cuda")  # where ONNX Runtime computes
     threads: int = at_least(1, 1)  # of ONNX Runtime
+    realtime: bool = False  # robot=sim_arm: each chunk goes on where the one before still runs; for flow policies
     out: str | None = None  # write the report into this JSON file

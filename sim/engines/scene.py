@@ -81,6 +81,9 @@ class Scene:
         i = self._place("site", name, sites)
         return int(self.model.site_bodyid[i]), self.model.site_pos[i].copy(), self.model.site_quat[i].copy()
 
+    def camera(self, name: str) -> int:
+        return self._place("camera", name, tuple(self.model.camera(i).name for i in range(self.model.ncam)))
+
     def fixture(self, name: str) -> int:
         """Its place among the fixtures of a `Start`."""
         return self._place("fixture", name, self.fixtures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 from sim.adapters.options import check_reward, check_steps
 
@@ -17,7 +17,15 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "stack": ("sim.tasks.stack:StackTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
-WORDS = ("engine", "robot", "control", "clearance_mm", "randomise")  # what a name may say of any of them
+WORDS = (
+    "engine",
+    "robot",
+    "control",
+    "clearance_mm",
+    "randomise",
+    "cameras",
+    "image_size",
+)  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
 _UNSAID = (
     "compiled",
@@ -44,6 +52,8 @@ class TaskOptions:
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
+    cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
+    image_size: int = 84
     compiled: bool | None = None  # none: from 64 lanes on
     device: str | None = None  # of engines that can choose; none: a GPU where there is one
 
@@ -51,6 +61,8 @@ class TaskOptions:
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
+        if not 8 <= self.image_size <= 1024:
+            raise ConfigError(f"image_size is {self.image_size}; expected 8 to 1024 pixels.")
 
     @property
     def ends_with_success(self) -> bool:

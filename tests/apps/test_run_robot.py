@@ -64,12 +64,21 @@ def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.Capture
     assert 0.0 < report["decision_ms_p50"] <= report["decision_ms_p99"] == report["tick_ms_p99"]
 
 
+def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same graph, its chunks inferred by torch and guided: it follows, and says what it did."""
+    assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", "realtime=true"]) == 0
+    said = capsys.readouterr().out
+    assert "chunks were inferred, the last in" in said
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
         (["robot=sim_quad"], "was made for arm/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
+        (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
+        (["realtime=true"], "realtime=true is for robot=sim_arm: an environment waits for each chunk"),
     ],
 )
 def test_mistakes_are_one_sentence(

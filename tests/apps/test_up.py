@@ -56,7 +56,7 @@ def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
 def test_arguments_reach_the_nodes_that_want_them() -> None:
     commands = load_set("arm_sim").commands({"bundle": "b", "robot": "mine.yaml"})
     assert commands["safety_filter"] == ["safety_filter", "robot=mine.yaml", "arm=true"]
-    assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true"]
+    assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true", "realtime=false"]
     assert "recorder" not in commands
     assert "arm_policy" not in load_set("arm_sim").commands({})
     assert load_set("arm_sim").commands({"record": "r"})["recorder"] == ["recorder", "out=r", "start=true"]

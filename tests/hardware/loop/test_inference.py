@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from hardware.loop.inference import InferenceProcess
+from hardware.loop.inference import InferenceProcess, Running
+from hardware.loop.sampler import guided_sampler
 from policies.bundle import Bundle
 from policies.runner import OnnxPolicy
 
@@ -65,6 +66,41 @@ def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, ch
     assert inference.fault == "the inference process has died"
     assert not inference.request(SEEN, 3)
     assert inference.poll() is None
+
+
+def test_a_running_chunk_is_gone_on_with(chunks: Bundle) -> None:
+    """Two decisions of a real child: the second is what the guided policy says in this process, not the plain one."""
+    process = InferenceProcess(chunks, "cpu", realtime=True)
+    try:
+        wait(process)
+        assert process.fault == ""
+        assert process.request(SEEN, 0)
+        first = wait(process)
+        assert isinstance(first, tuple)
+        running = Running(first[0][8:] + 0.05, 3)
+        assert process.request(SEEN, 1, running)
+        second = wait(process)
+        assert isinstance(second, tuple)
+    finally:
+        process.close()
+    old = torch.zeros(16, 3)
+    sample = guided_sampler(chunks, "cpu", old)
+    obs, noise, spec = {"state": torch.from_numpy(SEEN["state"])[None]}, torch.zeros(1, 16, 3), chunks.env.action
+    plain = spec.denormalize(sample(obs, noise, 0, 0))[0].numpy()
+    old[:8] = torch.from_numpy(running.action)
+    np.testing.assert_allclose(first[0], plain, atol=1e-6)
+    np.testing.assert_allclose(second[0], spec.denormalize(sample(obs, noise, 3, 8))[0].numpy(), atol=1e-6)
+    assert np.abs(second[0] - plain).max() > 1e-3
+
+
+def test_a_policy_that_cannot_be_guided_is_said(hover: Bundle) -> None:
+    """No flow, nothing to guide; the child says so instead of chunks."""
+    process = InferenceProcess(hover, "cpu", realtime=True)
+    try:
+        wait(process)
+        assert "Real-time chunking guides the chunks of a flow policy" in process.fault
+    finally:
+        process.close()
 
 
 def test_a_bundle_that_cannot_be_loaded_is_said(chunks: Bundle, tmp_path_factory: pytest.TempPathFactory) -> None:

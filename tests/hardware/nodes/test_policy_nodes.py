@@ -11,7 +11,9 @@ import torch
 
 from hardware.bus.in_process import World
 from hardware.loop.head import Residual, SingleStep
+from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
+from hardware.loop.sampler import guided_sampler
 from hardware.messages import Diagnostics, Floats, JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
@@ -34,7 +36,7 @@ class DelayedInference:
         self._world, self._bundle, self._policy = world, bundle, OnnxPolicy(bundle, "cpu")
         self._due: tuple[float, Any] | None = None
 
-    def request(self, seen: Seen, decision: int) -> bool:
+    def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
         if self._due is not None or self.fault:
             return False
         obs = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
@@ -53,18 +55,49 @@ class DelayedInference:
         """No process, nothing to end."""
 
 
+class GuidedInference(DelayedInference):
+    """By torch from the bundle's weights, guided where that is asked for.
+
+    Noise of its own for each decision, the same for all actions of a chunk: so chunks are smooth, and disagree.
+    """
+
+    def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
+        super().__init__(world, bundle, delay_s)
+        self._old = torch.zeros(bundle.chunk, bundle.env.action.dim)
+        self._sample = guided_sampler(bundle, "cpu", self._old)
+        self.asked: list[Running | None] = []
+
+    def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
+        if self._due is not None:
+            return False
+        known = 0 if running is None else len(running.action)
+        if running is not None:
+            self._old[:known] = torch.from_numpy(running.action)
+        drawn = torch.randn(1, 1, self._old.shape[1], generator=torch.Generator().manual_seed(decision))
+        noise = (0.5 * drawn).expand(1, *self._old.shape)
+        obs = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
+        chunk = self._sample(obs, noise, 0 if running is None else running.certain, known)
+        self._due = self._world.now() + self.delay_s, self._bundle.env.action.denormalize(chunk)[0].numpy()
+        self.asked.append(running)
+        return True
+
+
 class Cell:
     """All four nodes and a task that gives the goal."""
 
-    def __init__(self, bundle: Bundle, delay_s: float = 0.03) -> None:
+    def __init__(
+        self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,
+        realtime: bool = False,
+    ) -> None:  # fmt: skip
         self.world, self.arm, self.said = World(), LagArm(), list[str]()
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
         self.bus, robot = bus, arm(start_jump_rad=0.5)
         self.robot = SimArmNode(bus["robot"], self.arm, 50.0)
         self.filter = SafetyFilterNode(bus["filter"], robot, arm=True)
-        self.inference = DelayedInference(self.world, bundle, delay_s)
+        self.inference = inference(self.world, bundle, delay_s)
         if bundle.chunk > 1:
-            self.policy = ArmPolicyNode(bus["policy"], bundle, robot, self.inference, start=True, say=self.said.append)
+            say = self.said.append
+            self.policy = ArmPolicyNode(bus["policy"], bundle, robot, self.inference, True, say, realtime)
         self.head = ActionHeadNode(bus["head"], robot, bundle if bundle.chunk == 1 else None, say=self.said.append)
         self.raw: list[JointTrajectory] = []
         self.chunks: list[JointTrajectory] = []
@@ -87,6 +120,30 @@ def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:
     assert cell.head.head.player.late == 0
     assert len(cell.chunks) == pytest.approx(4.0 / (8 * 0.02), abs=3)
     assert np.abs(cell.arm.place).max() > 0.01
+
+
+def jumps_rad(cell: Cell) -> np.ndarray:
+    """(n,) from each command to the next one, the largest of the joints."""
+    commands = np.stack([message.position_rad[0] for message in cell.raw])
+    return np.abs(np.diff(commands, axis=0)).max(axis=1)
+
+
+@pytest.mark.parametrize("delay_s", [0.03, 0.1])
+def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float) -> None:
+    """Noise of its own for every chunk: what the arm is told jumps where one takes over, unless it is guided."""
+    jumps = {}
+    for realtime in (False, True):
+        cell = Cell(chunks, delay_s, GuidedInference, realtime)
+        cell.give(Floats(np.array([0.5])))
+        cell.until(6.0)
+        jumps[realtime] = np.sort(jumps_rad(cell))[-20:].mean()  # some thirty chunks take over in this time
+        asked = cell.inference.asked  # type: ignore[attr-defined]
+        assert any(running is not None for running in asked) is realtime
+        assert len(cell.raw) >= 270
+    assert jumps[True] < 0.8 * jumps[False]  # of a network that never learned what belongs together
+    # The old chunk is eight actions further on, and the delay is certain, with a period for the phases.
+    assert {len(running.action) for running in asked[2:]} == {16 - 8}
+    assert {running.certain for running in asked[3:]} <= {round(delay_s / 0.02) + n for n in (1, 2)}
 
 
 def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:

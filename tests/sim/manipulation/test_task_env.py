@@ -25,6 +25,11 @@ def test_every_task_keeps_the_contract(task: str) -> None:
     check_vec_env(make_env(f"arm/{task}", 3, max_episode_steps=9), steps=20)
 
 
+def test_pictures_keep_the_contract() -> None:
+    """Last pictures of an episode are its own, and come again after a restore."""
+    check_vec_env(make_env("arm/lift:cameras=view+front,image_size=32", 2, max_episode_steps=5), steps=8)
+
+
 def test_pybullet_keeps_the_contract() -> None:
     """Contacts remembered from another life, or rounded states, would show as another episode."""
     check_vec_env(make_env("arm/peg_insert:engine=pybullet,randomise=mild", 3, max_episode_steps=9), steps=20)
@@ -162,6 +167,8 @@ def test_names_say_what_matters_to_a_policy() -> None:
         ("arm/lift:threads=-1", ConfigError, "threads"),
         ("arm/peg_insert:clearance_mm=0", ConfigError, "clearance_mm"),
         ("arm/lft", UnknownNameError, "arm/lift"),
+        ("arm/lift:cameras=viw", UnknownNameError, "view"),
+        ("arm/lift:image_size=2", ConfigError, "image_size"),
     ],
 )
 def test_mistakes_end_in_a_sentence(name: str, error: type[Exception], says: str) -> None:
