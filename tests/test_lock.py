@@ -16,6 +16,10 @@ from robo_rl.apps.packages import PACKAGES
 from tests.pins import as_locked, declared, locked
 
 TESTS = Path(__file__).resolve().parent
+LEFT_OUT = (
+    "vla",
+    "gpu",
+)  # extras that the lock does not bring: tests that need them are skipped where it was installed
 ROBOT_EXTRAS = ("robot", "dds", "ur", "xarm", "crazyflie", "px4")
 ROS = {"launch_pytest", "rmw_cyclonedds_cpp"}  # come with ROS 2, which no lock can bring
 OURS = ("robo_rl", "policies", "sim", "hardware")
@@ -36,7 +40,7 @@ def test_lock_pins_what_the_metadata_asks_for() -> None:
     assert "opencv-python" not in pins
     for extra, wanted in declared().items():
         for requirement in wanted:
-            if extra not in ("vla", "gpu") and (requirement.marker is None or requirement.marker.evaluate()):
+            if extra not in LEFT_OUT and (requirement.marker is None or requirement.marker.evaluate()):
                 assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
 
 
@@ -74,8 +78,9 @@ def distribution_of(module: str) -> str:
 def test_lock_brings_whatever_tests_are_skipped_without() -> None:
     """Tests that need a package outside the lock would be skipped everywhere, and nobody would know."""
     pins = locked()
+    meant = {package.module for package in PACKAGES if package.extra in LEFT_OUT}
     for module, file in skipped_without().items():
-        if module not in ROS and module.split(".")[0] not in OURS:
+        if module not in ROS and module.split(".")[0] not in meant | set(OURS):
             pybullet = module == "pybullet" and sys.version_info >= (3, 12)  # it has no wheel there
             assert pybullet or distribution_of(module) in pins, f"{file} is skipped without {module}"
 

@@ -103,6 +103,16 @@ class View:
         columns = self._wiring.loose[name][0]
         return Pose(self.physics.qpos[:, columns][:, :3], self.physics.qpos[:, columns][:, 3:])
 
+    def body(self, name: str) -> Pose:
+        """Where a body is, by its name in the MJCF."""
+        row = self._wiring.scene.body(name)
+        return Pose(self.physics.body_m[:, row], self.physics.body_quat[:, row])
+
+    def joint(self, name: str) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        """(position, speed) of a slide [m, m/s] or a hinge [rad, rad/s]."""
+        scene = self._wiring.scene
+        return self.physics.qpos[:, scene.qpos(name).start], self.physics.qvel[:, scene.qvel(name).start]
+
     def speed_m_s(self, name: str) -> Float[Tensor, "n 3"]:
         return self.physics.qvel[:, self._wiring.loose[name][1]][:, :3]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # names must be listed without a simulator
 MANIPULATION = {  # name -> (its class, called with the dials it has; None: needs no extra)
     "lift": ("sim.tasks.lift:LiftTask", None),
     "stack": ("sim.tasks.stack:StackTask", None),
+    "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
 WORDS = (
