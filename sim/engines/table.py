@@ -10,7 +10,7 @@ from sim.engines.scene import Scene
 
 ENGINES = {  # name -> (builder(scene, num_envs, and what of the options it takes), extra that installs its packages)
     "mujoco": ("sim.engines.mujoco.engine:MujocoEngine", "sim"),
-    "pybullet": ("sim.engines.bullet.scenes.engine:BulletEngine", "pybullet"),
+    "pybullet": ("sim.engines.bullet.scenes.processes:make_bullet_engine", "pybullet"),
     "mjwarp": ("sim.engines.mjwarp.engine:WarpEngine", "gpu"),
     "isaacgym": ("sim.engines.isaacgym.engine:IsaacGymEngine", None),
 }

@@ -204,6 +204,22 @@ def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
     assert end[4:6].abs().max() < 0.005  # upright
 
 
+def test_what_is_excluded_passes_through() -> None:
+    """Two balls fall on a static post; the one whose contact with it is excluded falls through, in either engine."""
+    balls = "".join(
+        f'<body name="{name}" pos="{x} 0 0.5"><freejoint/><geom size="0.05"/></body>'
+        for name, x in (("a", 0), ("b", 1))
+    )
+    posts = '<body name="post"><geom type="box" size="2 0.1 0.1"/></body>'
+    xml = f'<worldbody>{posts}{balls}</worldbody><contact><exclude body1="post" body2="b"/></contact>'
+    for name in ("mujoco", "pybullet"):
+        with closing(begin(name, scene_of(xml, timestep=0.002))) as engine:
+            engine.step(torch.zeros(1, 0).double(), 400)
+            height_m = engine.physics().qpos[0, [2, 9]]
+        assert float(height_m[0]) == pytest.approx(0.15, abs=0.005)
+        assert height_m[1] < -1.0
+
+
 def test_without_pybullet_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pybullet", None)
     with pytest.raises(MissingDependencyError, match=r"robo-rl\[pybullet\]"):

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
-from tests.sim.engines.worlds import ENGINES, GRAVITY_M_S2, begin, energy_j, run, scene_of
+from tests.sim.engines.worlds import ENGINES, GRAVITY_M_S2, begin, energy_j, run, scene_of, seen
 
 pytest.importorskip("pybullet")
 
@@ -29,7 +29,7 @@ def test_free_fall_matches_the_formula(name: str) -> None:
     scene = scene_of(f"<worldbody>{_BALL}</worldbody>", timestep=0.001)
     physics = run(begin(name, scene), 1.0)
     assert float(physics.qpos[0, 2]) == pytest.approx(5.0 - 0.5 * GRAVITY_M_S2, abs=GRAVITY_M_S2 * 0.001)
-    assert float(physics.qvel[0, 2]) == pytest.approx(-GRAVITY_M_S2, rel=1e-9)
+    assert float(physics.qvel[0, 2]) == pytest.approx(-GRAVITY_M_S2, rel=1e-4)
     assert physics.qpos[0, :2].abs().max() == 0.0
     torch.testing.assert_close(physics.body_m[0, scene.body("ball")], physics.qpos[0, :3])
 
@@ -43,8 +43,8 @@ def test_a_thrown_hammer_turns_about_its_centre_of_mass(name: str) -> None:
     model, body = scene.model, scene.body("hammer")
     turn = np.array([0.9, -0.2, 0.3, 0.1]) / np.linalg.norm([0.9, -0.2, 0.3, 0.1])
     engine = begin(name, scene, qpos=[0, 0, 5, *turn], qvel=[1.0, -0.5, 2.0, 3.0, -1.0, 4.0])
-    before = _moments(scene, body, engine.physics())
-    energy = energy_j(scene, engine.physics())
+    before = _moments(scene, body, seen(engine))
+    energy = energy_j(scene, seen(engine))
     physics = run(engine, 0.5)
     after = _moments(scene, body, physics)
     fallen = before[0] + before[1] * 0.5 + np.array([0.0, 0.0, -0.5 * GRAVITY_M_S2 * 0.25])
@@ -84,7 +84,7 @@ def test_an_undamped_double_pendulum_keeps_its_energy(name: str) -> None:
     scene = scene_of(f"<worldbody>{arms}</worldbody>", timestep=0.001)
     engine = begin(name, scene, qpos=[2.0, 1.0])
     whole_j = 2.0 * GRAVITY_M_S2 * (0.5 * 0.2 + 0.4 * 0.55)
-    first, worst = energy_j(scene, engine.physics()), 0.0
+    first, worst = energy_j(scene, seen(engine)), 0.0
     for _ in range(20):
         worst = max(worst, abs(energy_j(scene, run(engine, 0.1)) - first))
     assert worst < 0.03 * whole_j
@@ -105,7 +105,7 @@ def test_a_box_slides_outside_the_friction_cone_only(name: str, slope: float) ->
     )
     engine = begin(name, scene)
     run(engine, 0.1)  # settles
-    start = engine.physics()
+    start = seen(engine)
     gone_m = float(run(engine, 0.5).qpos[0, 0] - start.qpos[0, 0])
     if slope < 0.5:
         assert abs(gone_m) < 0.001

@@ -16,7 +16,7 @@ from sim.engines.table import make_engine
 from sim.tasks.table import TaskOptions
 
 GRAVITY_M_S2 = 9.81
-# Engines that every test of physics runs in. One that compiles for minutes is marked slow here, once for all of them.
+# Engines that every test of physics runs in. MuJoCo Warp compiles for minutes: test_mjwarp.py holds it to C MuJoCo.
 ENGINES = [pytest.param("mujoco"), pytest.param("pybullet")]
 
 
@@ -30,7 +30,7 @@ def scene_of(xml: str, **option: Any) -> Scene:
 
 
 def engine_of(name: str, scene: Scene, num_envs: int = 1) -> Engine:
-    return make_engine(name, scene, num_envs, TaskOptions(threads=1))
+    return make_engine(name, scene, num_envs, TaskOptions(threads=1, device="cpu"))
 
 
 def start_of(scene: Scene, num: int = 1, **given: Any) -> Start:
@@ -52,7 +52,13 @@ def run(engine: Engine, seconds: float, ctrl: Tensor | None = None) -> Physics:
     command = torch.zeros(engine.scene.model.nu) if ctrl is None else ctrl
     steps = round(seconds / engine.scene.timestep_s)
     engine.step(command.double().expand(engine.num_envs, -1).contiguous(), steps)
-    return engine.physics()
+    return seen(engine)
+
+
+def seen(engine: Engine) -> Physics:
+    """In double precision, whatever the engine computes in."""
+    physics = engine.physics()
+    return Physics(**{name: getattr(physics, name).double() for name in Physics.__dataclass_fields__})
 
 
 def energy_j(scene: Scene, physics: Physics) -> float:

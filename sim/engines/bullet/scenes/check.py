@@ -45,7 +45,6 @@ def missing(model: Any) -> list[str]:
         ),
         "free joints with damping, armature or springs": _braked_flight(model, kinds),
         "contact pairs of their own": model.npair > 0,
-        "contact exclusions": model.nexclude > 0,
         "a medium with drag": model.opt.density > 0.0 or model.opt.viscosity > 0.0,
         "actuators with states or muscles": stateful,
         "actuators that pull elsewhere than at a hinge or slide": elsewhere

@@ -1,6 +1,6 @@
 """PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same tasks.
 
-Every world is a PyBullet client of its own, which costs about 35 MB.
+Every world is a PyBullet client of its own, which costs tens of megabytes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold som
 class BulletEngine:
     """See `sim.engines.protocol.Engine`. Raises ConfigError for a scene that PyBullet cannot do."""
 
-    def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
-        if threads < 0:
-            raise ConfigError(f"threads is {threads}; expected 0 or more.")
+    def __init__(self, scene: Scene, num_envs: int) -> None:
         if not 1 <= num_envs <= MAX_WORLDS:
-            raise ConfigError(f"num_envs is {num_envs}; expected 1 to {MAX_WORLDS} with engine=pybullet.")
+            raise ConfigError(f"num_envs is {num_envs}; expected 1 to {MAX_WORLDS} in a process of PyBullet.")
         check_scene(scene)
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
         model = scene.model
@@ -50,7 +48,7 @@ class BulletEngine:
         self._changes: dict[int, dict[str, ndarray]] = {}
         self._data, self._pictures = mujoco.MjData(model), Pictures(model)
         self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
-        self._fixtures = np.tile(_fixtures(self._data), (num_envs, 1, 1))
+        self._fixtures = np.tile(own_fixtures(self._data), (num_envs, 1, 1))
         self._bodies = np.zeros((num_envs, model.nbody, 7))
         self._touch = np.zeros((num_envs, len(scene.touch)))
         self._past = Past(num_envs, model.nq, model.nv, model.nu, model.nmocap)
@@ -78,9 +76,9 @@ class BulletEngine:
     def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
         check_changes(self.scene, changes, len(worlds))
         for row, world in enumerate(worlds.tolist()):
-            mine = self._changes.setdefault(world, {})
-            mine |= {name: each[row].numpy().astype(np.float64) for name, each in changes.items()}
-            self._recipes[world] = make_recipe(self.scene, mine)
+            mine = {name: each[row].numpy().astype(np.float64) for name, each in changes.items()}
+            mine = self._changes.get(world, {}) | mine
+            self._recipes[world], self._changes[world] = make_recipe(self.scene, mine), mine
             self._stale.add(world)  # most begin anew at once: built then, or before the next step
 
     def save(self) -> dict[str, Tensor]:
@@ -96,8 +94,9 @@ class BulletEngine:
         self._read([world for world, told in enumerate(commands) if told])
 
     def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
-        self._place(self._pictures.data, world)
-        mujoco.mj_camlight(self.scene.model, self._pictures.data)
+        data = self._pictures.data
+        place(self.scene.model, data, self._qpos[world], self._fixtures[world])
+        mujoco.mj_camlight(self.scene.model, data)
         return self._pictures.take(camera, height, width, kind)
 
     def close(self) -> None:
@@ -138,14 +137,17 @@ class BulletEngine:
 
     def _pose(self, world: int) -> None:
         """Bodies by MuJoCo's kinematics: exact, and quicker than asking Bullet for every link."""
-        self._place(self._data, world)
+        place(self.scene.model, self._data, self._qpos[world], self._fixtures[world])
         self._bodies[world, :, :3], self._bodies[world, :, 3:] = self._data.xpos, self._data.xquat
 
-    def _place(self, data: mujoco.MjData, world: int) -> None:
-        data.qpos[:] = self._qpos[world]
-        data.mocap_pos[:], data.mocap_quat[:] = self._fixtures[world, :, :3], self._fixtures[world, :, 3:]
-        mujoco.mj_kinematics(self.scene.model, data)
+
+def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: Float[ndarray, " nq"], fixtures: ndarray) -> None:
+    """Bodies where these joints and fixtures (position [m], quaternion wxyz) have them."""
+    data.qpos[:] = qpos
+    data.mocap_pos[:], data.mocap_quat[:] = fixtures[:, :3], fixtures[:, 3:]
+    mujoco.mj_kinematics(model, data)
 
 
-def _fixtures(data: mujoco.MjData) -> Float[ndarray, "nf 7"]:
+def own_fixtures(data: mujoco.MjData) -> Float[ndarray, "nf 7"]:
+    """Where the model has them."""
     return np.concatenate([data.mocap_pos, data.mocap_quat], axis=-1)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from sim.engines.bullet.scenes.plan import is_static
+from sim.engines.bullet.scenes.plan import excluded, is_static
 
 _LEAST = 1e-4  # a frictionless pair; its logarithm is finite
 _ROBOT_AND_GROUND = 0.03  # weight of pairs in which nothing moves freely: grasps and what objects stand on come first
@@ -59,11 +59,12 @@ def split_friction(model: Any) -> Rub:
 def touching_pairs(model: Any) -> list[Pair]:
     """By MuJoCo's bits and priorities; never two parts of the surroundings or of one robot."""
     trees = [_tree(model, int(body)) for body in model.geom_bodyid]
-    kind, affinity, pairs = model.geom_contype, model.geom_conaffinity, []
+    kind, affinity, apart, pairs = model.geom_contype, model.geom_conaffinity, excluded(model), []
     for i in range(model.ngeom):
         for j in range(i + 1, model.ngeom):
             meets = kind[i] & affinity[j] or kind[j] & affinity[i]
-            if not meets or trees[i] == trees[j]:
+            bodies = sorted((int(model.geom_bodyid[i]), int(model.geom_bodyid[j])))
+            if not meets or trees[i] == trees[j] or tuple(bodies) in apart:
                 continue
             weight = 1.0 if any(_flies(model, tree) for tree in (trees[i], trees[j])) else _ROBOT_AND_GROUND
             pairs.append(Pair(i, j, *_mujoco(model, i, j), weight))

@@ -74,6 +74,12 @@ def plan_scene(scene: Scene, mass_scale: Float[ndarray, " nb"] | None = None) ->
     return parts
 
 
+def excluded(model: Any) -> set[tuple[int, int]]:
+    """Pairs of bodies that the model lets pass through each other, the lower row first."""
+    pairs = (divmod(int(signature), 1 << 16) for signature in model.exclude_signature)
+    return {(min(pair), max(pair)) for pair in pairs}
+
+
 def is_static(model: Any, body: int) -> bool:
     """Part of the surroundings or of a fixture: no joint between it and the world."""
     while body > 0:

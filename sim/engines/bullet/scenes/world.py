@@ -7,6 +7,7 @@ carry all of it into the next episode; a world made from nothing does not, and c
 from __future__ import annotations
 
 import weakref
+from itertools import product
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -15,7 +16,7 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.scenes.build import build, start_world
 from sim.engines.bullet.scenes.frames import to_bullet
-from sim.engines.bullet.scenes.plan import compose
+from sim.engines.bullet.scenes.plan import compose, excluded
 from sim.engines.bullet.scenes.recipe import Recipe
 from sim.engines.bullet.scenes.servo import torques
 from sim.engines.scene import Scene
@@ -108,7 +109,7 @@ class World:
             p.applyExternalForce(body, link, force, centre, p.WORLD_FRAME, physicsClientId=client)
 
     def _index(self) -> None:
-        """What is asked and told at every step, by PyBullet's own numbers."""
+        """What is asked and told at every step, by PyBullet's own numbers; who passes through whom."""
         model, recipe = self._scene.model, self._recipe
         self._pulls = [(self._ids[pull.part], pull.link, pull.force_n) for pull in recipe.pulls]
         self._jointed, self._driven, self._flying = [], [], []
@@ -126,5 +127,8 @@ class World:
             for i, geom in ((-1, part.geom), *((i, link.geom) for i, link in enumerate(part.links))):
                 if geom >= 0:
                     links.setdefault(int(model.geom_bodyid[geom]), []).append((body, i))
+        for one, other in excluded(model):
+            for a, b in product(links.get(one, []), links.get(other, [])):
+                self._p.setCollisionFilterPair(a[0], b[0], a[1], b[1], 0, physicsClientId=self._client)
         sites = [int(model.sensor(name).objid[0]) for name in self._scene.touch]
         self._touch = [links.get(int(model.site_bodyid[site]), []) for site in sites]
