@@ -26,10 +26,14 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
 }
-BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks)
-    "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS"),
-    "arm": ("sim.task_env:make_task_env", "sim.tasks.table:MANIPULATION"),
-    "isaaclab": ("sim.engines.isaaclab.vec_env:make_isaaclab", "sim.engines.isaaclab.vec_env:TASKS"),
+BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
+    "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
+    "arm": ("sim.task_env:make_task_env", "sim.tasks.table:MANIPULATION", "sim.tasks.table:TaskOptions"),
+    "isaaclab": (
+        "sim.engines.isaaclab.vec_env:make_isaaclab",
+        "sim.engines.isaaclab.vec_env:TASKS",
+        "sim.engines.isaaclab.vec_env:make_isaaclab",
+    ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too
 TASKS = {  # suite -> (names of its tasks; are these all)
@@ -108,9 +112,9 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
 
 
 def _options_of(suite: str) -> dict[str, Any]:
-    """What a batched suite's builder takes by keyword."""
-    parameters = signature(_attribute(BATCHED[suite][0])).parameters
-    return {name: item for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY}
+    """What a batched suite's builder takes besides task and number of lanes."""
+    parameters = signature(_attribute(BATCHED[suite][2])).parameters
+    return {name: item for name, item in parameters.items() if name not in ("task", "num_envs")}
 
 
 def _is_batched(suite: str, task: str) -> bool:

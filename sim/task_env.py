@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,14 +15,15 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import load_robot
+from sim.cameras import Cameras
 from sim.diverged import dump_diverged
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, compile_scene
 from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
-from sim.kernels import compile_kernel
 from sim.keyed import keyed_uniform
 from sim.randomise import load_randomise, seen
+from sim.task_kernels import TaskKernels
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS, View, Wiring
 from sim.tasks.starts import ReadyPoses
 from sim.tasks.table import TaskOptions, make_task
@@ -61,9 +62,7 @@ class TaskVecEnv:
         scene = compile_scene(ASSETS / self.task.scene, robot.path, self.task.edit)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         first = self._engine.physics().qpos
-        self._cameras = tuple(name for name in options.cameras.split("+") if name)
-        for camera in self._cameras:
-            scene.camera(camera)  # raises where there is none of this name
+        self._cameras = Cameras(self._engine, options.cameras, options.image_size)
         self._chain = Chain(scene, robot, first.device, first.dtype)
         self._wiring = Wiring(scene, robot, self._chain)
         self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
@@ -72,7 +71,10 @@ class TaskVecEnv:
         self._randomise = load_randomise(options.randomise)
         spread = self._randomise.spread(self.task.obs_parts)
         self._spread = None if spread is None else spread.to(self._engine.device)
-        self._compile(num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled)
+        self._kernels = TaskKernels(
+            self.task, self._wiring, self._control, self._engine.physics(), dense=options.reward == "dense",
+            compiled=num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled,
+        )  # fmt: skip
         self.spec = self._make_spec(f"arm/{task}{options.words}")
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
@@ -87,24 +89,12 @@ class TaskVecEnv:
             move.unit + (", fingers: -1 closed, 1 open" if grip else ""),
         )  # fmt: skip
         steps = self._options.max_episode_steps or self.task.max_steps
-        side = self._options.image_size
-        pictures = {f"image.{camera}": ArraySpec((side, side, 3), "uint8") for camera in self._cameras}
-        return EnvSpec(name, {"state": ArraySpec((size,), unit=unit), **pictures}, action, steps, CONTROL_HZ)
+        obs = {"state": ArraySpec((size,), unit=unit), **self._cameras.specs}
+        return EnvSpec(name, obs, action, steps, CONTROL_HZ)
 
     def _seen(self, state: Float[Tensor, "n o"], pictures: Obs) -> Obs:
         """An observation of its own."""
         return {"state": state.clone().cpu(), **{key: picture.clone() for key, picture in pictures.items()}}
-
-    def _pictures(self, worlds: Iterable[int], before: Obs | None = None) -> Obs:
-        """What the cameras see now; of the other worlds, what they saw before."""
-        side, n = self._options.image_size, self.num_envs
-        found = {}
-        for camera in self._cameras:
-            key = f"image.{camera}"
-            found[key] = torch.zeros(n, side, side, 3, dtype=torch.uint8) if before is None else before[key].clone()
-            for world in worlds:
-                found[key][world] = self._engine.render(world, camera, side, side)
-        return found
 
     @property
     def wiring(self) -> Wiring:
@@ -133,7 +123,7 @@ class TaskVecEnv:
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
         self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs))
-        self._images = self._pictures(range(self.num_envs))
+        self._images = self._cameras.take(range(self.num_envs))
         return self._seen(self._obs, self._images)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
@@ -171,11 +161,11 @@ class TaskVecEnv:
         if self._spread is not None:
             final = seen(final, self._spread, seed, self._age)
         self._obs = final
-        last_images = self._images = self._pictures(range(self.num_envs))
+        last_images = self._images = self._cameras.take(range(self.num_envs))
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
             self._begin(worlds, take_seeds(self._seeds, len(worlds)))
-            self._images = self._pictures(worlds.tolist(), last_images)
+            self._images = self._cameras.take(worlds.tolist(), last_images)
         info = {
             "final_obs": self._seen(final, last_images),
             "final_mask": ended.cpu(),
@@ -185,52 +175,6 @@ class TaskVecEnv:
             "diverged": diverged.cpu(),
         }
         return self._seen(self._obs, self._images), reward.cpu(), terminated.cpu(), truncated.cpu(), info
-
-    def _compile(self, compiled: bool) -> None:
-        """What a step computes beside physics, as two kernels: from actions to servos, from states to their worth."""
-        physics, n = self._engine.physics(), self.num_envs
-        state = (physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
-        q_rad = physics.qpos[:, self._wiring.arm]
-        memory = self._control.begin(q_rad, self._chain.place(q_rad)[0]).contiguous()
-        action = q_rad.new_zeros(n, self._control.action.dim + int(self.task.grips))
-        goal = self.task.start(
-            torch.full((n, self.task.numbers), 0.5), q_rad, self._chain.place(q_rad)[0], self._wiring
-        )[1]
-        self._command = compile_kernel(self._command_of, (memory, action, *state), eager=not compiled)
-        self._judge = compile_kernel(self._judge_of, (goal.contiguous(), *state), eager=not compiled)
-
-    def _command_of(
-        self,
-        memory: Tensor,
-        action: Tensor,
-        qpos: Tensor,
-        qvel: Tensor,
-        body_m: Tensor,
-        body_quat: Tensor,
-        touch_n: Tensor,
-    ) -> tuple[Tensor, ...]:
-        """(targets of all servos, the control's next memory)."""
-        wiring = self._wiring
-        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), wiring, memory)
-        target, memory = self._control.command(memory, action, view.q_rad, view.tool, view.links)
-        ctrl = target.new_zeros(len(target), wiring.scene.model.nu)
-        ctrl[:, wiring.servos] = target
-        if self.task.grips:
-            ctrl[:, wiring.grips] = 0.5 * (action[:, -1:] + 1.0) * wiring.robot.open_m
-        return ctrl, memory.clone()
-
-    def _judge_of(
-        self, goal: Tensor, qpos: Tensor, qvel: Tensor, body_m: Tensor, body_quat: Tensor, touch_n: Tensor
-    ) -> tuple[Tensor, ...]:
-        """(observation, solved, finite, dense reward)."""
-        view = View(Physics(qpos, qvel, body_m, body_quat, touch_n), self._wiring, goal)
-        obs = self.task.observe(view).to(torch.float32)
-        good = torch.isfinite(qpos).all(1) & torch.isfinite(qvel).all(1) & torch.isfinite(obs).all(1)
-        dense = torch.zeros_like(qpos[:, 0])
-        if self._options.reward == "dense":
-            terms = self.task.terms(view)
-            dense = torch.stack([weight * terms[name] for name, weight in self.task.weights.items()]).sum(0)
-        return obs, self.task.solved(view), good, dense.to(torch.float32)
 
     def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
         """The action that takes effect now: the one of some steps ago; before that, the one an episode began with."""
@@ -243,17 +187,13 @@ class TaskVecEnv:
         return queue[torch.arange(self.num_envs, device=queue.device), self._delay]
 
     def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
-        physics = self._physics
-        ctrl, self._memory = self._command(
-            self._memory, action, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n
-        )
+        ctrl, self._memory = self._kernels.command(self._memory, action, self._physics)
         return ctrl
 
     def _look(self, goal: Float[Tensor, "n g"]) -> Sequence[Tensor]:
         """(observation, solved, finite, dense reward) of the state that the engine has reached."""
         self._goal, self._physics = goal, self._engine.physics()
-        physics = self._physics
-        return self._judge(goal, physics.qpos, physics.qvel, physics.body_m, physics.body_quat, physics.touch_n)
+        return self._kernels.judge(goal, self._physics)
 
     def _begin(self, worlds: Tensor, taken: list[int]) -> None:
         """Start these worlds anew."""
@@ -305,7 +245,7 @@ class TaskVecEnv:
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        self._images = self._pictures(range(self.num_envs))
+        self._images = self._cameras.take(range(self.num_envs))
         return self._seen(self._obs, self._images)
 
     def render(self, lane: int = 0) -> Tensor:
@@ -316,40 +256,6 @@ class TaskVecEnv:
         self._engine.close()
 
 
-def make_task_env(
-    task: str,
-    num_envs: int,
-    *,
-    engine: str = "mujoco",
-    robot: str = "panda",
-    control: str = "cartesian",
-    clearance_mm: float | None = None,
-    randomise: str = "none",
-    reward: str = "sparse",
-    terminate_on_success: bool | None = None,
-    max_episode_steps: int | None = None,
-    threads: int = 0,
-    render_size: int = 240,
-    cameras: str = "",
-    image_size: int = 84,
-    compiled: bool | None = None,
-    device: str | None = None,
-) -> TaskVecEnv:
-    """By options, as a name spells them; see `sim.tasks.table.TaskOptions`."""
-    options = TaskOptions(
-        engine,
-        robot,
-        control,
-        clearance_mm,
-        randomise,
-        reward,
-        terminate_on_success,
-        max_episode_steps,
-        threads,
-        render_size,
-        cameras,
-        image_size,
-        compiled,
-        device,
-    )
-    return TaskVecEnv(task, num_envs, options)
+def make_task_env(task: str, num_envs: int, **options: Any) -> TaskVecEnv:
+    """By the options of `sim.tasks.table.TaskOptions`, as a name spells them."""
+    return TaskVecEnv(task, num_envs, TaskOptions(**options))

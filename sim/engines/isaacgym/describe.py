@@ -45,15 +45,15 @@ def _actor(model: Any, root: int, filters: dict[int, int]) -> dict[str, Any]:
     rows = [root] if root == 0 else [row for row in range(model.nbody) if int(model.body_rootid[row]) == root]
     joints = [j for j in range(model.njnt) if int(model.jnt_bodyid[j]) in rows]
     free = next((j for j in joints if int(model.jnt_type[j]) == _FREE), None)
-    lifted = {float(model.body_gravcomp[row]) for row in rows if root != 0}
-    if not lifted <= {1.0} and not lifted <= {0.0} and free is not None:
+    # A base that stands still may have weight or not.
+    lifted = {float(model.body_gravcomp[row]) for row in rows if int(model.body_weldid[row]) != 0}
+    if not lifted <= {1.0} and not lifted <= {0.0}:
         raise _cannot(f"gravity compensation of some bodies of '{model.body(root).name}' only")
     return {
         "name": f"a{root}",
         "mjcf": tree_mjcf(model, rows),
         "fixed": free is None,
-        # The base of a fixed arm, which stands still, may have weight or not.
-        "weightless": any(value == 1.0 for value in lifted),
+        "weightless": lifted == {1.0},
         "start_m": model.body_pos[root].tolist(),
         "start_quat": model.body_quat[root].tolist(),
         "free_qpos": -1 if free is None else int(model.jnt_qposadr[free]),
@@ -88,10 +88,14 @@ def _dof(model: Any, joint: int) -> dict[str, Any]:
     low, high = model.jnt_range[joint].tolist() if limited else (-1e6, 1e6)
     spring = float(model.jnt_stiffness[joint])
     forced = servo >= 0 and bool(model.actuator_forcelimited[servo])
+    clips = not int(model.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_CLAMPCTRL)
+    clipped = servo >= 0 and clips and bool(model.actuator_ctrllimited[servo])
+    targets = model.actuator_ctrlrange[servo].tolist() if clipped else [-1e6, 1e6]
     return {
         "qpos": qpos,
         "qvel": dof,
         "ctrl": servo,
+        "targets": targets,  # between which a command is clipped
         "rest": float(model.qpos_spring[qpos]),
         "kp": float(model.actuator_gainprm[servo, 0]) if servo >= 0 else spring,
         "kv": float(-model.actuator_biasprm[servo, 2]) if servo >= 0 else 0.0,
@@ -110,6 +114,9 @@ def _check(model: Any) -> None:
         raise _cannot("equality constraints and tendons")
     if any(int(kind) == _BALL for kind in model.jnt_type):
         raise _cannot("ball joints")
+    for j in range(model.njnt):
+        if int(model.jnt_type[j]) != _FREE and float(model.qpos0[int(model.jnt_qposadr[j])]) != 0.0:
+            raise _cannot(f"the joint '{model.joint(j).name}', which has a reference other than 0")
     collide = (model.geom_contype | model.geom_conaffinity) != 0
     unknown = {int(kind) for kind in model.geom_type[collide]} - set(SHAPES)
     if unknown:
@@ -120,8 +127,12 @@ def _check(model: Any) -> None:
         joint = int(model.actuator_trnid[i, 0])
         if int(model.actuator_trntype[i]) != int(mujoco.mjtTrn.mjTRN_JOINT) or float(model.actuator_gear[i, 0]) != 1.0:
             raise _cannot(f"the actuator '{name}', which does not drive one joint without gears")
-        if float(bias[0]) != 0.0 or float(bias[1]) != -kp or float(model.jnt_stiffness[joint]) != 0.0:
+        still = int(model.actuator_dyntype[i]) == int(mujoco.mjtDyn.mjDYN_NONE)
+        if not still or float(bias[0]) != 0.0 or float(bias[1]) != -kp or float(model.jnt_stiffness[joint]) != 0.0:
             raise _cannot(f"the actuator '{name}', which is not a position servo")
+        low, high = model.actuator_forcerange[i].tolist()
+        if bool(model.actuator_forcelimited[i]) and low != -high:
+            raise _cannot(f"the actuator '{name}', which pulls with {-low:g} and pushes with {high:g}")
 
 
 def _cannot(what: str) -> ConfigError:

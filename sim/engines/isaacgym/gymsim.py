@@ -39,7 +39,7 @@ class GymSim:
 
     def step(self, substeps: int) -> None:
         self._apply_pending()
-        self._targets[:, self._driven] = self._slots["ctrl"]
+        self._targets[:, self._driven] = np.clip(self._slots["ctrl"], self._lowest, self._highest)
         self._gym.set_dof_position_target_tensor(self._sim, gymtorch.unwrap_tensor(self._targets_torch))
         for _ in range(substeps):
             self._gym.simulate(self._sim)
@@ -180,6 +180,7 @@ class GymSim:
         """Which row of Isaac Gym's tensors is which body and joint: by names, the same in all environments."""
         gym, env = self._gym, self._envs[0]
         self._driven = np.zeros(self._slots["ctrl"].shape[1], int)  # actuator -> degree of freedom
+        self._lowest, self._highest = np.zeros((2, len(self._driven)), np.float32)
         self._dof_qpos, self._dof_qvel, self._body_from, self._body_to = [], [], [], []
         bodies, dofs = 0, 0
         for actor, handle in zip(self._actors, self._handles[0]):
@@ -194,6 +195,7 @@ class GymSim:
                 self._dof_qvel.append(it["qvel"])
                 if it["ctrl"] >= 0:
                     self._driven[it["ctrl"]] = dofs
+                    self._lowest[it["ctrl"]], self._highest[it["ctrl"]] = it["targets"]
                 else:
                     self._targets[:, dofs] = it["rest"]
                 dofs += 1

@@ -21,7 +21,8 @@ from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.engine import IsaacGymEngine
 from sim.engines.isaacgym.filters import collision_filters, may_touch
 from sim.engines.isaacgym.process import WORKER
-from sim.engines.scene import Scene, compile_scene
+from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.tasks.table import TaskOptions, make_task
 from tests.sim.engines.warp_scenes import grasping, scene_of
 
 STUB = Path(__file__).with_name("isaacgym_stub")
@@ -88,6 +89,15 @@ def test_planes_become_boxes_below_their_surface() -> None:
     np.testing.assert_allclose(box.geom_pos[0] + 0.05 * normal, [0.0, 0.0, 1.0], atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["lift", "stack", "peg_insert"])
+def test_tasks_can_be_told(name: str) -> None:
+    """Nothing in their scenes is refused, and every actuator drives one joint of one actor."""
+    task = make_task(name, TaskOptions())
+    scene = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit)
+    driven = [dof["ctrl"] for actor in describe(scene)["actors"] for dof in actor["dofs"].values() if dof["ctrl"] >= 0]
+    assert sorted(driven) == list(range(scene.model.nu))
+
+
 @pytest.mark.parametrize("name", ["lift", "peg_insert"])
 def test_filters_keep_mujocos_rule(name: str) -> None:
     """For every two shapes: they share a bit exactly when MuJoCo lets them pass through one another."""
@@ -126,6 +136,17 @@ def test_the_rule_is_that_of_mujoco() -> None:
             "<worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody>"
             "<actuator><motor joint='j' name='m'/></actuator>",
             "the actuator 'm', which is not a position servo",
+        ),
+        (
+            "<worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody>"
+            "<actuator><position joint='j' name='p' kp='9' forcerange='-1 2'/></actuator>",
+            "the actuator 'p', which pulls with 1 and pushes with 2",
+        ),
+        ("<worldbody><body><joint name='j' ref='1'/><geom size='.1'/></body></worldbody>", "the joint 'j'"),
+        (
+            "<worldbody><body gravcomp='1' name='a'><joint/><geom size='.1'/>"
+            "<body><joint/><geom size='.1'/></body></body></worldbody>",
+            "gravity compensation of some bodies of 'a' only",
         ),
         (
             "<worldbody><body name='a'><joint/><geom size='.1'/></body></worldbody>"
@@ -246,7 +267,8 @@ def test_state_goes_in_before_a_step_and_comes_out_after_it(gymsim: ModuleType, 
     assert chosen == {0, 2}
     for i in range(9):  # the stand-in's joints are where their targets are
         joint = scene.model.actuator_trnid[i, 0]
-        assert slots["qpos"][2, scene.model.jnt_qposadr[joint]] == pytest.approx(i / 10.0)
+        asked = i / 10.0 if i < 7 else 0.04  # fingers open no wider than their servos may be told
+        assert slots["qpos"][2, scene.model.jnt_qposadr[joint]] == pytest.approx(asked)
     fallen_m = 9.81 * scene.timestep_s**2 * (1 + 2 + 3 + 4)
     assert slots["qpos"][2, peg.start + 2] == pytest.approx(float(start.qpos[2, peg.start + 2]) - fallen_m, abs=1e-5)
     np.testing.assert_allclose(slots["qpos"][2, peg.start + 3 : peg.stop], turned, atol=1e-6)

@@ -6,18 +6,25 @@ Slow, and run where `pip install 'robo-rl[gpu]'` was: the first run compiles ker
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import compile_scene
+from sim.registry import make_env, make_expert
+from sim.tasks.table import MANIPULATION
 from tests.sim.engines.warp_scenes import OBJECTS, centre_the_peg, grasping, random_targets, resting, scene_of
 
 pytest.importorskip("mujoco_warp", reason="needs pip install 'robo-rl[gpu]'", exc_type=ImportError)
+import warp as wp
+
 from sim.engines.mjwarp.engine import WarpEngine
 
 pytestmark = pytest.mark.slow
@@ -201,6 +208,51 @@ def test_it_keeps_the_form_of_the_seam() -> None:
     assert pictures[0].shape == (48, 64, 3)
     assert not torch.equal(*pictures)
     engine.close()
+
+
+@pytest.mark.parametrize("task", MANIPULATION)
+def test_experts_solve_their_tasks_in_it(task: str) -> None:
+    """As in C MuJoCo, from the same starts: four of four, and in about as many steps."""
+    lengths = []
+    for engine in ("mujoco", "mjwarp"):
+        env = make_env(f"arm/{task}:engine={engine}", 4, device="cpu", compiled=False)
+        expert = make_expert(f"arm/{task}", env=env)
+        obs, steps, length = env.reset(EpisodeSeeds("expert")), torch.zeros(4, dtype=torch.long), torch.full((4,), -1)
+        while bool((length < 0).any()):
+            obs, *_, info = env.step(expert.act(obs, torch.zeros_like(steps), steps))
+            steps += 1
+            first = info["final_mask"] & (length < 0)
+            assert info["success"][first].all()
+            length[first] = steps[first]
+        lengths.append(length)
+        env.close()
+    assert float((lengths[0] - lengths[1]).abs().max()) <= 10
+
+
+def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the sub-steps run once before they are captured: worlds must not notice. Here the capture runs them,
+    too, and the launch of the graph does; what a GPU makes of it is not tested.
+    """
+    scene = scene_of("lift")
+    start = grasping(scene, "lift", 2)
+    plain, captured = WarpEngine(scene, 2, "cpu"), WarpEngine(scene, 2, "cpu")
+    captures: list[int] = []
+    monkeypatch.setattr(wp, "ScopedCapture", lambda: nullcontext(SimpleNamespace(graph="graph")))
+    monkeypatch.setattr(wp, "capture_launch", lambda graph: (captures.append(1), captured._advance(3)))
+    for engine in (plain, captured):
+        engine.set_state(torch.arange(2), start)
+    for ctrl in random_targets(scene, start.ctrl, 10, reach_rad=0.1):
+        plain.step(ctrl, 3)
+        captured._state["ctrl"].copy_(ctrl)
+        captured._launch_graph(3)
+        assert all(torch.equal(a, b) for a, b in zip(parts(plain), parts(captured), strict=True))
+    assert len(captures) == 10
+    assert list(captured._graphs) == [3]
+    captured.randomise(torch.tensor([0]), {"friction_scale": torch.tensor([0.5])})
+    assert not captured._graphs  # its arrays are others now
+    captured._launch_graph(3)
+    captured.randomise(torch.tensor([1]), {"friction_scale": torch.tensor([0.5])})
+    assert captured._graphs  # written in place
 
 
 def test_too_little_room_for_contacts_is_said() -> None:

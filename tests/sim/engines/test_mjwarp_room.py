@@ -41,9 +41,9 @@ def test_a_crowd_is_not_taken_to_touch_all_at_once() -> None:
 
 def test_a_full_gpu_is_told_of_by_what_would_fit() -> None:
     """10 GiB, 4 MiB a world: 0.9 * 2560 worlds."""
-    check_fits(2500, 4 * 2**20, 10 * 2**30)
+    check_fits(2500, 4.0 * 2**20, 10 * 2**30)
     with pytest.raises(EnvError, match=r"4096 environments need about 16\.0 GiB.*num_envs=2304 or less"):
-        check_fits(4096, 4 * 2**20, 10 * 2**30)
+        check_fits(4096, 4.0 * 2**20, 10 * 2**30)
 
 
 def test_memory_is_counted_through_nested_parts() -> None:
