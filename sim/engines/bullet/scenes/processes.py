@@ -193,8 +193,8 @@ def _mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """`change` of every leaf of this kind in tuples, named tuples, mappings and physics."""
     if isinstance(value, kind):
         return change(value)
-    if isinstance(value, Physics):
-        return Physics(**_mapped(_parts(value), kind, change))
+    if isinstance(value, Physics):  # with arrays in it too, on the way: a dataclass checks nothing
+        return Physics(**{name: change(getattr(value, name)) for name in Physics.__dataclass_fields__})
     if isinstance(value, Mapping):
         return {name: _mapped(each, kind, change) for name, each in value.items()}
     if isinstance(value, Start):

@@ -90,14 +90,11 @@ class World:
     def touch(self) -> list[float]:
         """Normal force [N] on each touch sensor's body in the last step."""
         p, client = self._p, self._client
-        return [
-            sum(
-                point[9]
-                for body, link in links
-                for point in p.getContactPoints(bodyA=body, linkIndexA=link, physicsClientId=client)
-            )
+        points = [
+            [p.getContactPoints(bodyA=body, linkIndexA=link, physicsClientId=client) for body, link in links]
             for links in self._touch
         ]
+        return [sum((point[9] for each in mine for point in each), start=0.0) for mine in points]
 
     def _push(self) -> None:
         p, client = self._p, self._client
