@@ -7,7 +7,7 @@ leash ties the wish to where the arm really is: an arm that is blocked presses, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,7 @@ class Reach:
     high_m: tuple[float, float, float] = (0.75, 0.4, 0.6)
 
 
+@runtime_checkable
 class Control(Protocol):
     """Pure: the memory is the caller's. The first columns of an action move the arm; it ignores one for the fingers."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -117,6 +117,7 @@ class View:
         return self.physics.qvel[:, self._wiring.loose[name][1]][:, :3]
 
 
+@runtime_checkable
 class ManipulationTask(Protocol):
     """One task. k = episodes that start, u = uniform numbers each takes, g = numbers of its goal, o = observation."""
 

@@ -22,7 +22,7 @@ from sim.engines.isaacgym.engine import IsaacGymEngine
 from sim.engines.isaacgym.filters import collision_filters, may_touch
 from sim.engines.isaacgym.process import WORKER
 from sim.engines.scene import ASSETS, Scene, compile_scene
-from sim.tasks.table import TaskOptions, make_task
+from sim.tasks.table import MANIPULATION, TaskOptions, make_task
 from tests.sim.engines.warp_scenes import grasping, scene_of
 
 STUB = Path(__file__).with_name("isaacgym_stub")
@@ -89,7 +89,7 @@ def test_planes_become_boxes_below_their_surface() -> None:
     np.testing.assert_allclose(box.geom_pos[0] + 0.05 * normal, [0.0, 0.0, 1.0], atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["lift", "stack", "peg_insert"])
+@pytest.mark.parametrize("name", MANIPULATION)
 def test_tasks_can_be_told(name: str) -> None:
     """Nothing in their scenes is refused, and every actuator drives one joint of one actor."""
     task = make_task(name, TaskOptions())
