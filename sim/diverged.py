@@ -1,4 +1,4 @@
-"""What is left behind when physics stops being finite: enough to look at the last instant, and to simulate it again."""
+"""What is left behind when physics fails: enough to look at the last instant, and to simulate it again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def dump_diverged(
             np.savez(path, **arrays, action=action[world].cpu().numpy(), seed=seed, step=step)
             written.append(str(path))
     warnings.warn(
-        f"{name}: the physics of {int(diverged.sum())} worlds is no longer finite (seeds "
+        f"{name}: the physics of {int(diverged.sum())} worlds has failed, its speeds are beyond reason (seeds "
         f"{episode_seed[diverged].tolist()}, steps {age[diverged].tolist()}); their episodes end as failures. "
         f"State and action before it: {', '.join(written) or f'not written, {MOST_FILES} such files are here'}.",
         RuntimeWarning,

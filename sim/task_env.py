@@ -37,9 +37,10 @@ _KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held
 class TaskVecEnv:
     """n worlds of one task, each episode a pure function of its seed and its actions.
 
-    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics stopped being
-    finite the episode ends as a failure, `info["diverged"]` says so; its last observation is the last finite one. What
-    `step` takes and returns lies in the host's memory, whatever the engine's device: it is small, and replay is there.
+    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics has failed,
+    with speeds beyond reason or not finite, the episode ends as a failure, `info["diverged"]` says so, and its last
+    observation is the last sane one. What `step` takes and returns lies in the host's memory, whatever the engine's
+    device: it is small, and replay is there.
     """
 
     _physics: Physics

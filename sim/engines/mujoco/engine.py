@@ -46,6 +46,7 @@ class MujocoEngine:
         if threads < 0:
             raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
+        mujoco.set_mju_user_warning(_unsaid)
         model = scene.model
         self._signature = sum(int(getattr(mujoco.mjtState, f"mjSTATE_{part}")) for part in _PARTS)
         self._rows = np.zeros((num_envs, mujoco.mj_stateSize(model, self._signature)))
@@ -148,6 +149,10 @@ class MujocoEngine:
             mujoco.mj_setState(model, data, self._rows[i], self._signature)
             mujoco.mj_kinematics(model, data)
             self._body_m[i], self._body_quat[i], self._sensors[i] = data.xpos, data.xquat, 0.0
+
+
+def _unsaid(message: str) -> None:
+    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the state."""
 
 
 def _columns(model: Any) -> dict[str, slice]:
