@@ -31,6 +31,7 @@ _SCALES = {
 }
 _PARAMETERS, _DELAY, _NOISE = 3, 4, 5  # streams of an episode's random numbers
 MOST_STEPS = 10
+UNITS = ("m", "rad", "m/s", "rad/s", "1")  # of what manipulation tasks observe
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +103,41 @@ def load_randomise(name: str) -> Randomise:
         raise UnknownNameError("randomisation", name, (*PRESETS, "<file>.yaml"))
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with ranges to randomise by. Presets: {', '.join(PRESETS)}.")
-    data = yaml.safe_load(path.read_text()) or {}
+    data = _read(path)
+    ranges = {key: _pair(path, key, data[key]) for key in _SCALES if key in data}
+    low, high = _pair(path, "action_delay", data.get("action_delay", (0, 0)))
+    if low != int(low) or high != int(high):
+        raise ConfigError(f"{path}: action_delay is [{low:g}, {high:g}]; expected whole steps, such as [0, 1].")
+    return Randomise(**ranges, action_delay=(int(low), int(high)), noise=_noise(path, data.get("noise", {})))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file's keys, all of them known ones."""
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
     known = [each.name for each in fields(Randomise)]
     if not isinstance(data, dict):
-        raise ConfigError(f"{path} holds a {type(data).__name__}; expected keys among {', '.join(known)}.")
+        raise ConfigError(f"{path} holds {'nothing' if data is None else data!r}; expected keys: {', '.join(known)}.")
     for key in data:
         if key not in known:
             raise UnknownNameError(f"key of {path}", str(key), known)
-    try:
-        ranges = {key: _pair(data[key]) for key in _SCALES if key in data}
-        low, high = data.get("action_delay", (0, 0))
-        noise = {str(unit): float(value) for unit, value in data.get("noise", {}).items()}
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"{path}: {error}. Expected [low, high] for each range, and noise as unit: number."
-        ) from error
-    return Randomise(**ranges, action_delay=(int(low), int(high)), noise=noise)
+    return data
 
 
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = values
-    return float(low), float(high)
+def _noise(path: Path, noise: Any) -> dict[str, float]:
+    if not isinstance(noise, dict) or not all(isinstance(value, int | float) for value in noise.values()):
+        raise ConfigError(f"{path}: noise is {noise!r}; expected unit: number, such as {{m: 0.001, rad: 0.003}}.")
+    for unit in noise:
+        if unit not in UNITS:
+            raise UnknownNameError(f"unit of noise in {path}", str(unit), UNITS)
+    return {unit: float(value) for unit, value in noise.items()}
+
+
+def _pair(path: Path, key: str, values: Any) -> tuple[float, float]:
+    """Raises ConfigError that names the key."""
+    numbers = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
+    if not numbers or len(values) != 2:
+        raise ConfigError(f"{path}: {key} is {values!r}; expected [low, high].")
+    return float(values[0]), float(values[1])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from robo_rl.apps import cli
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.arms.robot import PANDA
 from sim.conformance import check_vec_env
@@ -64,3 +65,23 @@ def test_the_page_runs(made: list[dict[str, Any]]) -> None:
 def test_a_task_of_ones_own_keeps_the_contract(made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MANIPULATION, "nudge", ("my_tasks:NudgeTask", None))  # type: ignore[misc]
     check_vec_env(make_env("arm/nudge", 3, max_episode_steps=9), steps=20)
+
+
+def test_a_module_of_ones_own_is_loaded_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line knows tasks that a plugin adds, and says when the plugin is not there."""
+    (tmp_path / "my_plugin_for_a_test.py").write_text(
+        'from sim.tasks.table import MANIPULATION\n\nMANIPULATION["mine"] = ("my_tasks:NudgeTask", None)\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("ROBO_RL_PLUGINS", "my_plugin_for_a_test")
+    try:
+        assert cli.main(["info"]) == 0
+        assert "mine" in capsys.readouterr().out
+    finally:
+        MANIPULATION.pop("mine", None)  # type: ignore[attr-defined]
+        sys.modules.pop("my_plugin_for_a_test", None)
+    monkeypatch.setenv("ROBO_RL_PLUGINS", "not_there")
+    assert cli.main(["info"]) == 2
+    assert "not_there" in capsys.readouterr().err

@@ -18,6 +18,7 @@ FLIGHT_TASKS = {
     "obstacles": "obstacles",
 }
 FIRST_WORD = {"up": "set", "call": "service"}  # verbs whose first word needs no key
+_OF_ARMS = ("view", "collect", "evaluate", "finetune", "run", "identify")  # verbs whose env= may be said as task=
 _SWARM, _VISION = "swarm", "vision_hover"
 
 
@@ -29,8 +30,14 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
-    if given.get("task") in MANIPULATION:
+    if verb in _OF_ARMS and "task" in given and not (verb == "collect" and "env" in given):  # there it is a note
         return verb, _manipulation(verb, given, arguments)
+    if verb == "train" and given.get("task") in MANIPULATION:
+        raise ConfigError(
+            f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on them: robo-rl "
+            f"collect task={given['task']} out=data/{given['task']}; robo-rl train data=data/{given['task']} "
+            f"out=runs/{given['task']}. Learning from nothing: robo-rl finetune task={given['task']} method=sac."
+        )
     if verb != "train" or "engine" not in given:
         return verb, arguments
     engine, task = given["engine"], given.get("task", "hover")
@@ -53,11 +60,11 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 
 def _manipulation(verb: str, given: dict[str, str], arguments: list[str]) -> list[str]:
     """`task=lift engine=pybullet` as `env=arm/lift:engine=pybullet`."""
-    if verb == "train":
+    if given["task"] not in MANIPULATION:
+        raise UnknownNameError("task", given["task"], tuple(MANIPULATION))
+    if "env" in given:
         raise ConfigError(
-            f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on them: robo-rl "
-            f"collect task={given['task']} out=data/{given['task']}; robo-rl train data=data/{given['task']} "
-            f"out=runs/{given['task']}. Learning from nothing: robo-rl finetune task={given['task']} method=sac."
+            f"Give either task={given['task']}, which stands for env=arm/{given['task']}, or env=, not both."
         )
     words = ",".join(f"{key}={given[key]}" for key in WORDS if key in given)
     rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *WORDS)]

@@ -12,8 +12,9 @@ from typing import Any
 
 from robo_rl.apps.by_engine import by_engine
 from robo_rl.apps.verbs import VERBS
-from robo_rl.core.errors import DiskFullError, MissingDependencyError, RoboRLError, UnknownNameError
+from robo_rl.core.errors import ConfigError, DiskFullError, MissingDependencyError, RoboRLError, UnknownNameError
 
+PLUGINS = "ROBO_RL_PLUGINS"  # modules to import first, by commas: they add tasks and engines to the tables
 OURS = ("robo_rl", "policies", "sim", "hardware")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
@@ -46,6 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _defect()
 
 
+def load_plugins(names: str) -> None:
+    """Import a user's modules. Raises ConfigError for one that is not found; what fails inside is its author's."""
+    for name in filter(None, (word.strip() for word in names.split(","))):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise ConfigError(
+                f"{PLUGINS} names the module '{name}', which is not found. Start where it lies, with PYTHONPATH=. set."
+            ) from error
+
+
 def _dispatch(arguments: list[str]) -> int:
     name, rest = _split(arguments)
     if name in ("", "-h", "--help", "help"):
@@ -65,6 +79,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
+    load_plugins(os.environ.get(PLUGINS, ""))
     name, rest = by_engine(name, rest)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.help import verb_help

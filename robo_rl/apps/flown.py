@@ -63,8 +63,8 @@ def load_flown(config: TransferConfig) -> Flown:
     policy = load_policy(folder)
     if not isinstance(policy, FlightPolicy):
         raise CheckpointError(
-            f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}'; only policies that robo-rl fly "
-            "trained can be flown in another engine."
+            f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}' for another suite; what can be "
+            "moved to another engine are policies of robo-rl fly and of tasks of arms (arm/lift, ...)."
         )
     trained = _settings(given, folder)
     changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}

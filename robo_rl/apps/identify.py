@@ -18,7 +18,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.data.reader import Episode, EpisodeStore
-from sim.identify import ArmModel, Fit, Segments, cut, fit, join, rms
+from sim.identify import MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
 from sim.registry import make_env
 from sim.task_env import TaskVecEnv
 from sim.tasks.manipulation import SUBSTEPS
@@ -37,6 +37,8 @@ def main(config: IdentifyConfig) -> int:
         columns = columns_of(env)
         model, joints = ArmModel(env.wiring, SUBSTEPS), env.wiring.robot.joints
         hz = env.spec.control_hz
+    if not 0.0 < config.held_out < 1.0:
+        raise ConfigError(f"held_out={config.held_out:g} is no share of episodes; give more than 0 and less than 1.")
     delays = config.delays if config.delays is not None else [0, 1, 2]
     if not delays or min(delays) < 0:
         raise ConfigError(f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2].")
@@ -45,8 +47,16 @@ def main(config: IdentifyConfig) -> int:
         raise DataError(f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by.")
     kept_out = min(len(parts) - 1, max(1, round(config.held_out * len(parts))))
     fitted, unseen = (some(join(each), config.stretches) for each in (parts[:-kept_out], parts[-kept_out:]))
-    with progress(None, "identify", "simulation") as bar:
-        found = fit(model, fitted, delays, bar.update)
+    try:
+        with progress(len(delays) * MOST_ROUNDS, "identify", "simulation") as bar:
+            found = fit(model, fitted, delays, bar.update)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("nothing was written") from stop
+    if not found.found.any():
+        raise DataError(
+            f"No joint in {config.data} moves enough to tell its stiffness from its damping. Record motion in free "
+            "space that goes back and forth within a second, every joint by 0.1 rad or more."
+        )
     theta = np.log(np.concatenate([found.kp, found.kv]))
     before, after = (
         rms(model.errors(unseen, each[None], delay)[0])
@@ -107,7 +117,10 @@ def some(segments: Segments, most: int) -> Segments:
 def write(
     out: Path, config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float
 ) -> None:
-    """results.json, and ranges around what was found: two standard deviations beyond the joints' least and most."""
+    """results.json, and ranges around what was found: two standard deviations beyond the least and the most joint.
+
+    Joints that motion said nothing about are left out.
+    """
     out.mkdir(parents=True, exist_ok=True)
     write_json(
         out / "results.json",
@@ -123,12 +136,16 @@ def write(
             },
         },
     )  # fmt: skip
+    told = found.found
     ranges = {
-        name: [float((value * np.exp(-2.0 * std)).min().round(4)), float((value * np.exp(2.0 * std)).max().round(4))]
+        name: [
+            float((value * np.exp(-2.0 * std))[told].min().round(4)),
+            float((value * np.exp(2.0 * std))[told].max().round(4)),
+        ]
         for name, value, std in (("kp", found.kp, found.kp_std), ("kv", found.kv, found.kv_std))
     }
     text = yaml.safe_dump({**ranges, "action_delay": [found.delay, found.delay]}, default_flow_style=None)
-    (out / "randomise.yaml").write_text(f"# Fitted to {config.data}: every joint's factor lies in the range.\n{text}")
+    (out / "randomise.yaml").write_text(f"# Fitted to {config.data}: the factors of all joints that moved.\n{text}")
 
 
 def report(config: IdentifyConfig, joints: tuple[str, ...], found: Fit, before: float, after: float) -> None:
@@ -138,10 +155,16 @@ def report(config: IdentifyConfig, joints: tuple[str, ...], found: Fit, before: 
         table.add_column(column, justify="right", no_wrap=True)
     for i, joint in enumerate(joints):
         cells = (found.kp[i], found.kp[i] * found.kp_std[i], found.kv[i], found.kv[i] * found.kv_std[i])
-        table.add_row(joint, *(f"{cell:.3f}" for cell in cells))
+        known = bool(found.found[i])
+        table.add_row(joint, *(f"{cell:.3f}" for cell in cells), style=None if known else "dim")
     console = Console()
     console.print(table)
     console.print("Factors on the model's stiffness and damping, with one standard deviation.", style="dim")
+    if unknown := [joint for joint, known in zip(joints, found.found, strict=True) if not known]:
+        print(
+            f"not told by this motion: {', '.join(unknown)}; they stay near the model and out of randomise.yaml. To "
+            "find them, record motion in which they go back and forth."
+        )
     print(
         f"delay: {found.delay} steps\nheld-out error after {config.steps} steps of simulation, RMS: "
         f"{1e3 * before:.2f} mrad before, {1e3 * after:.2f} mrad after\n"

@@ -120,7 +120,7 @@ def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[Transfer
 def flights_of(config: TransferConfig, flown: Flown, scene: Scene | None) -> Flights:
     """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
     spread = Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
-    given = (flown.craft, flown.task, flown.senses, config.episodes, derive_seed("eval", config.seed))
+    given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
     if scene is not None:
         return bullet_flights(*given, scene, spread=spread, realism=flown.realism)
     return Flights(*given, spread=spread, realism=flown.realism, gradient=False, eager=True)
@@ -135,7 +135,7 @@ def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
 def _pilot(name: str, flown: Flown, config: TransferConfig) -> Pilot:
     if name == POLICY:
         return policy_pilot(flown.policy.columns)
-    return controller_pilot(name, flown.craft, flown.task.dt_s, config.episodes)
+    return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts)
 
 
 def _counted(pilot: Pilot, bar: Any) -> Pilot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,15 +15,17 @@ from robo_rl.apps.acting import Actor, load_actor
 from robo_rl.apps.device import pick_device
 from robo_rl.apps.progress import progress
 from robo_rl.conf.transfer import TransferConfig
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.eval.video import record_episodes
+from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option
 
+EPISODES = 100
 _SIGNIFICANT, _LANES = 0.05, 32
 
 
@@ -46,11 +48,14 @@ def main(config: TransferConfig) -> int:
     """Evaluate in every engine, print one table, film each, and leave results.json in `out`."""
     if config.run is not None and config.bundle is not None:
         raise ConfigError("Give either run=<folder> or bundle=<folder>, and not both.")
+    if config.episodes is None:
+        config = replace(config, episodes=EPISODES)
     actor = load_actor(config.run or config.bundle or "", pick_device("cpu"))
     results = measure(config, actor, engines_of(config, actor.env))
     write_results(Path(config.out) / "results.json", config, actor, results)
     if config.video:
         for each in results:
+            print(f"filming {each.engine} ...", flush=True)
             film(config, actor, each.engine)
     print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
@@ -64,16 +69,19 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
     if home is None:
         raise ConfigError(f"{env} runs in one engine only; it cannot be moved to another.")
     asked = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
+    for engine in asked:
+        if engine not in ENGINES:
+            raise UnknownNameError("engine", engine, ENGINES)
     return list(dict.fromkeys([str(home), *asked]))
 
 
 def measure(config: TransferConfig, actor: Actor, engines: list[str]) -> list[EngineResult]:
     """The same seeds everywhere."""
     results: list[EngineResult] = []
-    seeds = eval_seeds(config.seed, config.episodes)
-    with progress(config.episodes * len(engines), "transfer", "episode") as bar:
+    seeds = eval_seeds(config.seed, config.starts)
+    with progress(config.starts * len(engines), "transfer", "episode") as bar:
         for engine in engines:
-            lanes = min(_LANES, config.episodes)
+            lanes = min(_LANES, config.starts)
             with closing(make_env(with_option(actor.env, "engine", engine), lanes)) as env:
                 actor.check(env.spec)
                 noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
@@ -86,7 +94,7 @@ def film(config: TransferConfig, actor: Actor, engine: str) -> None:
     """The first starts, in this engine."""
     with closing(make_env(with_option(actor.env, "engine", engine), 1)) as env:
         noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
-        seeds = eval_seeds(config.seed, min(3, config.episodes))
+        seeds = eval_seeds(config.seed, min(3, config.starts))
         record_episodes(env, actor.policy, ChunkExecutor, noise, seeds, Path(config.out) / f"{engine}.mp4", name=engine)
 
 
@@ -110,7 +118,7 @@ def write_results(path: Path, config: TransferConfig, actor: Actor, results: lis
         "seed": config.seed,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**head, "episodes": config.episodes, "rows": rows})
+    write_json(path, {**head, "episodes": config.starts, "rows": rows})
 
 
 def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
@@ -129,7 +137,7 @@ def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, 120)
-    console.print(f"{actor.env}: {config.episodes} starts, the same in every engine", style="bold")
+    console.print(f"{actor.env}: {config.starts} starts, the same in every engine", style="bold")
     console.print(table)
     console.print(
         f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: of its success. p: "

@@ -35,7 +35,7 @@ def finish(config: TransferConfig, flown: Flown, scene: Scene, rows: list[Transf
     out.mkdir(parents=True, exist_ok=True)
     write_results(out / "results.json", config, flown, scene, rows, drops)
     logs = [log_of(flown, row) for row in rows]
-    title = f"{flown.trained.task}: {flown.craft.name}, {config.episodes} starts in two engines"
+    title = f"{flown.trained.task}: {flown.craft.name}, {config.starts} starts in two engines"
     write_flight_plots(out / "transfer.png", logs, title)
     films = []
     if config.video:
@@ -70,7 +70,7 @@ def write_results(
             "craft": flown.craft.name,
             "engine": config.engine,
             "scene": asdict(scene) | {"borrowed": borrowed(flown.craft, scene)},
-            "episodes": config.episodes,
+            "episodes": config.starts,
             "seed": config.seed,
             "randomize": config.randomize,
             **policy.to_json(),
@@ -85,7 +85,7 @@ def print_table(
 ) -> None:
     """One row per pilot and engine; green where the other engine costs nothing beyond chance, red where it does."""
     craft = f"{flown.craft.name}{f', ±{config.randomize:.0%}' if config.randomize else ''}"
-    title = f"{flown.trained.task}, {craft}: {config.episodes} starts, the same in both engines"
+    title = f"{flown.trained.task}, {craft}: {config.starts} starts, the same in both engines"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     for column in ("pilot", "engine"):
         table.add_column(column, no_wrap=True)

@@ -48,6 +48,7 @@ VERBS = {
         "robo-rl view env=metaworld/assembly-v3",
         "robo-rl view env=quad/race:track=splits episodes=1",
         "robo-rl view env=metaworld/push-v3 policy=runs/base",
+        "robo-rl view task=peg_insert engine=pybullet control=joint_velocity",
     ),
     "collect": _verb(
         "collect",
@@ -55,6 +56,7 @@ VERBS = {
         "sim",
         "record episodes of a scripted expert or of a trained policy",
         "robo-rl collect env=metaworld/peg-insert-side-v3 episodes=20 noise=0.1 out=data/peg20",
+        "robo-rl collect task=lift engine=mujoco randomise=mild out=data/lift",
     ),
     "data import": _verb(
         "data_import",
@@ -121,8 +123,9 @@ VERBS = {
         "transfer",
         "transfer:TransferConfig",
         "pybullet",
-        "fly a quadcopter policy, unchanged, in PyBullet on the same starts, and say what the change costs",
+        "put a policy of a quadcopter or an arm, unchanged, into another engine on the same starts; what does it cost?",
         "robo-rl transfer run=runs/fly",
+        "robo-rl transfer run=runs/peg-auto engines=mujoco,pybullet",
         "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
     ),
     "identify": _verb(

@@ -22,7 +22,7 @@ class TransferConfig:
     rate_hz: float = at_least(60.0, 240.0)  # the engine steps at least this often
     aero: str = "cf2x_gym"  # craft whose coefficients of the effects stand in where the flown craft's data have none
     out: str = "runs/transfer"  # results.json, transfer.png, transfer.mp4
-    episodes: int = at_least(1, 1000)  # starts, the same in both engines
+    episodes: int | None = at_least(1, None)  # starts, the same in every engine; none: 1000 flights, 100 of an arm
     seed: int = at_least(0, 1)  # which starts
     randomize: float = at_least(0.0, 0.0)  # half-width of mass, inertia, thrust, lag and drag, the same in both engines
     controllers: list[str] = field(default_factory=list)  # classical ones to fly as well, e.g. [pid,geometric]
@@ -32,3 +32,8 @@ class TransferConfig:
     video: bool = True  # film the flights in the other engine; needs no display
     pretty: bool = False  # film the first one by the engine's own renderer as well, with its onboard camera
     size: list[int] = field(default_factory=lambda: [640, 480])  # of that film, in pixels: multiples of 4
+
+    @property
+    def starts(self) -> int:
+        """Flights in each engine."""
+        return 1000 if self.episodes is None else self.episodes

@@ -141,7 +141,7 @@ def record_episodes(
     return result
 
 
-def _thumb(frame: Frame, height: int = 120) -> Frame:
+def _thumb(frame: Frame, height: int = 200) -> Frame:
     width = round(frame.shape[1] * height / frame.shape[0])
     return np.asarray(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA))
 

@@ -53,20 +53,30 @@ def load_robot(name: str) -> ArmRobot:
         raise UnknownNameError("arm", name, (*ROBOTS, "<file>.yaml"))
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with a robot in it. Give one of {', '.join(ROBOTS)}, or write it.")
-    return robot_from(yaml.safe_load(path.read_text()), path)
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+    return robot_from(data, path)
 
 
 def robot_from(data: object, path: Path) -> ArmRobot:
     """From a file's content; its asset is looked for beside the file. Raises ConfigError that names the key."""
     known = {field.name for field in fields(ArmRobot)}
     needed = ("name", "asset", "joints", "home_rad", "speed_rad_s")
-    if not isinstance(data, dict) or set(data) - known or any(key not in data for key in needed):
-        found = sorted(data) if isinstance(data, dict) else type(data).__name__
+    if not isinstance(data, dict):
         raise ConfigError(
-            f"{path} describes no arm: found {found}; expected {needed}, and perhaps fingers, open_m, tool."
+            f"{path} describes no arm; expected the keys {', '.join(needed)}, and perhaps fingers, open_m, tool."
         )
-    beside = path.parent / str(data["asset"])
-    asset = str(beside.resolve()) if beside.is_file() else str(data["asset"])
+    for key in data:
+        if key not in known:
+            raise UnknownNameError(f"key of {path}", str(key), sorted(known))
+    if missing := [key for key in needed if key not in data]:
+        raise ConfigError(f"{path} lacks {', '.join(missing)}. docs/own-robot-task-engine.md has an example.")
+    places = (path.parent / str(data["asset"]), ASSETS / str(data["asset"]))
+    asset = next((str(place.resolve()) for place in places if place.is_file()), None)
+    if asset is None:
+        raise ConfigError(f"{path}: there is no {data['asset']}, neither beside it nor among the arms of robo-rl.")
     try:
         joints, home_rad, speed_rad_s = tuple(data["joints"]), _floats(data["home_rad"]), _floats(data["speed_rad_s"])
         fingers, open_m = tuple(data.get("fingers", ())), float(data.get("open_m", 0.0))

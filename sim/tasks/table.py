@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import lookup
 from sim.adapters.options import check_reward, check_steps
 
@@ -39,6 +40,15 @@ _UNSAID = (
 )  # not part of what is learned
 
 
+_TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
+    "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
+    "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
+}  # fmt: skip
+_WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
     """Options of a manipulation environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
@@ -59,6 +69,11 @@ class TaskOptions:
     device: str | None = None  # of engines that can choose; none: a GPU where there is one
 
     def __post_init__(self) -> None:
+        for name, kinds in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                words = " or ".join(_WORDS_OF[kind] for kind in kinds if kind is not int or float not in kinds)
+                raise ConfigError(f"{name} is {value!r}; expected {words}.")
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
@@ -73,7 +88,7 @@ class TaskOptions:
     def words(self) -> str:
         """What a name says beyond the task: options that differ from the defaults and matter to a policy."""
         changed = [
-            f"{field.name}={getattr(self, field.name)}"
+            f"{field.name}={_lasting(getattr(self, field.name))}"
             for field in fields(self)
             if field.name not in _UNSAID and getattr(self, field.name) != field.default
         ]
@@ -88,6 +103,13 @@ def make_task(name: str, options: TaskOptions) -> ManipulationTask:
     }
     for dial in given:
         if dial not in DIALS.get(name, ()):
-            raise UnknownNameError(f"option of arm/{name}", dial, DIALS.get(name, ()))
+            has = ", ".join(other for other, dials in DIALS.items() if dial in dials)
+            raise ConfigError(f"arm/{name} has no {dial}={given[dial]} to set; {has} has.")
     task: ManipulationTask = kind(**given)
     return task
+
+
+def _lasting(value: Any) -> Any:
+    """A file by its whole path: a policy keeps the name, and is loaded from other folders."""
+    named = isinstance(value, str) and value.endswith((".yaml", ".yml"))
+    return str(Path(value).resolve()) if named else value

@@ -28,6 +28,12 @@ def test_a_task_of_arms_is_one_word() -> None:
     assert by_engine("collect", ["control=joint_velocity", "out=d", "task=lift"]) == (
         "collect", ["env=arm/lift:control=joint_velocity", "out=d"]
     )  # fmt: skip
+    with pytest.raises(UnknownNameError, match="Did you mean 'stack'"):
+        by_engine("view", ["task=stck"])
+    with pytest.raises(ConfigError, match="not both"):
+        by_engine("view", ["task=lift", "env=arm/stack"])
+    note = ["env=arm/stack", "task=put it there"]
+    assert by_engine("collect", note) == ("collect", note)
     with pytest.raises(ConfigError, match="robo-rl collect task=lift"):
         by_engine("train", ["task=lift", "engine=mujoco"])
 

@@ -31,7 +31,7 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
     assert len(frames) == sum(filmed.length) + 2 * round(HOLD_S * 10)
     bar = [int((frame[10, :, 2] > 150).sum()) for frame in frames[: filmed.length[0]]]
     assert all(after > before for before, after in pairwise(bar))  # the bar grows: order is kept
-    assert cv2.imread(str(sheet)).shape[0] == 2 * 120
+    assert cv2.imread(str(sheet)).shape[0] == 2 * 200
 
 
 def test_the_caption_changes_with_the_outcome() -> None:

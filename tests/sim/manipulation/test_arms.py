@@ -171,8 +171,14 @@ def test_a_robot_of_ones_own(tmp_path: Path) -> None:
         ("open_m: 0.04", "opne_m: 0.04", "opne_m"),
     ):
         path.write_text("\n".join(lines).replace(old, new))
-        with pytest.raises(ConfigError, match=says):
+        with pytest.raises((ConfigError, UnknownNameError), match=says):
             load_robot(str(path))
+    path.write_text("\n".join(lines).replace("mine.xml", "gone.xml"))
+    with pytest.raises(ConfigError, match=r"gone\.xml"):
+        load_robot(str(path))
+    path.write_text("name: [")
+    with pytest.raises(ConfigError, match="valid YAML"):
+        load_robot(str(path))
     with pytest.raises(UnknownNameError, match="panda"):
         load_robot("pandaa")
 

@@ -31,12 +31,30 @@ def recorded(model: ArmModel, delay: int) -> Segments:
 
 
 def test_it_finds_what_made_the_motion() -> None:
-    """Without noise: every factor to 2 %, and the delay."""
+    """The delay; every factor to 2 %, but where kp and kv slow a joint alike: there their ratio."""
     model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
     found = fit(model, recorded(model, delay=1), delays=[0, 1])
     assert found.delay == 1
-    np.testing.assert_allclose(np.concatenate([found.kp, found.kv]), np.exp(TRUE), rtol=0.02)
-    assert found.rms_rad < 1e-4
+    std = np.concatenate([found.kp_std, found.kv_std])
+    wrong = np.abs(np.log(np.concatenate([found.kp, found.kv])) - TRUE)
+    assert (wrong < 0.02 + 2.0 * np.minimum(std, 0.03)).all()
+    np.testing.assert_allclose(found.kp / found.kv, np.exp(TRUE[:7] - TRUE[7:]), rtol=0.03)
+    assert found.rms_rad < 1e-3
+
+
+def test_a_joint_that_rests_is_not_told() -> None:
+    """The last joint is commanded to stay: its factors stay the model's, and it counts as not found."""
+    model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
+    rng, start = np.random.default_rng(1), np.array(make_task_env("lift", 1).wiring.robot.home_rad)
+    commands = start + rng.uniform(-0.03, 0.03, (4, 10, 7)) * (np.arange(7) != 6)
+    blank = Segments(np.zeros((4, 11, 7)), np.zeros((4, 7)), commands)
+    blank.q_rad[:, 0] = start
+    moved = model.errors(blank, TRUE[None], 0).reshape(4, 10, 7)
+    found = fit(model, replace(blank, q_rad=np.concatenate([blank.q_rad[:, :1], moved], 1)), delays=[0])
+    assert found.found[:4].all()
+    assert not found.found[6]
+    assert found.kp_std[6] > 0.3
+    assert abs(np.log(found.kp[6])) < 0.3
 
 
 def test_stretches_are_cut_with_the_commands_before_them() -> None:

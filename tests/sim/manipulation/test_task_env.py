@@ -160,7 +160,8 @@ def test_names_say_what_matters_to_a_policy() -> None:
     ("name", "error", "says"),
     [
         ("arm/lift:engine=bulet", UnknownNameError, "engine"),
-        ("arm/lift:clearance_mm=1", UnknownNameError, "clearance_mm"),
+        ("arm/lift:clearance_mm=1", ConfigError, "peg_insert has"),
+        ("arm/peg_insert:clearance_mm=abc", ConfigError, "clearance_mm is 'abc'; expected a number"),
         ("arm/lift:robot=pnda", UnknownNameError, "panda"),
         ("arm/lift:robot=none.yaml", ConfigError, "none.yaml"),
         ("arm/lift:control=torque", UnknownNameError, "control"),
@@ -221,7 +222,17 @@ def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("mas: [1, 2]", "mass"), ("mass: [2, 1]", "mass"), ("mass: 3", "mass|Expected"), ("action_delay: [0, 99]", "99")],
+    [
+        ("mas: [1, 2]", "mass"),
+        ("mass: [2, 1]", "mass"),
+        ("mass: 3", "mass"),
+        ("action_delay: [0, 99]", "99"),
+        ("action_delay: [0.5, 1.5]", "whole steps"),
+        ("noise: {mm: 0.1}", "mm"),
+        ("noise: 3", "noise"),
+        ("", "nothing"),
+        ("mass: [1, 2", "valid YAML"),
+    ],
 )
 def test_wrong_ranges_are_sentences(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "ranges.yaml"
