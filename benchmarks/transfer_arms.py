@@ -1,9 +1,9 @@
 """Arm policies fine-tuned in MuJoCo and moved, unchanged, to PyBullet: how much of their success they keep.
 
 Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
-method=auto`, then `transfer` on 100 starts that no stage has seen. Once without randomisation and once with the preset
-`mild`, which both engines then have. Names: transfer/<task>/<from>/<to>/success, pooled over seeds, where <from> is
-"mujoco" or "mujoco_mild". Stages that are in `--folder` already are not done again.
+method=auto`, then `transfer` on 100 starts that no stage has seen. Names: transfer/<task>/<from>/<to>/success, pooled
+over seeds. <from>: "mujoco" was trained without randomisation; "mujoco_mild" with the preset `mild`, and is measured
+without it; "mujoco_mild_within" is the same policy, measured with it. Stages that are in `--folder` are not done again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from common import emit
 
 from robo_rl.eval.stats import SuccessRate
 
-ARMS = {"mujoco": "none", "mujoco_mild": "mild"}
+ARMS = {  # from -> (randomisation of its training, of its measurement)
+    "mujoco": ("none", "none"),
+    "mujoco_mild": ("mild", "none"),
+    "mujoco_mild_within": ("mild", "mild"),
+}
 Row = dict[str, Any]
 
 
 def report_arm(task: str, options: argparse.Namespace) -> None:
     """Train what is missing, and emit what every engine says."""
     seeds = 1 if options.quick else options.seeds
-    for source, randomise in ARMS.items():
-        folders = [options.folder / task / source / f"seed{seed}" for seed in range(seeds)]
-        found = [results_of(task, randomise, seed, folder, options) for seed, folder in enumerate(folders)]
+    for source, (trained, measured) in ARMS.items():
+        folders = [options.folder / task / trained / f"seed{seed}" for seed in range(seeds)]
+        found = [results_of(task, trained, measured, seed, folder, options) for seed, folder in enumerate(folders)]
         for engine in [row["engine"] for row in found[0]]:
             rows = [next(row for row in each if row["engine"] == engine) for each in found]
             rate = SuccessRate(sum(row["k"] for row in rows), sum(row["n"] for row in rows))
@@ -39,11 +43,13 @@ def report_arm(task: str, options: argparse.Namespace) -> None:
                  kept=fmean(kept) if kept else None, mcnemar_p=[row["mcnemar_p"] for row in rows])  # fmt: skip
 
 
-def results_of(task: str, randomise: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Row]:
+def results_of(
+    task: str, trained: str, measured: str, seed: int, folder: Path, options: argparse.Namespace
+) -> list[Row]:
     """The rows of one seed's results.json."""
-    env = f"arm/{task}:randomise={randomise}" if randomise != "none" else f"arm/{task}"
+    env, there = (f"arm/{task}:randomise={name}" for name in (trained, measured))
     steps, episodes = (2000, 20) if options.quick else (50_000, 100)
-    data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", "transfer"))
+    data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", f"transfer-{measured}"))
     stages = {
         data / "dataset.json": ["collect", f"env={env}", "episodes=20", "noise=0.3", f"out={data}", f"seed={seed}"],
         base / "policy": ["train", f"data={data}", f"out={base}", "steps=2000", f"seed={seed}"],
@@ -52,7 +58,7 @@ def results_of(task: str, randomise: str, seed: int, folder: Path, options: argp
             f"seed={seed}", f"resume={str(tuned.exists()).lower()}",
         ],
         out / "results.json": [
-            "transfer", f"run={tuned}", f"out={out}", "engines=mujoco,pybullet", f"episodes={episodes}",
+            "transfer", f"run={tuned}", f"out={out}", f"env={there}", "engines=mujoco,pybullet", f"episodes={episodes}",
             f"seed={1000 + seed}", "video=false",
         ],
     }  # fmt: skip

@@ -51,6 +51,8 @@ def main(config: TransferConfig) -> int:
     if config.episodes is None:
         config = replace(config, episodes=EPISODES)
     actor = load_actor(config.run or config.bundle or "", pick_device("cpu"))
+    if config.env is not None:
+        actor = replace(actor, env=config.env)
     results = measure(config, actor, engines_of(config, actor.env))
     write_results(Path(config.out) / "results.json", config, actor, results)
     if config.video:

@@ -16,6 +16,7 @@ class TransferConfig:
     bundle: str | None = None  # or a bundle that it wrote
     engine: str = one_of("pybullet")  # that it is flown in, beside the dynamics that it was trained in
     engines: str | None = None  # arms: as many as you like, by commas: mujoco,pybullet,mjwarp
+    env: str | None = None  # arms: another variant of the task, e.g. arm/peg_insert without randomise; none: as trained
     effects: str = "ground,downwash,drag"  # what the air does in it, by commas; or none
     height_m: float = at_least(0.0, 1.0)  # of the goal over the floor: with 0.2 a miss can be a crash
     above_m: float | None = None  # another craft hovers this far above the goal; none: no other craft
