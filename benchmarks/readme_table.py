@@ -95,6 +95,23 @@ HEADLINES = (
     ),
     *(
         Headline(
+            f"{task}, 64 environments: env steps per CPU-second",
+            f"engine/mujoco/{task}/env_steps_per_cpu_s",
+            f"mj_step alone {{engine/plain_mujoco/{task}/env_steps_per_cpu_s}}, MetaWorld's peg "
+            "{engine/metaworld/peg-insert-side-v3/env_steps_per_cpu_s}; aim 10,000",
+        )
+        for task in ("lift", "peg_insert")
+    ),
+    *(
+        Headline(
+            f"peg insertion {how}, moved to PyBullet",
+            f"transfer/peg_insert/{source}/pybullet/success",
+            f"in MuJoCo {{transfer/peg_insert/{source}/mujoco/success}}",
+        )
+        for how, source in (("fine-tuned in MuJoCo", "mujoco"), ("... with randomisation", "mujoco_mild"))
+    ),
+    *(
+        Headline(
             f"mission {name}: scenes satisfied",
             f"mission/{name}/policy/satisfied",
             "PID {mission/NAME/pid/satisfied}".replace("NAME", name),
