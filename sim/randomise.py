@@ -79,6 +79,8 @@ class Randomise:
     def delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
         """Steps until an action takes effect."""
         low, high = self.action_delay
+        if low == high:
+            return torch.full_like(seeds, low)
         return (low + (high - low + 1) * keyed_uniform(seeds, 0, 1, _DELAY)[0]).long().clamp_max(high)
 
     def spread(self, parts: tuple[tuple[str, int, str], ...]) -> Float[Tensor, " o"] | None:

@@ -60,16 +60,23 @@ class Wiring:
 
     def start(self, q_rad: Float[Tensor, "k j"], opening_m: float, width_m: float | None = None) -> Start:
         """Arm at rest there, fingers at `width_m`, pulled to `opening_m` (from the middle); all else as in the MJCF."""
-        k, model = len(q_rad), self.scene.model
-        qpos = q_rad.new_tensor(model.qpos0).repeat(k, 1)
+        k = len(q_rad)
+        qpos0, fixture_m, fixture_quat = self._as_written
+        qpos = qpos0.repeat(k, 1)
         qpos[:, self.arm] = q_rad
         qpos[:, self.fingers] = opening_m if width_m is None else width_m
-        ctrl = q_rad.new_zeros(k, model.nu)
+        ctrl = q_rad.new_zeros(k, self.scene.model.nu)
         ctrl[:, self.servos] = q_rad
         ctrl[:, self.grips] = opening_m
-        rows = [self.scene.body(name) for name in self.scene.fixtures]
-        fixture_m = q_rad.new_tensor(model.body_pos[rows]).repeat(k, 1, 1)
-        return Start(qpos, ctrl, fixture_m, q_rad.new_tensor(model.body_quat[rows]).repeat(k, 1, 1))
+        return Start(qpos, ctrl, fixture_m.repeat(k, 1, 1), fixture_quat.repeat(k, 1, 1))
+
+    @cached_property
+    def _as_written(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(qpos, positions and quaternions of fixtures) of the MJCF, where and in the type that the chain computes."""
+        model, rows = self.scene.model, [self.scene.body(name) for name in self.scene.fixtures]
+        arrays = (model.qpos0, model.body_pos[rows], model.body_quat[rows])
+        qpos0, fixture_m, fixture_quat = (self.chain.low_rad.new_tensor(array) for array in arrays)
+        return qpos0, fixture_m, fixture_quat
 
 
 class View:
