@@ -32,7 +32,7 @@ def test_episodes_are_filmed_one_after_another(pilot: str, tmp_path: Path, capsy
     shown = frames(tmp_path / "episodes.mp4")
     assert 2 * 80 < shown <= 2 * (40 + 80)
     sheet = cv2.imread(str(tmp_path / "sheet.png"))
-    assert sheet.shape[0] == 2 * 120
+    assert sheet.shape[0] == 2 * 200
     assert sheet[5:-5].std() > 5.0
 
 
