@@ -16,8 +16,8 @@ KINDS = ("rgb", "depth", "segment")
 class Pictures:
     """Put the state to show into `data`, kinematics done, then `take`. One renderer per size and camera."""
 
-    def __init__(self, model: Any, pretty: bool = False) -> None:
-        self._model, self._pretty = model, pretty
+    def __init__(self, model: Any) -> None:
+        self._model = model
         self._data: Any = None
         self._renderers: dict[tuple[str, int, int], Any] = {}
 

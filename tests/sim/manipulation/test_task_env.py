@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -239,3 +240,21 @@ def test_wrong_ranges_are_sentences(tmp_path: Path, text: str, says: str) -> Non
     path.write_text(text)
     with pytest.raises((ConfigError, UnknownNameError), match=says):
         make_task_env("lift", 1, randomise=str(path))
+
+
+def test_depth_and_bodies_are_those_of_the_scene() -> None:
+    """Where the camera's geometry puts the middle of the cube, the pixel is the cube's and as far as its front."""
+    env = make_task_env("lift", 1)
+    env.reset(EpisodeSeeds(("depth", 0)))
+    engine, model, size = env._engine, env._engine.scene.model, 200
+    camera = model.camera("view")
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, camera.quat)
+    x, y, z = turn.reshape(3, 3).T @ (env.view.thing("cube").m[0].numpy() - camera.pos)  # the camera looks along -z
+    scale_px = 0.5 * size / np.tan(np.radians(camera.fovy[0]) / 2.0)
+    row, column = round(size / 2 - scale_px * y / -z), round(size / 2 + scale_px * x / -z)
+    bodies = engine.render(0, "view", size, size, "segment")
+    depth_m = engine.render(0, "view", size, size, "depth")
+    assert int(bodies[row, column]) == engine.scene.body("cube")
+    assert -z - 0.04 < float(depth_m[row, column]) < -z
+    assert engine.scene.body("link0") in bodies.unique().tolist()
