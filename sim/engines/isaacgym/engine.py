@@ -22,7 +22,7 @@ from sim.engines.isaacgym import protocol
 from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.diagnose import interpreter
 from sim.engines.isaacgym.process import WORKER, Worker
-from sim.engines.mujoco.picture import Pictures
+from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -57,7 +57,7 @@ class IsaacGymEngine:
         self._worker = Worker(command or [interpreter(), str(WORKER)], size_bytes, environ)
         self._memory = mmap.mmap(self._worker.memory, size_bytes)
         self._slots = {name: torch.from_numpy(array) for name, array in protocol.slots(self._memory, sizes).items()}
-        self._pictures = Pictures(model)
+        self._pictures = ScenePictures(model)
         self._placed = mujoco.MjData(model)
         hello = self._worker.ask(protocol.HELLO, 10 * timeout_s)
         if hello["version"] != protocol.VERSION:

@@ -20,7 +20,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from sim.engines.changes import check_changes
 from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
-from sim.engines.mujoco.picture import Pictures
+from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -55,7 +55,7 @@ class WarpEngine:
         self.scene, self.num_envs, self.device = scene, num_envs, _torch_device(device)
         self._warp_device = wp.device_from_torch(self.device)
         self._graphs: dict[int, Any] = {}  # substeps -> captured graph
-        self._pictures = Pictures(scene.model)
+        self._pictures = ScenePictures(scene.model)
         model = deepcopy(scene.model)
         # MuJoCo Warp never resets a world by itself, and does not know the flag that says so.
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)

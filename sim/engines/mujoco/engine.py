@@ -23,7 +23,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model
-from sim.engines.mujoco.picture import Pictures
+from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -60,7 +60,7 @@ class MujocoEngine:
         self._bounds = np.linspace(0, num_envs, count + 1).astype(int).tolist()
         self._data = [mujoco.MjData(model) for _ in self._bounds[1:]]
         self._pool = ThreadPoolExecutor(len(self._data)) if len(self._data) > 1 else None
-        self._pictures = Pictures(model)
+        self._pictures = ScenePictures(model)
         first = Start(
             torch.from_numpy(np.tile(model.qpos0, (num_envs, 1))),
             torch.zeros(num_envs, model.nu),

@@ -1,4 +1,4 @@
-"""Pictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked for."""
+"""ScenePictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from robo_rl.core.errors import UnknownNameError
 KINDS = ("rgb", "depth", "segment")
 
 
-class Pictures:
+class ScenePictures:
     """Put the state to show into `data`, kinematics done, then `take`. One renderer per size and camera."""
 
     def __init__(self, model: Any) -> None:

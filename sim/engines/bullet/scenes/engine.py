@@ -21,7 +21,7 @@ from sim.engines.bullet.scenes.past import Past
 from sim.engines.bullet.scenes.recipe import make_recipe
 from sim.engines.bullet.scenes.world import World
 from sim.engines.changes import check_changes
-from sim.engines.mujoco.picture import Pictures
+from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -46,7 +46,7 @@ class BulletEngine:
         self._free = [(int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j]), pose) for j, pose in flying]
         self._stale: set[int] = set()  # worlds whose recipe is newer than what was built
         self._changes: dict[int, dict[str, ndarray]] = {}
-        self._data, self._pictures = mujoco.MjData(model), Pictures(model)
+        self._data, self._pictures = mujoco.MjData(model), ScenePictures(model)
         self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
         self._fixtures = np.tile(own_fixtures(self._data), (num_envs, 1, 1))
         self._bodies = np.zeros((num_envs, model.nbody, 7))

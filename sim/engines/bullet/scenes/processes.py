@@ -29,7 +29,7 @@ from robo_rl.core.orphans import exit_with_parent
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.engine import BulletEngine, own_fixtures, place
 from sim.engines.changes import check_changes
-from sim.engines.mujoco.picture import Pictures
+from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
 
@@ -53,7 +53,7 @@ class ProcessEngine:
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
         bounds = [round(i * num_envs / processes) for i in range(processes + 1)]
         self._blocks = [range(low, high) for low, high in pairwise(bounds)]
-        self._pictures = Pictures(scene.model)
+        self._pictures = ScenePictures(scene.model)
         self._fixtures = np.tile(own_fixtures(mujoco.MjData(scene.model)), (num_envs, 1, 1))
         context = mp.get_context("forkserver")  # imports once; not fork: the parent may hold threads and a GPU
         context.set_forkserver_preload([__name__])
