@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.scene import ASSETS, Scene
 from sim.keyed import keyed_normal, keyed_uniform
 
-PRESETS = ("none", "mild", "wide")
+PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {
     "mass": "mass_scale",
     "friction": "friction_scale",

@@ -21,6 +21,9 @@ MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; Non
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
+MOBILE: Tasks = {
+    "navigate": ("sim.tasks.navigate:NavigateTask", None),
+}
 
 
 class Suite(NamedTuple):
@@ -33,6 +36,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
+    "mobile": Suite(MOBILE, "sim.mobile.drive:BaseBody", {"robot": "freight", "control": "twist"}),
 }
 WORDS = (
     "engine",
