@@ -26,6 +26,8 @@ WORDS = (
     "clearance_mm",
     "randomise",
     "cameras",
+    "senses",
+    "points",
     "image_size",
 )  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
@@ -45,6 +47,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
     "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
     "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
+    "senses": _TEXT, "points": _WHOLE,
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -64,6 +67,8 @@ class TaskOptions:
     threads: int = 0
     render_size: int = 240
     cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
+    senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points"
+    points: int = 512  # of each cloud
     image_size: int = 84
     compiled: bool | None = None  # none: from 64 lanes on
     device: str | None = None  # of engines that can choose; none: a GPU where there is one
@@ -77,6 +82,8 @@ class TaskOptions:
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
+        if not 1 <= self.points <= 65536:
+            raise ConfigError(f"points is {self.points}; expected 1 to 65536.")
         if not 8 <= self.image_size <= 1024:
             raise ConfigError(f"image_size is {self.image_size}; expected 8 to 1024 pixels.")
 

@@ -1,0 +1,80 @@
+"""What a manipulation environment tells of n worlds: its numbers with sensor noise, its cameras, and all that late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from robo_rl.core.protocols import Obs
+from robo_rl.core.spec import ArraySpec
+from sim.cameras import Cameras
+from sim.engines.protocol import Engine, Physics
+from sim.late import Late
+from sim.randomise import Randomise, seen
+
+
+class Senses:
+    """State and pictures, by an episode's seed and age. Observations are (n, ...), kept by whoever asks."""
+
+    def __init__(
+        self, engine: Engine, cameras: Cameras, randomise: Randomise, parts: tuple[tuple[str, int, str], ...]
+    ) -> None:
+        self._engine, self._cameras, self._randomise = engine, cameras, randomise
+        spread = randomise.spread(parts)
+        self._spread = None if spread is None else spread.to(engine.device)
+        self._late = Late(randomise.obs_delay[1])
+        unit = ", ".join(f"{part} {unit}" for part, _, unit in parts)
+        state = ArraySpec((sum(count for _, count, _ in parts),), unit=unit)
+        self.specs = {"state": state, **cameras.specs}
+
+    def after_step(
+        self, state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
+    ) -> Obs:
+        """What all worlds are told once they have moved. Fresh tensors."""
+        pictures = self._cameras.take(physics, range(len(state)))
+        return self._late.hear({"state": self._noisy(state, seeds, age), **pictures})
+
+    def at_start(
+        self, worlds: Int[Tensor, " k"], state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"],
+        before: Obs | None,
+    ) -> Obs:  # fmt: skip
+        """What the worlds that have just begun are told, and the others were told before."""
+        self._look(worlds, seeds)
+        begun = self._noisy(state, seeds, torch.zeros_like(seeds))
+        if before is not None:
+            begun = before["state"].index_copy(0, worlds, begun[worlds])
+        told = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
+        self._late.begin(worlds, told, self._randomise.obs_delays(seeds[worlds]))
+        return told
+
+    def save(self) -> dict[str, Tensor]:
+        return self._late.save()
+
+    def load(
+        self, saved: Mapping[str, Any], state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"]
+    ) -> Obs:
+        """What was told when this was saved. state: that of then, as it was told."""
+        every = torch.arange(len(state), device=seeds.device)
+        self._look(every, seeds)
+        if self._randomise.obs_delay[1]:
+            self._late.load(saved)
+            return self._late.told()
+        return {"state": state, **self._cameras.take(physics, range(len(state)))}
+
+    def _look(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " n"]) -> None:
+        if self._randomise.changes_looks and self._cameras.specs:
+            self._cameras.begin(worlds.tolist(), self._randomise.looks(self._engine.scene, seeds[worlds]))
+
+    def _noisy(
+        self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
+    ) -> Float[Tensor, "n o"]:
+        return state.clone() if self._spread is None else seen(state, self._spread, seeds, age)
+
+
+def handed_out(told: Obs) -> Obs:
+    """For the caller to keep, in the host's memory."""
+    return {key: value.clone().cpu() for key, value in told.items()}
