@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ArraySpec
 from sim.cameras import Cameras
@@ -16,13 +17,31 @@ from sim.engines.protocol import Engine, Physics
 from sim.late import Late
 from sim.randomise import Randomise, seen
 
+Parts = tuple[tuple[str, int, str], ...]
+KNOWN = ("all", "robot")
+OWN = ("tool", "heading", "opening", "joints", "joint speeds", "tool axis")  # parts that a robot knows of itself
+
 
 class Senses:
-    """State and pictures, by an episode's seed and age. Observations are (n, ...), kept by whoever asks."""
+    """State and pictures, by an episode's seed and age. Observations are (n, ...), kept by whoever asks.
+
+    parts: name, numbers and unit of what the task observes. known: "all" of it, or "robot", what a robot's own encoders
+    tell; the rest has to be seen by cameras. Raises UnknownNameError.
+    """
 
     def __init__(
-        self, engine: Engine, cameras: Cameras, randomise: Randomise, parts: tuple[tuple[str, int, str], ...]
+        self,
+        engine: Engine,
+        cameras: Cameras,
+        randomise: Randomise,
+        parts: tuple[tuple[str, int, str], ...],
+        known: str,
     ) -> None:
+        if known not in KNOWN:
+            raise UnknownNameError("state", known, KNOWN)
+        every = [name for name, count, _ in parts for _ in range(count)]
+        self._kept = torch.tensor([i for i, name in enumerate(every) if known == "all" or name in OWN])
+        parts = tuple(part for part in parts if known == "all" or part[0] in OWN)
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
         self._spread = None if spread is None else spread.to(engine.device)
@@ -32,11 +51,15 @@ class Senses:
         self.specs = {"state": state, **cameras.specs}
 
     def after_step(
-        self, state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
-    ) -> Obs:
-        """What all worlds are told once they have moved. Fresh tensors."""
+        self, state: Float[Tensor, "n o"], good: Bool[Tensor, " n"], physics: Physics,
+        seeds: Int[Tensor, " n"], age: Int[Tensor, " n"], before: Obs,
+    ) -> Obs:  # fmt: skip
+        """What all worlds are told once they have moved; before: what they were told last, and where a state is no
+        good, still are. Fresh tensors.
+        """
         pictures = self._cameras.take(physics, range(len(state)))
-        return self._late.hear({"state": self._noisy(state, seeds, age), **pictures})
+        told = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
+        return self._late.hear({"state": told, **pictures})
 
     def at_start(
         self, worlds: Int[Tensor, " k"], state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"],
@@ -72,7 +95,8 @@ class Senses:
     def _noisy(
         self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
     ) -> Float[Tensor, "n o"]:
-        return state.clone() if self._spread is None else seen(state, self._spread, seeds, age)
+        kept = state[:, self._kept]
+        return kept if self._spread is None else seen(kept, self._spread, seeds, age)
 
 
 def handed_out(told: Obs) -> Obs:

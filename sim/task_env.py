@@ -17,6 +17,7 @@ from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import load_robot
 from sim.cameras import make_cameras
 from sim.diverged import dump_diverged
+from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, compile_scene
 from sim.engines.table import make_engine
@@ -71,7 +72,7 @@ class TaskVecEnv:
         self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
         self._randomise = load_randomise(options.randomise)
         cameras = make_cameras(self._engine, options, self.task.reach)
-        self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts)
+        self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self._kernels = TaskKernels(
             self.task, self._wiring, self._control, self._engine.physics(), dense=options.reward == "dense",
             compiled=num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled,
@@ -133,14 +134,13 @@ class TaskVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        before, action, last = self._engine.save(), self._pending, self._told["state"]
+        before, action = self._engine.save(), self._pending
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._age = self._age + 1
         state, solved, good, dense = self._look(self._goal)
         diverged = ~good
         if bool(diverged.any()):
-            state = torch.where(good[:, None], state, last)
             dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
         solved = solved & good
         self._held = torch.where(solved, self._held + 1, 0)
@@ -151,7 +151,7 @@ class TaskVecEnv:
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
         ended, seed = terminated | truncated, self._episode_seed
-        final = self._told = self._senses.after_step(state, self._physics, seed, self._age)
+        final = self._told = self._senses.after_step(state, good, self._physics, seed, self._age, self._told)
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
             self._told = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
@@ -239,7 +239,16 @@ class TaskVecEnv:
 
     def render(self, lane: int = 0) -> Tensor:
         size = self._options.render_size
-        return self._engine.render(lane, "view", size, size)
+        return self._engine.render(lane, "view", size, size, "pretty" if self._options.pretty else "rgb")
+
+    @property
+    def model(self) -> Any:
+        """mujoco.MjModel of the scene, not to be changed: for viewers."""
+        return self._engine.scene.model
+
+    def stand(self, data: Any, lane: int = 0) -> None:
+        """Bring the bodies of `data` (mujoco.MjData) to where those of a lane are."""
+        place_bodies(self._engine.scene, self._physics, lane, data)
 
     def close(self) -> None:
         self._engine.close()

@@ -26,6 +26,7 @@ WORDS = (
     "clearance_mm",
     "randomise",
     "cameras",
+    "state",
     "senses",
     "points",
     "image_size",
@@ -37,6 +38,7 @@ _UNSAID = (
     "max_episode_steps",
     "threads",
     "render_size",
+    "pretty",
     "reward",
     "terminate_on_success",
 )  # not part of what is learned
@@ -46,8 +48,8 @@ _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
     "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
-    "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
-    "senses": _TEXT, "points": _WHOLE,
+    "threads": _WHOLE, "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE,
+    "senses": _TEXT, "state": _TEXT, "points": _WHOLE,
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -66,7 +68,9 @@ class TaskOptions:
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
+    pretty: bool = False  # of what `render` draws: shadows, reflections, smooth edges
     cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
+    state: str = "all"  # of what the task observes; "robot": only what a robot knows of itself
     senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points"
     points: int = 512  # of each cloud
     image_size: int = 84

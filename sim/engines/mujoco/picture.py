@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
+from sim.engines.protocol import Physics
+from sim.engines.scene import Scene
 from sim.looks import Look, plain
 
-KINDS = ("rgb", "depth", "segment")
+KINDS = ("rgb", "pretty", "depth", "segment")
 
 
 class ScenePictures:
@@ -22,7 +24,7 @@ class ScenePictures:
         self._original = self._model = model
         self._looked: Look | None = None
         self._data: Any = None
-        self._renderers: dict[tuple[str, int, int], Any] = {}
+        self._renderers: dict[tuple[str, int, int, bool], Any] = {}
 
     @property
     def data(self) -> Any:
@@ -43,11 +45,13 @@ class ScenePictures:
             self._change(look)
         if look is not None:
             mujoco.mj_camlight(self._model, self.data)
-        key = (camera, height, width)
+        key = (camera, height, width, kind == "pretty")
         if key not in self._renderers:
-            self._renderers[key] = MujocoRenderer(self._model, self.data, width, height, camera)
+            self._renderers[key] = MujocoRenderer(
+                self._model, self.data, width, height, camera, pretty=kind == "pretty"
+            )
         renderer = self._renderers[key]
-        if kind == "rgb":
+        if kind in ("rgb", "pretty"):
             return torch.from_numpy(renderer.render())
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
 
@@ -63,3 +67,14 @@ class ScenePictures:
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()
+
+
+def place_bodies(scene: Scene, physics: Physics, world: int, data: Any) -> None:
+    """Bring the bodies of `data` (mujoco.MjData) to where those of a world are, fixtures included."""
+    data.qpos[:] = physics.qpos[world].cpu().numpy()
+    for i, name in enumerate(scene.fixtures):
+        row = scene.body(name)
+        data.mocap_pos[i] = physics.body_m[world, row].cpu().numpy()
+        data.mocap_quat[i] = physics.body_quat[world, row].cpu().numpy()
+    mujoco.mj_kinematics(scene.model, data)
+    mujoco.mj_camlight(scene.model, data)
