@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
@@ -30,7 +30,7 @@ class DirectPolicy(nn.Module):
     def __init__(self, env: EnvSpec, normalizer: Normalizer | None = None, actor: Actor | None = None) -> None:
         super().__init__()
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
-        if any(array.dtype == "uint8" for array in env.obs.values()):
+        if any(sense_of(key, array) != "state" for key, array in env.obs.items()):
             raise ConfigError(
                 f"Learning from nothing takes state observations; {env.name} gives {sorted(env.obs)}. Train a base "
                 "policy on images first (robo-rl train) and fine-tune it."

@@ -19,6 +19,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.point_encoder import PointEncoderConfig
 from robo_rl.nets.registry import NetConfig, make_net, net_config, net_config_json
 
 
@@ -32,6 +33,7 @@ class GenerativeConfig:
     net: NetConfig = field(default_factory=MlpDenoiserConfig)
     process: ProcessConfig = field(default_factory=FlowConfig)
     image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+    points: PointEncoderConfig = field(default_factory=PointEncoderConfig)
 
 
 class GenerativePolicy(nn.Module):
@@ -53,7 +55,7 @@ class GenerativePolicy(nn.Module):
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         self.obs_steps, self.chunk, self.execute = config.obs_steps, config.chunk, config.execute
         self._config = config
-        self.encoder = ObsEncoder(self.obs_spec, config.obs_steps, normalizer, config.image)
+        self.encoder = ObsEncoder(self.obs_spec, config.obs_steps, normalizer, config.image, config.points)
         self.net = make_net(config.net, env.action.dim, config.chunk, self.encoder.dim)
         self.process = process
 
@@ -65,7 +67,7 @@ class GenerativePolicy(nn.Module):
     # -- acting ------------------------------------------------------------------------------------------------------
 
     def features(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
-        """obs (b, To, *shape) -> normalised state and encoded images, flat."""
+        """obs (b, To, *shape) -> normalised state, encoded pictures and points, flat."""
         features: Tensor = self.encoder(obs, crop)
         return features
 
@@ -127,7 +129,7 @@ class GenerativePolicy(nn.Module):
             "execute": self.execute,
             "net": net_config_json(self._config.net),
             "process": self.process.config(),
-            "image": self.encoder.image_json(),
+            **self.encoder.networks_json(),
             "normalizer": {"keys": list(self.encoder.normalizer.keys), "clip": self.encoder.normalizer.clip},
         }
 
@@ -140,6 +142,7 @@ class GenerativePolicy(nn.Module):
             execute=int(data["execute"]),
             net=net_config(data["net"]),
             image=ImageEncoderConfig(**data["image"]),
+            points=PointEncoderConfig(**data.get("points", {})),  # older policies know of none
         )
         env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
         normalizer = Normalizer({key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"]))

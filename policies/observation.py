@@ -13,27 +13,36 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.spec import ArraySpec
+from robo_rl.core.spec import ArraySpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.image_encoder import ImageEncoder, ImageEncoderConfig
+from robo_rl.nets.point_encoder import PointEncoder, PointEncoderConfig
 
 Crop = Float[Tensor, "b cameras 2"]
 
 
 class ObsEncoder(nn.Module):
-    """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features)).
+    """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features + clouds * point features)).
 
-    Float keys are normalised and flattened, uint8 images encoded, one network per camera; keys in the order of the
-    spec. Keys that the spec does not name are ignored.
+    States are normalised and flattened; pictures (RGB or depth) and point clouds encoded, one network for each; keys
+    in the order of the spec. Keys that the spec does not name are ignored.
     """
 
     def __init__(
-        self, spec: Mapping[str, ArraySpec], obs_steps: int, normalizer: Normalizer, image: ImageEncoderConfig
+        self,
+        spec: Mapping[str, ArraySpec],
+        obs_steps: int,
+        normalizer: Normalizer,
+        image: ImageEncoderConfig,
+        points: PointEncoderConfig | None = None,
     ) -> None:
         super().__init__()
-        self.spec, self.obs_steps, self.image = dict(spec), obs_steps, image
-        self.float_keys = tuple(key for key, array in spec.items() if array.dtype != "uint8")
-        self.image_keys = tuple(key for key, array in spec.items() if array.dtype == "uint8")
+        points = PointEncoderConfig() if points is None else points
+        self.spec, self.obs_steps, self.image, self.points = dict(spec), obs_steps, image, points
+        senses = {key: sense_of(key, array) for key, array in spec.items()}
+        self.float_keys = tuple(key for key in spec if senses[key] == "state")
+        self.image_keys = tuple(key for key in spec if senses[key] in ("image", "depth"))
+        self.point_keys = tuple(key for key in spec if senses[key] == "points")
         if sorted(self.float_keys) != sorted(normalizer.keys):
             raise ConfigError(
                 f"The normaliser was fitted on {sorted(normalizer.keys)}, but the observation has the float keys "
@@ -41,8 +50,9 @@ class ObsEncoder(nn.Module):
             )
         self.normalizer = normalizer
         self.cameras = nn.ModuleList([ImageEncoder(spec[key].shape, image) for key in self.image_keys])
-        per_step = sum(math.prod(spec[key].shape) for key in self.float_keys) + image.features * len(self.image_keys)
-        self.dim = obs_steps * per_step
+        self.clouds = nn.ModuleList([PointEncoder(spec[key].shape, points) for key in self.point_keys])
+        encoded = image.features * len(self.image_keys) + points.features * len(self.point_keys)
+        self.dim = obs_steps * (sum(math.prod(spec[key].shape) for key in self.float_keys) + encoded)
 
     def forward(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
         """`crop` in [0, 1) places the training crop of each camera, equal for all steps of a sample; None: centre."""
@@ -52,6 +62,8 @@ class ObsEncoder(nn.Module):
         for i, (key, camera) in enumerate(zip(self.image_keys, self.cameras, strict=True)):
             offset = None if crop is None else crop[:, i].repeat_interleave(self.obs_steps, dim=0)
             parts.append(camera(obs[key].flatten(0, 1), offset).unflatten(0, (-1, self.obs_steps)).flatten(1))
+        for key, cloud in zip(self.point_keys, self.clouds, strict=True):
+            parts.append(cloud(obs[key].flatten(0, 1)).unflatten(0, (-1, self.obs_steps)).flatten(1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def check(self, obs: Obs) -> None:
@@ -65,5 +77,6 @@ class ObsEncoder(nn.Module):
                     f"{', '.join(map(str, (self.obs_steps, *array.shape)))}). Stack {self.obs_steps} steps of history."
                 )
 
-    def image_json(self) -> dict[str, Any]:
-        return asdict(self.image)
+    def networks_json(self) -> dict[str, Any]:
+        """The keys "image" and "points" of a policy's configuration."""
+        return {"image": asdict(self.image), "points": asdict(self.points)}

@@ -13,6 +13,7 @@ from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.point_encoder import PointEncoderConfig
 from robo_rl.nets.registry import NetConfig, make_net, net_config, net_config_json
 
 
@@ -63,7 +64,7 @@ class SingleStepPolicy(nn.Module):
             "chunk": self.chunk,
             "execute": self.execute,
             "net": net_config_json(self._net_config),
-            "image": self.encoder.image_json(),
+            **self.encoder.networks_json(),
             "normalizer": {"keys": list(normalizer.keys), "clip": normalizer.clip},
         }
 
@@ -72,5 +73,6 @@ class SingleStepPolicy(nn.Module):
         env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
         normalizer = Normalizer({key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"]))
         obs_steps = int(data["obs_steps"])
-        encoder = ObsEncoder(env.obs, obs_steps, normalizer, ImageEncoderConfig(**data["image"]))
+        networks = ImageEncoderConfig(**data["image"]), PointEncoderConfig(**data.get("points", {}))
+        encoder = ObsEncoder(env.obs, obs_steps, normalizer, *networks)
         return cls(env, encoder, net_config(data["net"]), obs_steps, int(data["chunk"]), int(data["execute"]))

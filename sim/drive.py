@@ -69,6 +69,7 @@ class Drive(Protocol):
     action: ActionSpec  # the whole of an action
     wiring: Places
     numbers: int  # uniform numbers that an episode's start takes
+    cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # clouds of points are kept within this box
 
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> Any:
         """What this body's tasks and their experts see."""

@@ -1,8 +1,9 @@
 """Domain randomisation as data: what differs from episode to episode, each number a function of the episode's seed.
 
 factor = low (high / low)^u        of mass, friction, stiffness and damping: as often halved as doubled
-delay  = low ... high, whole steps of control, before an action takes effect
+delay  = low ... high, whole steps of control, before an action takes effect or an observation arrives
 seen   = true + noise * N(0, I)    by the unit of each part of the observation
+look   = cameras moved and turned, colours and light scaled; see `sim.looks`
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.scene import ASSETS, Scene
 from sim.keyed import keyed_normal, keyed_uniform
+from sim.looks import Look, look_from, numbers
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {
@@ -28,8 +30,12 @@ _SCALES = {
     "kp": "kp_scale",
     "kv": "kv_scale",
     "damping": "damping_scale",
+    "strength": "strength_scale",
 }
-_PARAMETERS, _DELAY, _NOISE = 3, 4, 5  # streams of an episode's random numbers
+_PARAMETERS, _DELAY, _NOISE, _LOOK, _OBS_DELAY, _STRENGTH = 3, 4, 5, 6, 7, 8  # streams of an episode's random numbers
+_FACTORS = (*_SCALES, "colour", "light")
+_LOOKS = ("camera_m", "camera_rad", "colour", "light")
+_DELAYS, _SIZES = ("action_delay", "obs_delay"), ("camera_m", "camera_rad")
 MOST_STEPS = 10
 UNITS = ("m", "rad", "m/s", "rad/s", "1")  # of what manipulation tasks observe
 
@@ -43,19 +49,29 @@ class Randomise:
     kp: tuple[float, float] = (1.0, 1.0)  # of each servo
     kv: tuple[float, float] = (1.0, 1.0)
     damping: tuple[float, float] = (1.0, 1.0)  # of each joint
+    strength: tuple[float, float] = (1.0, 1.0)  # of the most force or torque of each servo
     action_delay: tuple[int, int] = (0, 0)  # steps
+    obs_delay: tuple[int, int] = (0, 0)  # steps; states and pictures alike
+    camera_m: float = 0.0  # a camera stands so far off, at most, along each axis
+    camera_rad: float = 0.0  # and is turned so far about each
+    colour: tuple[float, float] = (1.0, 1.0)  # of red, green and blue of every shape by itself
+    light: tuple[float, float] = (1.0, 1.0)
     noise: Mapping[str, float] = field(default_factory=dict)  # unit -> standard deviation, for every part in this unit
 
     def __post_init__(self) -> None:
-        for name in _SCALES:
+        for name in _FACTORS:
             low, high = getattr(self, name)
             if not 0.0 < low <= high:
                 raise ConfigError(f"randomise: {name} is [{low:g}, {high:g}]; expected 0 < low <= high.")
-        low_steps, high_steps = self.action_delay
-        if not 0 <= low_steps <= high_steps <= MOST_STEPS:
-            raise ConfigError(
-                f"randomise: action_delay is {self.action_delay}; expected 0 <= low <= high <= {MOST_STEPS}."
-            )
+        for name in _DELAYS:
+            least, most = getattr(self, name)
+            if not 0 <= least <= most <= MOST_STEPS:
+                raise ConfigError(
+                    f"randomise: {name} is {[least, most]}; expected 0 <= low <= high <= {MOST_STEPS} steps."
+                )
+        for name in _SIZES:
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"randomise: {name} is {getattr(self, name):g}; expected 0 to below 1.")
         if any(not value >= 0.0 for value in self.noise.values()):
             raise ConfigError(f"randomise: noise is {dict(self.noise)}; expected numbers of 0 or more, by unit.")
 
@@ -68,25 +84,45 @@ class Randomise:
         model = scene.model
         counts = {"mass": model.nbody, "friction": 1, "kp": model.nu, "kv": model.nu, "damping": model.nv}
         uniform = keyed_uniform(seeds, 0, sum(counts.values()), _PARAMETERS).T
+        strong = keyed_uniform(seeds, 0, model.nu, _STRENGTH).T
         made = {}
-        for name, unit in zip(counts, uniform.split(list(counts.values()), dim=1), strict=True):
+        drawn = (*uniform.split(list(counts.values()), dim=1), strong)
+        for name, unit in zip((*counts, "strength"), drawn, strict=True):
             low, high = getattr(self, name)
             factor = low * (high / low) ** unit
             if low != high or low != 1.0:
                 made[_SCALES[name]] = factor[:, 0] if name == "friction" else factor
         return made
 
+    @property
+    def changes_looks(self) -> bool:
+        return any(getattr(self, name) != type(self).__dataclass_fields__[name].default for name in _LOOKS)
+
+    def looks(self, scene: Scene, seeds: Int[Tensor, " k"]) -> list[Look]:
+        """How episodes with these seeds look."""
+        uniform = keyed_uniform(seeds, 0, numbers(scene.model), _LOOK).T.cpu()
+        how = (self.camera_m, self.camera_rad, self.colour, self.light)
+        return [look_from(row, scene.model, *how) for row in uniform]
+
     def delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
         """Steps until an action takes effect."""
-        low, high = self.action_delay
-        if low == high:
-            return torch.full_like(seeds, low)
-        return (low + (high - low + 1) * keyed_uniform(seeds, 0, 1, _DELAY)[0]).long().clamp_max(high)
+        return _steps(self.action_delay, seeds, _DELAY)
+
+    def obs_delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
+        """Steps until an observation arrives."""
+        return _steps(self.obs_delay, seeds, _OBS_DELAY)
 
     def spread(self, parts: tuple[tuple[str, int, str], ...]) -> Float[Tensor, " o"] | None:
         """Standard deviation of every number of an observation; None where nothing is noisy."""
         sizes = [self.noise.get(unit, 0.0) for _, count, unit in parts for _ in range(count)]
         return torch.tensor(sizes) if any(sizes) else None
+
+
+def _steps(between: tuple[int, int], seeds: Int[Tensor, " k"], stream: int) -> Int[Tensor, " k"]:
+    low, high = between
+    if low == high:
+        return torch.full_like(seeds, low)
+    return (low + (high - low + 1) * keyed_uniform(seeds, 0, 1, stream)[0]).long().clamp_max(high)
 
 
 def seen(
@@ -106,11 +142,10 @@ def load_randomise(name: str) -> Randomise:
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with ranges to randomise by. Presets: {', '.join(PRESETS)}.")
     data = _read(path)
-    ranges = {key: _pair(path, key, data[key]) for key in _SCALES if key in data}
-    low, high = _pair(path, "action_delay", data.get("action_delay", (0, 0)))
-    if low != int(low) or high != int(high):
-        raise ConfigError(f"{path}: action_delay is [{low:g}, {high:g}]; expected whole steps, such as [0, 1].")
-    return Randomise(**ranges, action_delay=(int(low), int(high)), noise=_noise(path, data.get("noise", {})))
+    given: dict[str, Any] = {key: _pair(path, key, data[key]) for key in _FACTORS if key in data}
+    given |= {key: _whole(path, key, data[key]) for key in _DELAYS if key in data}
+    given |= {key: _size(path, key, data[key]) for key in _SIZES if key in data}
+    return Randomise(**given, noise=_noise(path, data.get("noise", {})))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -135,6 +170,19 @@ def _noise(path: Path, noise: Any) -> dict[str, float]:
         if unit not in UNITS:
             raise UnknownNameError(f"unit of noise in {path}", str(unit), UNITS)
     return {unit: float(value) for unit, value in noise.items()}
+
+
+def _whole(path: Path, key: str, values: Any) -> tuple[int, int]:
+    low, high = _pair(path, key, values)
+    if low != int(low) or high != int(high):
+        raise ConfigError(f"{path}: {key} is [{low:g}, {high:g}]; expected whole steps, such as [0, 1].")
+    return int(low), int(high)
+
+
+def _size(path: Path, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{path}: {key} is {value!r}; expected a number, such as 0.01.")
+    return float(value)
 
 
 def _pair(path: Path, key: str, values: Any) -> tuple[float, float]:

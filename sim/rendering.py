@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from sim.gl import make_context, unusable
 
 _MAX_GEOMS = 2000
+_SAMPLES = 4  # per pixel, of pretty pictures
 
 
 class MujocoRenderer:
     """Renders one simulation offscreen. `camera`: a camera of the model, or None for a free one.
 
-    `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid).
+    `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`: with
+    shadows, reflections and smooth edges, many times slower.
     """
 
     def __init__(
@@ -35,12 +37,13 @@ class MujocoRenderer:
         height: int,
         camera: str | None = None,
         view: Mapping[str, Any] | None = None,
+        pretty: bool = False,
     ) -> None:
         self._model, self._data = model, data
         visual = model.vis
         visual.global_.offwidth = max(visual.global_.offwidth, width)
         visual.global_.offheight = max(visual.global_.offheight, height)
-        visual.quality.offsamples = 0
+        visual.quality.offsamples = _SAMPLES if pretty else 0
         self._context: Any = make_context(visual.global_.offwidth, visual.global_.offheight)
         self._context.make_current()
         try:
@@ -49,8 +52,8 @@ class MujocoRenderer:
             raise unusable(error) from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gpu)
         self._scene = mujoco.MjvScene(model, _MAX_GEOMS)
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = pretty
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = pretty
         self._options, self._perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
         self._camera = _camera(model, camera, view or {})
         self._viewport = mujoco.MjrRect(0, 0, width, height)

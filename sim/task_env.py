@@ -11,16 +11,18 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.spec import ArraySpec, EnvSpec
-from sim.cameras import Cameras
+from robo_rl.core.spec import EnvSpec
+from sim.cameras import make_cameras
 from sim.diverged import dump_diverged
 from sim.drive import Body, Drive
+from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, compile_scene
 from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
 from sim.keyed import keyed_uniform
-from sim.randomise import load_randomise, seen
+from sim.randomise import load_randomise
+from sim.senses import Senses, handed_out
 from sim.task_kernels import TaskKernels
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
@@ -41,7 +43,7 @@ class TaskVecEnv:
     """
 
     _physics: Physics
-    _obs: Float[Tensor, "n o"]
+    _told: Obs
     _goal: Float[Tensor, "n g"]
     _memory: Float[Tensor, "n w"]  # of the control
     _delay: Tensor  # (n,) steps until an action takes effect
@@ -59,11 +61,10 @@ class TaskVecEnv:
         body: Body = make_body(task, self.task, options)
         scene = compile_scene(ASSETS / self.task.scene, body.path, self.task.edit)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
-        self._cameras = Cameras(self._engine, options.cameras, options.image_size)
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         self._randomise = load_randomise(options.randomise)
-        spread = self._randomise.spread(self.task.obs_parts)
-        self._spread = None if spread is None else spread.to(self._engine.device)
+        cameras = make_cameras(self._engine, options, self._drive.cloud_m)
+        self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self._kernels = TaskKernels(
             self.task, self._drive, self._engine.physics(), dense=options.reward == "dense",
             compiled=num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled,
@@ -73,15 +74,8 @@ class TaskVecEnv:
         self._pending: Tensor | None = None
 
     def _make_spec(self, name: str) -> EnvSpec:
-        unit = ", ".join(f"{part} {unit}" for part, _, unit in self.task.obs_parts)
-        size = sum(count for _, count, _ in self.task.obs_parts)
         steps = self._options.max_episode_steps or self.task.max_steps
-        obs = {"state": ArraySpec((size,), unit=unit), **self._cameras.specs}
-        return EnvSpec(name, obs, self._drive.action, steps, CONTROL_HZ)
-
-    def _seen(self, state: Float[Tensor, "n o"], pictures: Obs) -> Obs:
-        """An observation of its own."""
-        return {"state": state.clone().cpu(), **{key: picture.clone() for key, picture in pictures.items()}}
+        return EnvSpec(name, self._senses.specs, self._drive.action, steps, CONTROL_HZ)
 
     @property
     def wiring(self) -> Any:
@@ -103,9 +97,8 @@ class TaskVecEnv:
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
-        self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs))
-        self._images = self._cameras.take(range(self.num_envs))
-        return self._seen(self._obs, self._images)
+        self._told = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
+        return handed_out(self._told)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -121,14 +114,13 @@ class TaskVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        before, action, last = self._engine.save(), self._pending, self._obs
+        before, action = self._engine.save(), self._pending
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._age = self._age + 1
-        final, solved, good, dense, lost = self._look(self._goal)
+        state, solved, good, dense, lost = self._look(self._goal)
         diverged = ~good
         if bool(diverged.any()):
-            final = torch.where(good[:, None], final, last)
             dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
         solved = solved & good & ~lost
         self._held = torch.where(solved, self._held + 1, 0)
@@ -139,23 +131,19 @@ class TaskVecEnv:
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
         ended, seed = terminated | truncated, self._episode_seed
-        if self._spread is not None:
-            final = seen(final, self._spread, seed, self._age)
-        self._obs = final
-        last_images = self._images = self._cameras.take(range(self.num_envs))
+        final = self._told = self._senses.after_step(state, good, self._physics, seed, self._age, self._told)
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
-            self._begin(worlds, take_seeds(self._seeds, len(worlds)))
-            self._images = self._cameras.take(worlds.tolist(), last_images)
+            self._told = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
         info = {
-            "final_obs": self._seen(final, last_images),
+            "final_obs": handed_out(final),
             "final_mask": ended.cpu(),
             "success": success.cpu(),
             "episode_seed": seed.clone().cpu(),
             "next_seed": self._episode_seed.clone().cpu(),
             "diverged": diverged.cpu(),
         }
-        return self._seen(self._obs, self._images), reward.cpu(), terminated.cpu(), truncated.cpu(), info
+        return handed_out(self._told), reward.cpu(), terminated.cpu(), truncated.cpu(), info
 
     def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
         """The action that takes effect now: the one of some steps ago; before that, the one an episode began with."""
@@ -176,8 +164,8 @@ class TaskVecEnv:
         self._goal, self._physics = goal, self._engine.physics()
         return self._kernels.judge(goal, self._physics)
 
-    def _begin(self, worlds: Tensor, taken: list[int]) -> None:
-        """Start these worlds anew."""
+    def _begin(self, worlds: Tensor, taken: list[int], told: Obs | None) -> Obs:
+        """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
         worlds = worlds.to(self._engine.device)
         seeds = torch.tensor(taken, device=worlds.device)
         start, goal, memory = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
@@ -191,17 +179,16 @@ class TaskVecEnv:
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
-        begun = self._look(self._goal)[0]
-        if self._spread is not None:
-            begun = seen(begun, self._spread, self._episode_seed, self._age)
-        self._obs = begun if len(worlds) == self.num_envs else self._obs.index_copy(0, worlds, begun[worlds])
+        state = self._look(self._goal)[0]
+        return self._senses.at_start(worlds, state, self._physics, self._episode_seed, told)
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state: copying it is cheaper than simulating there again."""
         place = place_of(self._seeds)
-        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in (*_KEPT, "_obs")}
+        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
         return {
-            "env": self.spec.name, **kept, **{f"engine_{key}": value for key, value in self._engine.save().items()},
+            "env": self.spec.name, "obs": self._told["state"].clone(), **kept, **self._senses.save(),
+            **{f"engine_{key}": value for key, value in self._engine.save().items()},
             "seeds_root": None if place is None else list(place[0]),
             "seeds_count": None if place is None else place[1],
         }  # fmt: skip
@@ -213,7 +200,7 @@ class TaskVecEnv:
                 f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
                 f"{self.spec.name} with {self.num_envs} lanes. Make one that fits."
             )
-        for name in (*_KEPT, "_obs"):
+        for name in _KEPT:
             setattr(self, name, snapshot[name.removeprefix("_")].clone())
         saved = {key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")}
         if self._randomise.changes_physics:
@@ -223,12 +210,22 @@ class TaskVecEnv:
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        self._images = self._cameras.take(range(self.num_envs))
-        return self._seen(self._obs, self._images)
+        told = self._senses.load(snapshot, snapshot["obs"].clone(), self._physics, self._episode_seed)
+        self._told = told
+        return handed_out(told)
 
     def render(self, lane: int = 0) -> Tensor:
         size = self._options.render_size
-        return self._engine.render(lane, "view", size, size)
+        return self._engine.render(lane, "view", size, size, "pretty" if self._options.pretty else "rgb")
+
+    @property
+    def model(self) -> Any:
+        """mujoco.MjModel of the scene, not to be changed: for viewers."""
+        return self._engine.scene.model
+
+    def stand(self, data: Any, lane: int = 0) -> None:
+        """Bring the bodies of `data` (mujoco.MjData) to where those of a lane are."""
+        place_bodies(self._engine.scene, self._physics, lane, data)
 
     def close(self) -> None:
         self._engine.close()

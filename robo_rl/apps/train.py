@@ -21,7 +21,7 @@ from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
@@ -31,7 +31,7 @@ def main(config: TrainConfig) -> int:
     """Train, and leave the policy in `out`/policy."""
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
-    share_out(config.threads, images=any(array.dtype == "uint8" for array in store.spec.obs.values()))
+    share_out(config.threads, images=_has_pictures(store.spec))
     source = window_source(config, store.spec)
     policy = fresh_policy(config, store).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"}
@@ -68,26 +68,31 @@ def fresh_policy(config: TrainConfig, store: EpisodeStore) -> GenerativePolicy:
         net=config.net,
         process=config.process,
         image=config.image,
+        points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
     return GenerativePolicy.build(store.spec, fit_normalizer(store), shape)
 
 
 def fit_normalizer(store: EpisodeStore) -> Normalizer:
-    """Statistics of every float observation over all frames of the dataset."""
-    keys = [key for key, spec in store.spec.obs.items() if spec.dtype != "uint8"]
+    """Statistics of every state observation over all frames of the dataset."""
+    keys = [key for key, spec in store.spec.obs.items() if sense_of(key, spec) == "state"]
     return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in store]) for key in keys})
 
 
 def window_source(config: TrainConfig, env: EnvSpec) -> WindowSource:
-    """Windows in memory for states, through a loader when there are images."""
+    """Windows in memory for states, through a loader when there are pictures or point clouds."""
     spec = WindowSpec(config.obs_steps, config.chunk)
-    if any(array.dtype == "uint8" for array in env.obs.values()):
+    if _has_pictures(env):
         dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec)
         return LoaderWindows(dataset, env.action, config.num_workers, collate)
     columns = load_tensors(config.data, spec)
     action = env.action.normalize(columns.pop("action"))
     return TensorWindows(columns, action)
+
+
+def _has_pictures(env: EnvSpec) -> bool:
+    return any(sense_of(key, array) != "state" for key, array in env.obs.items())
 
 
 def newest_step(folder: Path) -> int:

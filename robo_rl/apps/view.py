@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robo_rl.apps.collect import Driver, make_driver
 from robo_rl.apps.progress import progress
+from robo_rl.apps.window import Staged, has_screen, show
 from robo_rl.conf.schema import CollectConfig, ViewConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
@@ -42,12 +44,17 @@ class Unskilled:
 
 
 def main(config: ViewConfig) -> int:
-    """Film the episodes, and lay stills of them side by side."""
+    """Show the episodes in a window, or film them and lay stills of them side by side."""
     if config.policy is not None and config.pilot != "expert":
         raise ConfigError(f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out.")
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)
-    with closing(make_env(config.env, 1, max_episode_steps=config.max_episode_steps)) as env:
+    looks: dict[str, Any] = {"render_size": config.size, "pretty": config.pretty or None}
+    with closing(make_env(config.env, 1, max_episode_steps=config.max_episode_steps, **looks)) as env:
+        if config.window or (config.window is None and has_screen() and isinstance(env, Staged)):
+            shown = show(env, _driver(config, env), seeds, config.env)
+            print(f"{config.env}: {sum(shown)}/{len(shown)} episodes succeeded")
+            return 0
         recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
     write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
     print(f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, stills: "

@@ -83,6 +83,9 @@ class ViewConfig:
     episodes: int = at_least(1, 3)  # filmed one after another
     seed: int = at_least(0, 0)  # of the evaluation whose episodes are shown
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
+    window: bool | None = None  # live on the screen instead of a video; none: where there is a screen and a 3-D scene
+    pretty: bool = False  # shadows, reflections and smooth edges: slower, for tasks of manipulation
+    size: int | None = at_least(32, None)  # height and width of the video [px]; none: the environment's own
     out: str = "runs/view"  # folder of episodes.mp4 and sheet.png, which are replaced
 
 

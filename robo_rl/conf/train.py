@@ -11,6 +11,7 @@ from policies.training import BaseTrainConfig
 from robo_rl.conf.fields import REQUIRED, at_least, variant
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.point_encoder import PointEncoderConfig
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.transformer import TransformerConfig
 from robo_rl.nets.unet1d import Unet1dConfig
@@ -36,3 +37,4 @@ class TrainConfig(BaseTrainConfig):
     process: ProcessConfig = variant(PROCESSES)  # how noise becomes a chunk
     net: NetConfig = variant(NETS)  # the network
     image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+    points: PointEncoderConfig = field(default_factory=PointEncoderConfig)

@@ -17,7 +17,7 @@ class ArraySpec:
     """One array of an observation, without the batch axis."""
 
     shape: tuple[int, ...]
-    dtype: str = "float32"  # "float32" for `state`, "uint8" for `image.<camera>` (h, w, 3)
+    dtype: str = "float32"  # "float32", or "uint8" for `image.<camera>` (h, w, 3)
     unit: str = ""
 
     @property
@@ -25,6 +25,16 @@ class ArraySpec:
         dtype = getattr(torch, self.dtype)
         assert isinstance(dtype, torch.dtype)
         return dtype
+
+
+def sense_of(key: str, spec: ArraySpec) -> str:
+    """How a network takes an observation: "image" (h, w, 3) uint8, "depth" (h, w) [m], "points" (p, 3) [m], else
+    "state", numbers of any shape.
+    """
+    if spec.dtype == "uint8":
+        return "image"
+    prefix = key.partition(".")[0]
+    return prefix if prefix in ("depth", "points") else "state"
 
 
 @dataclass(frozen=True, slots=True)

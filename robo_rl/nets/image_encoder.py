@@ -1,4 +1,4 @@
-"""A small residual network for camera images: uint8 RGB in, a feature vector out.
+"""A small residual network for camera images: uint8 RGB, or depth in metres, in; a feature vector out.
 
 GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion Policy,
 section IV-B); random crops while training, the centre crop otherwise.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
@@ -18,13 +18,17 @@ from robo_rl.core.errors import ConfigError
 
 @dataclass
 class ImageEncoderConfig:
-    """crop: side of the crop over the side of the image. pool: "softmax" (expected key points) or "mean"."""
+    """crop: side of the crop over the side of the image. pool: "softmax" (expected key points) or "mean".
+
+    far_m: depths beyond it look alike.
+    """
 
     widths: list[int] = field(default_factory=lambda: [32, 64, 128])
     features: int = 64
     crop: float = 0.9
     pool: str = "softmax"
     keypoints: int = 32
+    far_m: float = 2.0
 
 
 class ResidualStage(nn.Module):
@@ -56,7 +60,7 @@ class SpatialSoftmax(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """(b, h, w, 3) uint8 -> (b, features).
+    """(b, h, w, 3) uint8, or (b, h, w) depth [m] -> (b, features).
 
     `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is the centre.
     The caller draws it: the encoder has no random numbers of its own.
@@ -64,12 +68,16 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[2] != 3 or not 0.0 < config.crop <= 1.0:
-            raise ConfigError(f"Images must be (height, width, 3) with crop in (0, 1], found {shape}, {config.crop}.")
+        if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or not 0.0 < config.crop <= 1.0:
+            raise ConfigError(
+                f"Images must be (height, width, 3), depths (height, width), with crop in (0, 1]; found {shape}, "
+                f"{config.crop}."
+            )
         self.shape = tuple(shape)
         self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])
         stem = config.widths[0]
-        self.stem = nn.Conv2d(3, stem, 5, stride=2, padding=2)
+        self.far_m = config.far_m
+        self.stem = nn.Conv2d(3 if len(shape) == 3 else 1, stem, 5, stride=2, padding=2)
         pairs = zip([stem, *config.widths[:-1]], config.widths, strict=True)
         self.stages = nn.Sequential(*[ResidualStage(i, o) for i, o in pairs])
         self.pool = _pooling(config)
@@ -77,13 +85,19 @@ class ImageEncoder(nn.Module):
         self.project = nn.Sequential(nn.Linear(pooled, config.features), nn.LayerNorm(config.features))
 
     def forward(
-        self, image: UInt8[Tensor, "b h w 3"], offset: Float[Tensor, "b 2"] | None = None
+        self, image: Shaped[Tensor, "b h w *rgb"], offset: Float[Tensor, "b 2"] | None = None
     ) -> Float[Tensor, "b f"]:
-        x = self._crop(image, offset).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        cut = self._crop(image, offset)
+        if len(self.shape) == 3:
+            x = cut.permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        else:
+            x = cut.unsqueeze(1).clamp(0.0, self.far_m) * (2.0 / self.far_m) - 1.0
         out: Tensor = self.project(self.pool(self.stages(F.relu(self.stem(x)))))
         return out
 
-    def _crop(self, image: UInt8[Tensor, "b h w 3"], offset: Float[Tensor, "b 2"] | None) -> UInt8[Tensor, "b ch cw 3"]:
+    def _crop(
+        self, image: Shaped[Tensor, "b h w *rgb"], offset: Float[Tensor, "b 2"] | None
+    ) -> Shaped[Tensor, "b ch cw *rgb"]:
         free_h, free_w = self.shape[0] - self.crop_h, self.shape[1] - self.crop_w
         if offset is None:
             top, left = free_h // 2, free_w // 2

@@ -14,6 +14,7 @@ CHANGES = {  # name -> (columns, what it means); k worlds are the rows
     "friction_scale": ("", "a factor on the sliding friction of every contact, (k,)"),
     "kp_scale": ("nu", "a factor on each servo's stiffness"),
     "kv_scale": ("nu", "a factor on each servo's damping"),
+    "strength_scale": ("nu", "a factor on the most force or torque of each servo, where it has a limit"),
     "damping_scale": ("nv", "a factor on each joint's own damping"),
 }
 

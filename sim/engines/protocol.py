@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,14 @@ class Engine(Protocol):
 
     def load(self, saved: Mapping[str, Tensor]) -> None: ...
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
-        """(h, w, 3) uint8 "rgb", (h, w) float32 "depth" [m], or (h, w) int32 "segment": rows of bodies, -1 the sky."""
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
+        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; or (h, w) int32
+        "segment": rows of bodies, -1 the sky.
+
+        look: other cameras, colours and light than the model's.
+        """
         ...
 
     def close(self) -> None: ...

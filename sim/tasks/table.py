@@ -45,6 +45,9 @@ WORDS = (
     "clearance_mm",
     "randomise",
     "cameras",
+    "state",
+    "senses",
+    "points",
     "image_size",
 )  # what a name may say of any of them
 DIALS = {"peg_insert": ("clearance_mm",)}
@@ -54,6 +57,7 @@ _UNSAID = (
     "max_episode_steps",
     "threads",
     "render_size",
+    "pretty",
     "reward",
     "terminate_on_success",
 )  # not part of what is learned
@@ -64,7 +68,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
     "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
-    "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
+    "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
+    "points": _WHOLE,
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -83,7 +88,11 @@ class TaskOptions:
     max_episode_steps: int | None = None
     threads: int = 0
     render_size: int = 240
+    pretty: bool = False  # of what `render` draws: shadows, reflections, smooth edges
     cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
+    state: str = "all"  # of what the task observes; "robot": only what a robot knows of itself
+    senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points"
+    points: int = 512  # of each cloud
     image_size: int = 84
     compiled: bool | None = None  # none: from 64 lanes on
     device: str | None = None  # of engines that can choose; none: a GPU where there is one
@@ -97,6 +106,8 @@ class TaskOptions:
         check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
+        if not 1 <= self.points <= 65536:
+            raise ConfigError(f"points is {self.points}; expected 1 to 65536.")
         if not 8 <= self.image_size <= 1024:
             raise ConfigError(f"image_size is {self.image_size}; expected 8 to 1024 pixels.")
 

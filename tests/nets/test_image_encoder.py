@@ -48,3 +48,15 @@ def test_bad_settings_are_refused() -> None:
         ImageEncoder((8, 8, 1), TINY)
     with pytest.raises(ConfigError, match="'softmax' or 'mean'"):
         ImageEncoder((8, 8, 3), ImageEncoderConfig(pool="max"))
+
+
+def test_depths_are_pictures_of_one_channel() -> None:
+    """Beyond far_m all depths look alike; nearer, they do not."""
+    torch.manual_seed(0)
+    config = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, far_m=2.0)
+    encoder = ImageEncoder((24, 32), config)
+    depth_m = torch.rand(2, 24, 32) + 0.5
+    features = encoder(depth_m, torch.zeros(2, 2)).detach()
+    assert features.shape == (2, 12)
+    torch.testing.assert_close(encoder(torch.full((1, 24, 32), 2.0)), encoder(torch.full((1, 24, 32), 9.0)))
+    assert float((encoder(1.2 * depth_m, torch.zeros(2, 2)).detach() - features).abs().max()) > 1e-3

@@ -25,6 +25,7 @@ from sim.engines.isaacgym.process import WORKER, Worker
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_quat", "touch_n")
 
@@ -98,14 +99,16 @@ class IsaacGymEngine:
             self._slots[name].copy_(saved[name])
         self._worker.ask(protocol.SET_STATE, self._timeout_s, worlds=list(range(self.num_envs)))
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         data = self._pictures.data
         data.qpos[:] = self._slots["qpos"][world].numpy()
         data.mocap_pos[:] = self._slots["fixture_m"][world].numpy()
         data.mocap_quat[:] = self._slots["fixture_quat"][world].numpy()
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind)
+        return self._pictures.take(camera, height, width, kind, look)
 
     def close(self) -> None:
         self._pictures.close()

@@ -133,16 +133,17 @@ class GymSim:
         props = self._gym.get_actor_dof_properties(env, handle)
         for i, name in enumerate(self._gym.get_actor_dof_names(env, handle)):
             it = actor["dofs"][name]
-            kp, kv, own = it["kp"], it["kv"], it["damping"]
+            kp, kv, own, effort = it["kp"], it["kv"], it["damping"], it["effort"]
             if it["ctrl"] >= 0:
                 kp *= float(scales["kp_scale"][it["ctrl"]]) if "kp_scale" in scales else 1.0
                 kv *= float(scales["kv_scale"][it["ctrl"]]) if "kv_scale" in scales else 1.0
+                effort *= float(scales["strength_scale"][it["ctrl"]]) if "strength_scale" in scales else 1.0
             own *= float(scales["damping_scale"][it["qvel"]]) if "damping_scale" in scales else 1.0
             props["driveMode"][i] = gymapi.DOF_MODE_POS
             props["stiffness"][i], props["damping"][i] = kp, kv + own
             props["hasLimits"][i] = it["limited"]
             props["lower"][i], props["upper"][i] = it["lower"], it["upper"]
-            props["effort"][i], props["velocity"][i] = it["effort"], 1e3  # speed is not limited
+            props["effort"][i], props["velocity"][i] = effort, 1e3  # speed is not limited
             props["armature"][i], props["friction"][i] = it["armature"], it["frictionloss"]
         self._gym.set_actor_dof_properties(env, handle, props)
 

@@ -80,6 +80,7 @@ def shapes(sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:
         "kp_scale": (n, nu),
         "kv_scale": (n, nu),
         "damping_scale": (n, nv),
+        "strength_scale": (n, nu),
     }
 
 

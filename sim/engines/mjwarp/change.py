@@ -15,6 +15,7 @@ _FIELDS = {  # change -> fields of the model it scales: (name, the one column it
     "friction_scale": (("geom_friction", 0),),
     "kp_scale": (("actuator_gainprm", 0), ("actuator_biasprm", 1)),
     "kv_scale": (("actuator_biasprm", 2),),
+    "strength_scale": (("actuator_forcerange", None),),
     "damping_scale": (("dof_damping", None),),
 }
 

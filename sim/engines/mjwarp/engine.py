@@ -23,6 +23,7 @@ from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 try:
     import mujoco_warp as mjw
@@ -118,14 +119,16 @@ class WarpEngine:
             tensor.copy_(saved[name])
         self._place_bodies()
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         model, data = self.scene.model, self._pictures.data
         data.qpos[:] = self._state["qpos"][world].cpu().numpy()
         data.mocap_pos[:] = self._state["mocap_pos"][world].cpu().numpy()
         data.mocap_quat[:] = self._state["mocap_quat"][world].cpu().numpy()
         mujoco.mj_kinematics(model, data)
         mujoco.mj_camlight(model, data)
-        return self._pictures.take(camera, height, width, kind)
+        return self._pictures.take(camera, height, width, kind, look)
 
     def close(self) -> None:
         self._graphs.clear()

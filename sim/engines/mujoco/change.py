@@ -21,5 +21,7 @@ def change_model(model: Any, original: Any, changes: Mapping[str, Tensor]) -> No
         model.actuator_biasprm[:, 1] = original.actuator_biasprm[:, 1] * kp
     if (kv := values.get("kv_scale")) is not None:
         model.actuator_biasprm[:, 2] = original.actuator_biasprm[:, 2] * kv
+    if (strength := values.get("strength_scale")) is not None:
+        model.actuator_forcerange[:] = original.actuator_forcerange * strength[:, None]
     if (damping := values.get("damping_scale")) is not None:
         model.dof_damping[:] = original.dof_damping * damping

@@ -26,6 +26,7 @@ from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 _PARTS = (
     "QPOS",
@@ -111,12 +112,14 @@ class MujocoEngine:
         self._rows[:] = saved["rows"].numpy()
         self._read(range(self.num_envs))
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         data = self._pictures.data
         mujoco.mj_setState(self.scene.model, data, self._rows[world], self._signature)
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind)
+        return self._pictures.take(camera, height, width, kind, look)
 
     def close(self) -> None:
         self._pictures.close()

@@ -1,7 +1,8 @@
-"""ScenePictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked for."""
+"""Pictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked for."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import mujoco
@@ -9,17 +10,21 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
+from sim.engines.protocol import Physics
+from sim.engines.scene import Scene
+from sim.looks import Look, plain
 
-KINDS = ("rgb", "depth", "segment")
+KINDS = ("rgb", "pretty", "depth", "segment")
 
 
 class ScenePictures:
     """Put the state to show into `data`, kinematics done, then `take`. One renderer per size and camera."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._original = self._model = model
+        self._looked: Look | None = None
         self._data: Any = None
-        self._renderers: dict[tuple[str, int, int], Any] = {}
+        self._renderers: dict[tuple[str, int, int, bool], Any] = {}
 
     @property
     def data(self) -> Any:
@@ -27,7 +32,7 @@ class ScenePictures:
             self._data = mujoco.MjData(self._model)
         return self._data
 
-    def take(self, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def take(self, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None) -> Tensor:
         """As `Engine.render`."""
         from sim.rendering import MujocoRenderer
 
@@ -36,15 +41,40 @@ class ScenePictures:
         cameras = [self._model.camera(i).name for i in range(self._model.ncam)]
         if camera not in cameras:
             raise UnknownNameError("camera", camera, cameras)
-        key = (camera, height, width)
+        if look is not self._looked:
+            self._change(look)
+        if look is not None:
+            mujoco.mj_camlight(self._model, self.data)
+        key = (camera, height, width, kind == "pretty")
         if key not in self._renderers:
-            self._renderers[key] = MujocoRenderer(self._model, self.data, width, height, camera)
+            self._renderers[key] = MujocoRenderer(
+                self._model, self.data, width, height, camera, pretty=kind == "pretty"
+            )
         renderer = self._renderers[key]
-        if kind == "rgb":
+        if kind in ("rgb", "pretty"):
             return torch.from_numpy(renderer.render())
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
+
+    def _change(self, look: Look | None) -> None:
+        """Looks need a model of their own, for the scene's is everyone's."""
+        if self._model is self._original:
+            self.close()  # renderers keep the model that they were made with
+            self._model = deepcopy(self._original)
+        (plain(self._original) if look is None else look).show(self._model, self._original)
+        self._looked = look
 
     def close(self) -> None:
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()
+
+
+def place_bodies(scene: Scene, physics: Physics, world: int, data: Any) -> None:
+    """Bring the bodies of `data` (mujoco.MjData) to where those of a world are, fixtures included."""
+    data.qpos[:] = physics.qpos[world].cpu().numpy()
+    for i, name in enumerate(scene.fixtures):
+        row = scene.body(name)
+        data.mocap_pos[i] = physics.body_m[world, row].cpu().numpy()
+        data.mocap_quat[i] = physics.body_quat[world, row].cpu().numpy()
+    mujoco.mj_kinematics(scene.model, data)
+    mujoco.mj_camlight(scene.model, data)

@@ -286,16 +286,17 @@ def test_other_parameters_reach_one_environment(gymsim: ModuleType, scene: Scene
     """Against the original, however often: 2 then 3 makes 3."""
     sim, slots, gym = build(gymsim, scene, 2)
     for factor in (2.0, 3.0):
-        for name in ("mass_scale", "kp_scale", "kv_scale", "damping_scale"):
+        for name in ("mass_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"):
             slots[name][0] = factor
         slots["friction_scale"][0] = 0.5
-        sim.randomise([1], ["mass_scale", "friction_scale", "kp_scale", "kv_scale", "damping_scale"])
+        sim.randomise([1], ["mass_scale", "friction_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"])
     peg = next(i for i, each in enumerate(sim._actors) if each["free_qpos"] >= 0)
     arm = next(i for i, each in enumerate(sim._actors) if each["dofs"])
     assert [env[peg].body_props[0].mass for env in gym.envs] == pytest.approx([0.06, 0.18])
     assert gym.envs[1][peg].body_props[0].inertia.x.x == pytest.approx(3 * gym.envs[0][peg].body_props[0].inertia.x.x)
     assert [env[arm].dof_props["stiffness"][0] for env in gym.envs] == [600.0, 1800.0]
     assert [env[arm].dof_props["damping"][0] for env in gym.envs] == [51.0, 153.0]
+    assert [env[arm].dof_props["effort"][0] for env in gym.envs] == pytest.approx([87.0, 261.0])
     assert [env[arm].shape_props[0].friction for env in gym.envs] == pytest.approx([1.2, 0.6])
 
 

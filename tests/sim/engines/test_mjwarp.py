@@ -136,6 +136,7 @@ def test_other_parameters_act_as_in_c_mujoco() -> None:
         "kp_scale": torch.full((1, model.nu), 0.7),
         "kv_scale": torch.full((1, model.nu), 1.4),
         "damping_scale": torch.full((1, model.nv), 2.0),
+        "strength_scale": torch.full((1, model.nu), 0.2),
     }
     for engine in (c, warp):
         engine.randomise(torch.tensor([1]), changes)

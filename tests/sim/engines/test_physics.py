@@ -198,6 +198,20 @@ def test_a_soft_servo_sags_by_the_weight_over_its_stiffness(name: str) -> None:
     assert qpos[:, 1].abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_weaker_servo_does_not_hold_what_a_strong_one_does(name: str) -> None:
+    """A limit of 30 N holds 2 kg (19.6 N); half of it does not, and falls with (19.6 - 15) / 2 m/s^2."""
+    joint = '<joint name="lift" type="slide" axis="0 0 1"/>'
+    body = f'<body>{joint}<geom type="box" size="0.05 0.05 0.05" mass="2" contype="0" conaffinity="0"/></body>'
+    servo = '<position joint="lift" kp="40000" kv="1000" forcerange="-30 30"/>'
+    scene = scene_of(f"<worldbody>{body}</worldbody><actuator>{servo}</actuator>", timestep=0.002)
+    engine = begin(name, scene, 2)
+    engine.randomise(torch.tensor([1]), {"strength_scale": torch.tensor([[0.5]])})
+    held_m, fallen_m = run(engine, 1.0).qpos[:, 0].tolist()
+    assert held_m == pytest.approx(-2.0 * GRAVITY_M_S2 / 40000.0, rel=0.01)
+    assert fallen_m == pytest.approx(-0.5 * (GRAVITY_M_S2 - 7.5), rel=0.02)
+
+
 def _moments(scene: Scene, body: int, physics: Physics) -> tuple[ndarray, ndarray, ndarray]:
     """(centre of mass, its speed, angular momentum about it) of a free body, world 0."""
     turn, inertial = np.empty(9), np.empty(9)

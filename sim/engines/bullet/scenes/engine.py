@@ -24,6 +24,7 @@ from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
 
@@ -93,11 +94,13 @@ class BulletEngine:
                 self._step_world(world, ctrl, count)
         self._read([world for world, told in enumerate(commands) if told])
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         data = self._pictures.data
         place(self.scene.model, data, self._qpos[world], self._fixtures[world])
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind)
+        return self._pictures.take(camera, height, width, kind, look)
 
     def close(self) -> None:
         self._pictures.close()

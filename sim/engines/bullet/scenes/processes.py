@@ -32,6 +32,7 @@ from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
+from sim.looks import Look
 
 _WORLDS_PER_PROCESS = 8  # fewer are not worth starting one for
 _START_S, _ANSWER_S = 300.0, 120.0  # imports on a busy machine; the longest of all requests is `load`
@@ -104,11 +105,13 @@ class ProcessEngine:
         mine = [({name: value[_cut(block)].clone() for name, value in saved.items()},) for block in self._blocks]
         self._physics = _joined(self._ask("load", mine))
 
-    def render(self, world: int, camera: str, height: int, width: int, kind: str = "rgb") -> Tensor:
+    def render(
+        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         data = self._pictures.data
         place(self.scene.model, data, self._physics.qpos[world].numpy(), self._fixtures[world])
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind)
+        return self._pictures.take(camera, height, width, kind, look)
 
     def close(self) -> None:
         self._pictures.close()

@@ -52,6 +52,7 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
         given.get("kp_scale", np.ones(model.nu)),
         given.get("kv_scale", np.ones(model.nu)),
         given.get("damping_scale", np.ones(model.nv)),
+        given.get("strength_scale", np.ones(model.nu)),
     )
     parts = tuple(plan_scene(scene, mass))
     root = math.sqrt(float(given.get("friction_scale", 1.0)))  # of a product, each factor has the root

@@ -73,7 +73,13 @@ def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], lis
     return forces, brakes
 
 
-def gains(scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], damping: Float[ndarray, " nv"]) -> Gains:
+def gains(
+    scene: Scene,
+    kp: Float[ndarray, " nu"],
+    kv: Float[ndarray, " nu"],
+    damping: Float[ndarray, " nv"],
+    strength: Float[ndarray, " nu"],
+) -> Gains:
     """With these factors on the model's values. Raises ConfigError for a servo that needs too short a step."""
     model = scene.model
     actuator = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
@@ -88,7 +94,8 @@ def gains(scene: Scene, kp: Float[ndarray, " nu"], kv: Float[ndarray, " nu"], da
         ctrl, force = _ranges(model, i) if i >= 0 else ((0.0, 0.0), (0.0, 0.0))
         pull = spring * (float(model.qpos_spring[at]) - zero)
         joints.append(joint)
-        rows.append((k, d, *force, own, spring, pull, float(model.dof_frictionloss[dof])))
+        strong = float(strength[i]) if i >= 0 else 1.0
+        rows.append((k, d, strong * force[0], strong * force[1], own, spring, pull, float(model.dof_frictionloss[dof])))
         scales.append((gain, offset, *ctrl))
         needed = math.ceil((d + own) * float(model.dof_invweight0[dof]) * scene.timestep_s / _DECAY - 1e-9)
         if needed > _MAX_STEPS:
