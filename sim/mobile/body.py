@@ -11,4 +11,6 @@ from sim.mobile.manipulator import ManipulatorBody, ManipulatorTask
 
 def mobile_body(task: Any, options: Any) -> Body:
     """A task with a tool's reach has an arm."""
-    return ManipulatorBody(task, options) if isinstance(task, ManipulatorTask) else BaseBody(task, options)
+    if isinstance(task, ManipulatorTask):
+        return ManipulatorBody(task, options)
+    return BaseBody(task, options)

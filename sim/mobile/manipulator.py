@@ -42,10 +42,10 @@ def mount_arm(spec: Any) -> None:
     spec.attach(part, frame=spec.body("base").add_frame(pos=MOUNT_M), prefix="")
     wrist = spec.body("hand").add_camera(name="wrist", pos=(0.07, 0.0, 0.02), fovy=60.0)
     wrist.quat = (0.0, 0.70710678, 0.70710678, 0.0)  # along the fingers
-    head = spec.body("base").add_camera(name="head", pos=(-0.15, 0.0, 1.35), fovy=70.0)
+    head = spec.body("base").add_camera(name="head", pos=(-0.1, 0.2, 1.35), fovy=70.0)
     head.quat = (0.62721, 0.32651, -0.32651, -0.62721)  # ahead, 35 degrees down
     spec.body("base").add_geom(
-        type=mujoco.mjtGeom.mjGEOM_CYLINDER, fromto=(-0.18, 0, 0.34, -0.18, 0, 1.35), size=(0.02, 0, 0), mass=1.5,
+        type=mujoco.mjtGeom.mjGEOM_CYLINDER, fromto=(-0.14, 0.2, 0.34, -0.14, 0.2, 1.35), size=(0.02, 0, 0), mass=1.5,
         contype=0, conaffinity=0, rgba=(0.3, 0.32, 0.35, 1.0),
     )  # fmt: skip
 

@@ -38,8 +38,8 @@ _SLACK_M, _ASIDE_M = 0.008, 0.05
 
 @dataclass(frozen=True)
 class RearrangeTask:
-    """A room of 5 by 5 m. The tables stand at opposite walls, anywhere along 1.8 m, turned by up to 0.3 rad; the cube and
-    its place are 7 to 15 cm from the edges and up to 30 cm aside; the base starts in the middle 1.2 by 1.6 m.
+    """A room of 5 by 5 m. The tables stand at opposite walls, anywhere along 1.8 m, turned by up to 0.3 rad. The cube
+    and its place are 7 to 15 cm from the edges and up to 30 cm aside; the base starts in the middle 1.2 by 1.6 m.
     """
 
     name: str = "rearrange"
