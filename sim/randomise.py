@@ -23,7 +23,7 @@ from sim.engines.scene import ASSETS, Scene
 from sim.keyed import keyed_normal, keyed_uniform
 from sim.looks import Look, look_from, numbers
 
-PRESETS = ("none", "mild", "wide")
+PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {
     "mass": "mass_scale",
     "friction": "friction_scale",

@@ -26,9 +26,13 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
 }
+SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE"}  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
 BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
     "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
-    "arm": ("sim.task_env:make_task_env", "sim.tasks.table:MANIPULATION", "sim.tasks.table:TaskOptions"),
+    **{
+        suite: ("sim.task_env:make_task_env", f"sim.tasks.table:{tasks}", "sim.tasks.table:TaskOptions")
+        for suite, tasks in SCENES.items()
+    },
     "isaaclab": (
         "sim.engines.isaaclab.vec_env:make_isaaclab",
         "sim.engines.isaaclab.vec_env:TASKS",
@@ -46,7 +50,7 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
     "quad": ("sim.engines.quad.expert:FlightExpert", None),
     "arm": ("sim.engines.arm.expert:ArmExpert", "sim"),
-    "manipulation": ("sim.arms.expert:ManipulationExpert", "sim"),
+    "scene": ("sim.arms.expert:ManipulationExpert", "sim"),
 }
 
 
@@ -127,12 +131,12 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     env: the environment in whose lanes it will act; a `WatchingExpert` needs it, here or by its `watch`.
     """
     suite, task = _split("environment", name)
-    if suite not in EXPERTS:
+    if suite not in (*EXPERTS, *SCENES):
         raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)
-    kind = "manipulation" if batched and suite == "arm" else suite
+    kind = "scene" if suite in SCENES and batched else suite
     expert: Expert = lookup("expert", EXPERTS, kind)(_with_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
         expert.watch(env)

@@ -1,4 +1,4 @@
-"""Manipulation tasks behind the contract of `VecEnv`, on any engine: one task, one arm, one way to command it."""
+"""Tasks in scenes behind the contract of `VecEnv`, on any engine: one task, one body, one way to command it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.spec import ActionSpec, EnvSpec
-from sim.arms.chain import Chain, Pose
-from sim.arms.control import Cartesian, make_control
-from sim.arms.robot import load_robot
+from robo_rl.core.spec import EnvSpec
 from sim.cameras import make_cameras
 from sim.diverged import dump_diverged
+from sim.drive import Body, Drive
 from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, compile_scene
@@ -26,9 +24,8 @@ from sim.keyed import keyed_uniform
 from sim.randomise import load_randomise
 from sim.senses import Senses, handed_out
 from sim.task_kernels import TaskKernels
-from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS, View, Wiring
-from sim.tasks.starts import ReadyPoses
-from sim.tasks.table import TaskOptions, make_task
+from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
+from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
@@ -61,59 +58,42 @@ class TaskVecEnv:
         check_lane_count(num_envs, 0)
         self.num_envs, self.metadata, self._options = num_envs, METADATA, options
         self.task = make_task(task, options)
-        robot = load_robot(options.robot)
-        scene = compile_scene(ASSETS / self.task.scene, robot.path, self.task.edit)
+        body: Body = make_body(task, self.task, options)
+        scene = compile_scene(ASSETS / self.task.scene, body.path, self.task.edit)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
-        first = self._engine.physics().qpos
-        self._chain = Chain(scene, robot, first.device, first.dtype)
-        self._wiring = Wiring(scene, robot, self._chain)
-        self._control = make_control(options.control, self._chain, robot, self.task.reach, CONTROL_HZ)
-        self._by_tool = Cartesian(self._chain, robot, self.task.reach)
-        self._ready = ReadyPoses(self._chain, robot, self.task.ready_m)
+        self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         self._randomise = load_randomise(options.randomise)
-        cameras = make_cameras(self._engine, options, self.task.reach)
+        cameras = make_cameras(self._engine, options, getattr(self.task, "reach", None))
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self._kernels = TaskKernels(
-            self.task, self._wiring, self._control, self._engine.physics(), dense=options.reward == "dense",
+            self.task, self._drive, self._engine.physics(), dense=options.reward == "dense",
             compiled=num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled,
         )  # fmt: skip
-        self.spec = self._make_spec(f"arm/{task}{options.words}")
+        self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
 
     def _make_spec(self, name: str) -> EnvSpec:
-        move = self._control.action
-        grip = 1 if self.task.grips else 0
-        action = ActionSpec(
-            (*move.low, *(-1.0,) * grip), (*move.high, *(1.0,) * grip),
-            move.unit + (", fingers: -1 closed, 1 open" if grip else ""),
-        )  # fmt: skip
         steps = self._options.max_episode_steps or self.task.max_steps
-        return EnvSpec(name, self._senses.specs, action, steps, CONTROL_HZ)
+        return EnvSpec(name, self._senses.specs, self._drive.action, steps, CONTROL_HZ)
 
     @property
-    def wiring(self) -> Wiring:
-        """Which columns of the engine's arrays are the arm's."""
-        return self._wiring
+    def wiring(self) -> Any:
+        """Which columns of the engine's arrays are the body's: what its `Drive` says."""
+        return self._drive.wiring
 
     @property
-    def view(self) -> View:
+    def view(self) -> Any:
         """The worlds as tasks and experts see them."""
-        return View(self._physics, self._wiring, self._goal)
+        return self._drive.view(self._physics, self._goal)
 
-    def script(self) -> Float[Tensor, "n a"]:
-        """What the task's expert commands the tool and the fingers to do now."""
-        return self.task.expert(self.view, self.task.reach)
+    def script(self) -> Float[Tensor, "n b"]:
+        """What the task's expert wants now, in [-1, 1]; of an arm, a command of its tool and fingers."""
+        return self._drive.script(self.view)
 
-    def from_script(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n b"]:
-        """Such a command in the actions of this environment's control."""
-        if self._options.control == "cartesian":
-            return action
-        view = self.view
-        memory = self._by_tool.begin(view.q_rad, view.tool)
-        target, _ = self._by_tool.command(memory, action, view.q_rad, view.tool, view.links)
-        joints = (target - view.q_rad) * CONTROL_HZ if self._options.control == "joint_velocity" else target
-        return torch.cat([joints, action[:, self._by_tool.action.dim :]], -1)
+    def from_script(self, wanted: Float[Tensor, "n b"]) -> Float[Tensor, "n a"]:
+        """Such a wish in the actions of this environment's control."""
+        return self._drive.from_script(wanted, self.view)
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
@@ -138,15 +118,15 @@ class TaskVecEnv:
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._age = self._age + 1
-        state, solved, good, dense = self._look(self._goal)
+        state, solved, good, dense, lost = self._look(self._goal)
         diverged = ~good
         if bool(diverged.any()):
             dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
-        solved = solved & good
+        solved = solved & good & ~lost
         self._held = torch.where(solved, self._held + 1, 0)
         self._success = self._success | (self._held >= self.task.hold_steps)
         success = self._success
-        terminated = (success & self._options.ends_with_success) | diverged
+        terminated = (success & self._options.ends_with_success) | diverged | lost
         truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
         sparse = (self._held >= self.task.hold_steps).to(torch.float32)
         reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
@@ -180,7 +160,7 @@ class TaskVecEnv:
         return ctrl
 
     def _look(self, goal: Float[Tensor, "n g"]) -> Sequence[Tensor]:
-        """(observation, solved, finite, dense reward) of the state that the engine has reached."""
+        """(observation, solved, sane, dense reward, lost) of the state that the engine has reached."""
         self._goal, self._physics = goal, self._engine.physics()
         return self._kernels.judge(goal, self._physics)
 
@@ -188,15 +168,12 @@ class TaskVecEnv:
         """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
         worlds = worlds.to(self._engine.device)
         seeds = torch.tensor(taken, device=worlds.device)
-        uniform = keyed_uniform(seeds, 0, 1 + self.task.numbers, _START).T
-        q_rad, tool = self._ready.draw(uniform[:, 0])
-        start, goal = self.task.start(uniform[:, 1:], q_rad, tool, self._wiring)
+        start, goal, memory = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
         if self._randomise.changes_physics:
             self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
-        memory = self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool)))
         zero = torch.zeros_like(seeds)
-        queue = q_rad.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
+        queue = memory.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
         fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": zero, "_held": zero,
                  "_success": zero.bool(), "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
         for name, value in fresh.items():

@@ -7,7 +7,7 @@ engine is led there. For arms a task and its engine, robot and control are one w
 from __future__ import annotations
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.tasks.table import MANIPULATION, WORDS
+from sim.tasks.table import WORDS, all_tasks, suite_of
 
 FLIGHT_TASKS = {
     "hover": "hover",
@@ -32,7 +32,7 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb in _OF_ARMS and "task" in given and not (verb == "collect" and "env" in given):  # there it is a note
         return verb, _manipulation(verb, given, arguments)
-    if verb == "train" and given.get("task") in MANIPULATION:
+    if verb == "train" and given.get("task") in all_tasks():
         raise ConfigError(
             f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on them: robo-rl "
             f"collect task={given['task']} out=data/{given['task']}; robo-rl train data=data/{given['task']} "
@@ -60,12 +60,9 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 
 def _manipulation(verb: str, given: dict[str, str], arguments: list[str]) -> list[str]:
     """`task=lift engine=pybullet` as `env=arm/lift:engine=pybullet`."""
-    if given["task"] not in MANIPULATION:
-        raise UnknownNameError("task", given["task"], tuple(MANIPULATION))
+    name = f"{suite_of(given['task'])}/{given['task']}"
     if "env" in given:
-        raise ConfigError(
-            f"Give either task={given['task']}, which stands for env=arm/{given['task']}, or env=, not both."
-        )
+        raise ConfigError(f"Give either task={given['task']}, which stands for env={name}, or env=, not both.")
     words = ",".join(f"{key}={given[key]}" for key in WORDS if key in given)
     rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *WORDS)]
-    return [f"env=arm/{given['task']}{':' if words else ''}{words}", *rest]
+    return [f"env={name}{':' if words else ''}{words}", *rest]

@@ -21,7 +21,7 @@ from robo_rl.data.reader import Episode, EpisodeStore
 from sim.identify import MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
 from sim.registry import make_env
 from sim.task_env import TaskVecEnv
-from sim.tasks.manipulation import SUBSTEPS
+from sim.tasks.manipulation import SUBSTEPS, Wiring
 
 _JOINTS, _SPEEDS = "joints", "joint speeds"  # parts of an observation
 
@@ -31,7 +31,7 @@ def main(config: IdentifyConfig) -> int:
     store = EpisodeStore(config.data, complete_only=True)
     name = config.env or store.spec.name
     with closing(make_env(name, 1)) as env:
-        if not isinstance(env, TaskVecEnv):
+        if not isinstance(env, TaskVecEnv) or not isinstance(env.wiring, Wiring):
             raise ConfigError(f"{name} is no manipulation environment; there is no simulated arm in it to be fitted.")
         check_recorded(store, env)
         columns = columns_of(env)

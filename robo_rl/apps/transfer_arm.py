@@ -24,6 +24,7 @@ from robo_rl.eval.stats import PairedTest
 from robo_rl.eval.video import record_episodes
 from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option
+from sim.tasks.table import SUITES
 
 EPISODES = 100
 _SIGNIFICANT, _LANES = 0.05, 32
@@ -39,9 +40,9 @@ class EngineResult:
 
 
 def is_for_arms(config: TransferConfig) -> bool:
-    """Was the policy trained on a manipulation task? False as well where there is none: others say what is missing."""
+    """Was the policy trained on a task in a scene? False as well where there is none: others say what is missing."""
     given = config.run or config.bundle
-    return given is not None and load_actor(given, pick_device("cpu")).env.startswith("arm/")
+    return given is not None and load_actor(given, pick_device("cpu")).env.split("/")[0] in SUITES
 
 
 def main(config: TransferConfig) -> int:

@@ -1,23 +1,42 @@
-"""Manipulation tasks by name, and the options that every one of them takes."""
+"""Tasks in scenes by name, suite by suite, and the options that every one of them takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 from sim.adapters.options import check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
-    from sim.tasks.manipulation import ManipulationTask
+    from sim.drive import Body, SceneTask
 
-MANIPULATION = {  # name -> (its class, called with the dials it has; None: needs no extra)
+Tasks = dict[str, tuple[str, str | None]]
+MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; None: needs no extra)
     "lift": ("sim.tasks.lift:LiftTask", None),
     "stack": ("sim.tasks.stack:StackTask", None),
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
+}
+MOBILE: Tasks = {
+    "navigate": ("sim.tasks.navigate:NavigateTask", None),
+}
+
+
+class Suite(NamedTuple):
+    """Tasks that command the same kind of body, made by `body(task, options)`: see `sim.drive`."""
+
+    tasks: Tasks
+    body: str
+    usual: Mapping[str, str]  # what `robot` and `control` are where nothing is said of them
+
+
+SUITES = {
+    "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
+    "mobile": Suite(MOBILE, "sim.mobile.drive:BaseBody", {"robot": "freight", "control": "twist"}),
 }
 WORDS = (
     "engine",
@@ -46,21 +65,22 @@ _UNSAID = (
 
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
-    "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
-    "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
-    "threads": _WHOLE, "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE,
-    "senses": _TEXT, "state": _TEXT, "points": _WHOLE,
+    "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
+    "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
+    "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
+    "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
+    "points": _WHOLE,
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Options of a manipulation environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
+    """Options of an environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
 
     engine: str = "mujoco"
-    robot: str = "panda"
-    control: str = "cartesian"
+    robot: str | None = None  # none: what is usual in the suite; for arms, panda
+    control: str | None = None  # for arms, cartesian
     clearance_mm: float | None = None
     randomise: str = "none"
     reward: str = "sparse"
@@ -95,29 +115,52 @@ class TaskOptions:
     def ends_with_success(self) -> bool:
         return self.reward == "sparse" if self.terminate_on_success is None else self.terminate_on_success
 
-    @property
-    def words(self) -> str:
-        """What a name says beyond the task: options that differ from the defaults and matter to a policy."""
+    def words(self, suite: str) -> str:
+        """What a name says beyond the task: options that differ from the usual and matter to a policy."""
+        usual = {field.name: field.default for field in fields(self)} | dict(SUITES[suite].usual)
         changed = [
-            f"{field.name}={_lasting(getattr(self, field.name))}"
-            for field in fields(self)
-            if field.name not in _UNSAID and getattr(self, field.name) != field.default
+            f"{name}={_lasting(getattr(self, name))}"
+            for name, value in usual.items()
+            if name not in _UNSAID and getattr(self, name) not in (None, value)
         ]
         return f":{','.join(changed)}" if changed else ""
 
 
-def make_task(name: str, options: TaskOptions) -> ManipulationTask:
+def suite_of(task: str) -> str:
+    """The suite that a task belongs to: no two have one of the same name. Raises UnknownNameError."""
+    for name, suite in SUITES.items():
+        if task in suite.tasks:
+            return name
+    raise UnknownNameError("task", task, all_tasks())
+
+
+def all_tasks() -> tuple[str, ...]:
+    return tuple(task for suite in SUITES.values() for task in suite.tasks)
+
+
+def make_task(name: str, options: TaskOptions) -> SceneTask:
     """Raises UnknownNameError for a task that does not exist or a dial that it does not have."""
-    kind: Any = lookup("manipulation task", MANIPULATION, name)
+    suite = suite_of(name)
+    kind: Any = lookup("task", SUITES[suite].tasks, name)
     given = {
         dial: getattr(options, dial) for dials in DIALS.values() for dial in dials if getattr(options, dial) is not None
     }
     for dial in given:
         if dial not in DIALS.get(name, ()):
             has = ", ".join(other for other, dials in DIALS.items() if dial in dials)
-            raise ConfigError(f"arm/{name} has no {dial}={given[dial]} to set; {has} has.")
-    task: ManipulationTask = kind(**given)
+            raise ConfigError(f"{suite}/{name} has no {dial}={given[dial]} to set; {has} has.")
+    task: SceneTask = kind(**given)
     return task
+
+
+def make_body(name: str, task: SceneTask, options: TaskOptions) -> Body:
+    """What this task commands. Raises UnknownNameError or ConfigError for a robot that is none of its kind."""
+    suite = SUITES[suite_of(name)]
+    said = replace(
+        options, robot=options.robot or suite.usual.get("robot"), control=options.control or suite.usual.get("control")
+    )
+    body: Body = lookup("body", {name: (suite.body, None)}, name)(task, said)
+    return body
 
 
 def _lasting(value: Any) -> Any:

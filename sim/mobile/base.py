@@ -1,0 +1,43 @@
+"""Driven bases by name: what a task must know of one besides its MJCF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from robo_rl.core.errors import UnknownNameError
+from sim.engines.scene import ASSETS
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRobot:
+    """A differential drive. Its MJCF has the joints and servos `joints` (x, y, heading) and a site `laser`."""
+
+    name: str
+    asset: str
+    radius_m: float  # of a circle around all of it
+    track_m: float  # between the wheels
+    wheel_m_s: float  # what the rim of a wheel does at most
+    forward_m_s: float  # what is commanded at most, and backward and in turning
+    backward_m_s: float
+    turn_rad_s: float
+    rise_m_s2: float  # how fast the wish for speed may change
+    rise_rad_s2: float
+    joints: tuple[str, str, str] = ("base_x", "base_y", "base_yaw")
+
+    @property
+    def path(self) -> Path:
+        return ASSETS / self.asset
+
+
+# Wheels of 0.0613 m at 17.4 rad/s, see freight.xml, make 1.067 m/s. Other limits are ours: round numbers below that;
+# slow backwards, where the laser does not look; rises that a load on top stands, slower than the motors can.
+FREIGHT = BaseRobot("freight", "freight.xml", 0.28, 0.3748, 1.067, 1.0, 0.25, 2.5, 1.0, 4.0)
+BASES = {"freight": FREIGHT}
+
+
+def load_base(name: str) -> BaseRobot:
+    """Raises UnknownNameError."""
+    if name not in BASES:
+        raise UnknownNameError("base", name, BASES)
+    return BASES[name]

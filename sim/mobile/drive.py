@@ -1,0 +1,129 @@
+"""A base of two driven wheels, as what a task commands: see `sim.drive`.
+
+An action is a wish for forward and turning speed. The wish follows it no faster than the base's rises. Wheels that
+would have to turn too fast slow both speeds alike, so that the curve stays. What is left becomes targets of servos:
+
+    (x, y)* = (x, y) + (v u + tau v w n) lead        yaw* = yaw + w lead        lead = kv / kp + dt / 2
+
+u and n point ahead and to the left at the heading of mid-step, yaw + w dt / 2. A servo with kv much larger than kp dt,
+told to be `lead` further, moves at that speed: kp (x* - x) = kv v in mid-step. tau = mass / kv is how far it is behind;
+with that term, what it does in a curve points along u: tyres do not slip aside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.spec import ActionSpec
+from sim.drive import Begun, SceneTask
+from sim.engines.protocol import Physics, Start
+from sim.engines.scene import Scene
+from sim.mobile.base import BaseRobot, load_base
+from sim.mobile.surroundings import Surroundings
+from sim.mobile.view import BaseView, BaseWiring, laser_of
+from sim.tasks.manipulation import CONTROL_HZ
+
+MODES = ("twist",)
+
+
+@runtime_checkable
+class BaseTask(SceneTask, Protocol):
+    """What a base asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its goal."""
+
+    numbers: int  # u
+
+    def start(
+        self, uniform: Float[Tensor, "k u"], wiring: BaseWiring
+    ) -> tuple[Float[Tensor, "k 3"], Start, Float[Tensor, "k g"]]:
+        """uniform: in (0, 1). (x [m], y [m] and heading [rad] of the base, all else, the goal)"""
+        ...
+
+    def expert(self, view: BaseView, base: BaseRobot) -> Float[Tensor, "n 2"]:
+        """(forward [m/s], turn [rad/s])"""
+        ...
+
+
+class BaseBody:
+    """The base `options.robot`. See `sim.drive.Body`."""
+
+    def __init__(self, task: BaseTask, options: Any) -> None:
+        if options.control not in MODES:
+            raise UnknownNameError("control of a base", options.control, MODES)
+        self._task, self._base = task, load_base(options.robot)
+
+    @property
+    def path(self) -> Path:
+        return self._base.path
+
+    def drive(self, scene: Scene, like: Tensor) -> BaseDrive:
+        return BaseDrive(scene, self._base, self._task, like)
+
+
+class BaseDrive:
+    """See `sim.drive.Drive`. Its memory is the wish for speed."""
+
+    def __init__(self, scene: Scene, base: BaseRobot, task: BaseTask, like: Tensor) -> None:
+        self._base, self._task = base, task
+        self.wiring = BaseWiring(scene, like, base, Surroundings(scene, laser_of(scene)[2], like))
+        self.numbers = task.numbers
+        self.wheels = Wheels(scene, base, like)
+        self.action = self.wheels.action
+
+    def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> BaseView:
+        return BaseView(physics, self.wiring, goal)
+
+    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
+        pose, start, goal = self._task.start(uniform, self.wiring)
+        start.qpos[:, self.wiring.pose] = pose
+        start.ctrl[:, self.wiring.servos] = pose
+        return Begun(start, goal, pose.new_zeros(len(pose), 2))
+
+    def command(
+        self, memory: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"], view: BaseView
+    ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n 2"]]:
+        wish = self.wheels.wish(memory, action)
+        ctrl = action.new_zeros(len(action), self.wiring.scene.model.nu)
+        ctrl[:, self.wiring.servos] = self.wheels.targets(wish, view.xy_m, view.yaw_rad)
+        return ctrl, wish
+
+    def script(self, view: BaseView) -> Float[Tensor, "n 2"]:
+        return self.action.normalize(self._task.expert(view, self._base)).clamp(-1.0, 1.0)
+
+    def from_script(self, wanted: Float[Tensor, "n 2"], view: BaseView) -> Float[Tensor, "n 2"]:
+        return self.action.denormalize(wanted)
+
+
+class Wheels:
+    """From commanded speeds to targets of the servos."""
+
+    def __init__(self, scene: Scene, base: BaseRobot, like: Tensor) -> None:
+        self._base, self._dt_s = base, 1.0 / CONTROL_HZ
+        self.action = ActionSpec(
+            (-base.backward_m_s, -base.turn_rad_s), (base.forward_m_s, base.turn_rad_s), "forward m/s, turn rad/s"
+        )
+        bias = scene.model.actuator_biasprm[[scene.ctrl(name) for name in base.joints]]
+        self._lead_s = like.new_tensor(bias[:, 2] / bias[:, 1] + 0.5 * self._dt_s)
+        self._tau_s = float(scene.model.body_subtreemass[scene.body("base")] / -bias[0, 2])
+        self._rise = like.new_tensor([base.rise_m_s2, base.rise_rad_s2]) * self._dt_s
+
+    def wish(self, before: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
+        """(forward, turn) that the wheels are asked for now."""
+        wish = before + (action - before).maximum(-self._rise).minimum(self._rise)
+        rim = wish[:, 0].abs() + 0.5 * self._base.track_m * wish[:, 1].abs()  # of the faster wheel
+        return wish * (self._base.wheel_m_s / rim.clamp_min(self._base.wheel_m_s))[:, None]
+
+    def targets(
+        self, wish: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], yaw_rad: Float[Tensor, " n"]
+    ) -> Float[Tensor, "n 3"]:
+        """Of the servos of x, y and heading."""
+        forward, turn = wish.unbind(-1)
+        along = yaw_rad + 0.5 * self._dt_s * turn
+        inward, c, s = self._tau_s * forward * turn, along.cos(), along.sin()
+        speed = torch.stack([forward * c - inward * s, forward * s + inward * c, turn], -1)
+        return torch.cat([xy_m, yaw_rad[:, None]], -1) + speed * self._lead_s
