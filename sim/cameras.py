@@ -25,7 +25,6 @@ _KEYS = {"rgb": "image", "depth": "depth", "points": "points"}
 FAR_M = 10.0  # of a depth: the sky is no farther
 
 BESIDE_M, OFF_TABLE_M = 0.1, 0.005  # of clouds: a hand's breadth more than the tool's space, without the table
-ROOM_M = 5.0  # from the middle of the world
 
 Box = tuple[tuple[float, float, float], tuple[float, float, float]]
 
@@ -103,11 +102,12 @@ class Cameras:
         return int(model.cam_bodyid[row]), Pose(place, turn), looking
 
 
-def make_cameras(engine: Engine, options: TaskOptions, reach: Reach | None) -> Cameras:
-    """As the options say. Clouds are where an arm's tool may be; of other bodies, anywhere in the room."""
-    if reach is None:
-        box = ((-ROOM_M, -ROOM_M, OFF_TABLE_M), (ROOM_M, ROOM_M, ROOM_M))
-    else:
-        (west, south, _), (east, north, top) = reach.low_m, reach.high_m
-        box = ((west - BESIDE_M, south - BESIDE_M, OFF_TABLE_M), (east + BESIDE_M, north + BESIDE_M, top + BESIDE_M))
-    return Cameras(engine, options.cameras, options.senses, options.image_size, options.points, box)
+def make_cameras(engine: Engine, options: TaskOptions, box_m: Box) -> Cameras:
+    """As the options say; clouds are kept within the box."""
+    return Cameras(engine, options.cameras, options.senses, options.image_size, options.points, box_m)
+
+
+def around_tool(reach: Reach) -> Box:
+    """Where the tool may be, and a hand's breadth more, without the table."""
+    (west, south, _), (east, north, top) = reach.low_m, reach.high_m
+    return (west - BESIDE_M, south - BESIDE_M, OFF_TABLE_M), (east + BESIDE_M, north + BESIDE_M, top + BESIDE_M)

@@ -67,8 +67,13 @@ class Drive(Protocol):
     """Pure: what it remembers of a world is the caller's. Compiled with the task's own functions, so tensors only."""
 
     action: ActionSpec  # the whole of an action
-    wiring: Places
     numbers: int  # uniform numbers that an episode's start takes
+    cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # clouds of points are kept within this box
+
+    @property
+    def wiring(self) -> Places:
+        """Which columns of an engine's arrays are whose."""
+        ...
 
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> Any:
         """What this body's tasks and their experts see."""

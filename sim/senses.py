@@ -19,7 +19,9 @@ from sim.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")
-OWN = ("tool", "heading", "opening", "joints", "joint speeds", "tool axis")  # parts that a robot knows of itself
+OWN = (  # parts that a robot knows of itself; a goal is told, and a laser is its own
+    "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "forward", "turn", "lidar", "goal from base",
+)  # fmt: skip
 
 
 class Senses:

@@ -63,7 +63,7 @@ class TaskVecEnv:
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         self._randomise = load_randomise(options.randomise)
-        cameras = make_cameras(self._engine, options, getattr(self.task, "reach", None))
+        cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self._kernels = TaskKernels(
             self.task, self._drive, self._engine.physics(), dense=options.reward == "dense",

@@ -13,6 +13,7 @@ from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import ArmRobot, load_robot
+from sim.cameras import around_tool
 from sim.drive import Begun
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
@@ -44,7 +45,7 @@ class ArmDrive:
         self._control = make_control(control, chain, robot, task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(chain, robot, task.reach)
         self._ready = ReadyPoses(chain, robot, task.ready_m)
-        self.numbers = 1 + task.numbers
+        self.numbers, self.cloud_m = 1 + task.numbers, around_tool(task.reach)
         move, grip = self._control.action, 1 if task.grips else 0
         self.action = ActionSpec(
             (*move.low, *(-1.0,) * grip), (*move.high, *(1.0,) * grip),

@@ -37,6 +37,7 @@ class BaseTask(SceneTask, Protocol):
     """What a base asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its goal."""
 
     numbers: int  # u
+    cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # clouds of points are kept within this box
 
     def start(
         self, uniform: Float[Tensor, "k u"], wiring: BaseWiring
@@ -71,7 +72,7 @@ class BaseDrive:
     def __init__(self, scene: Scene, base: BaseRobot, task: BaseTask, like: Tensor) -> None:
         self._base, self._task = base, task
         self.wiring = BaseWiring(scene, like, base, Surroundings(scene, laser_of(scene)[2], like))
-        self.numbers = task.numbers
+        self.numbers, self.cloud_m = task.numbers, task.cloud_m
         self.wheels = Wheels(scene, base, like)
         self.action = self.wheels.action
 

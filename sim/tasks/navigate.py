@@ -40,6 +40,7 @@ class NavigateTask:
     name: str = "navigate"
     scene: str = "navigate.xml"
     numbers: int = CELLS**2 + 1 + 4 * len(SHAPES) + 5
+    cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]] = ((-3.5, -3.5, 0.02), (3.5, 3.5, 1.0))
     max_steps: int = 500
     hold_steps: int = 1
     near_m: float = 0.2

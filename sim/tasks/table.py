@@ -23,6 +23,7 @@ MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; Non
 }
 MOBILE: Tasks = {
     "navigate": ("sim.tasks.navigate:NavigateTask", None),
+    "rearrange": ("sim.tasks.rearrange:RearrangeTask", None),
 }
 
 
@@ -36,7 +37,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
-    "mobile": Suite(MOBILE, "sim.mobile.drive:BaseBody", {"robot": "freight", "control": "twist"}),
+    "mobile": Suite(MOBILE, "sim.mobile.body:mobile_body", {"robot": "freight", "control": "twist"}),
 }
 WORDS = (
     "engine",
