@@ -26,7 +26,7 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
 }
-SCENES = {"arm": "MANIPULATION"}  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {"arm": "MANIPULATION", "hand": "IN_HAND"}  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
 BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
     "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
     **{

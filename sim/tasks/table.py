@@ -21,6 +21,9 @@ MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; Non
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
 }
+IN_HAND: Tasks = {
+    "reorient": ("sim.tasks.reorient:ReorientTask", None),
+}
 
 
 class Suite(NamedTuple):
@@ -33,17 +36,19 @@ class Suite(NamedTuple):
 
 SUITES = {
     "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
+    "hand": Suite(IN_HAND, "sim.hands.drive:HandBody", {"robot": "hand4", "control": "joint_position"}),
 }
 WORDS = (
     "engine",
     "robot",
     "control",
     "clearance_mm",
+    "goal",
     "randomise",
     "cameras",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",)}
+DIALS = {"peg_insert": ("clearance_mm",), "reorient": ("goal",)}
 _UNSAID = (
     "compiled",
     "device",
@@ -60,7 +65,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
     "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
-    "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
+    "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE, "goal": (*_TEXT, type(None)),
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -73,6 +78,7 @@ class TaskOptions:
     robot: str | None = None  # none: what is usual in the suite; for arms, panda
     control: str | None = None  # for arms, cartesian
     clearance_mm: float | None = None
+    goal: str | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
