@@ -1,6 +1,6 @@
 """EnvPool's C++ environments with box actions (MuJoCo, Fetch, Adroit, MetaWorld, Panda); made for its release 1.2.5.
 
-A pool cannot be seeded twice, so every episode gets a pool of one environment of its own: a reset costs 10 to 200 ms,
+A pool cannot be seeded twice, so every episode gets a pool of one environment of its own: a reset builds a simulator,
 and episodes are functions of their seeds. For the package's own speed, drive it by its own interface.
 """
 
