@@ -24,7 +24,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.table import ENGINES
 from sim.task_env import TaskVecEnv, make_task_env
 from sim.tasks.manipulation import SUBSTEPS
-from sim.tasks.table import MANIPULATION
+from sim.tasks.table import all_tasks
 
 PEER = "peg-insert-side-v3"
 GPU_LANES = (256, 1024, 4096, 16384)
@@ -50,7 +50,7 @@ class Runner:
         """(env steps per CPU-second, share of the time that is not physics, over the physics' time)."""
         self.engine_s = self.step_s = 0.0
         for _ in range(steps):
-            action = self.env.script().to("cpu", torch.float32)
+            action = self.env.from_script(self.env.script()).to("cpu", torch.float32)
             start_s = self._clock()
             self.env.step(action)
             self.step_s += self._clock() - start_s
@@ -69,12 +69,12 @@ class PlainMujoco:
         for _ in range(steps):
             physics = env.view.physics
             fixture = env._engine.save()["rows"]
-            ctrl = env._servo_targets(env.script())
+            ctrl = env._servo_targets(env.from_script(env.script()))
             self._frames += [
                 (physics.qpos[i].numpy(), physics.qvel[i].numpy(), ctrl[i].numpy(), fixture[i].numpy())
                 for i in range(lanes)
             ]
-            env.step(env.script().float())
+            env.step(env.from_script(env.script()).float())
         self._engine: Any = env._engine
 
     def round(self) -> float:
@@ -231,7 +231,7 @@ def main(options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     arguments = parser("Environment steps per CPU-second of manipulation tasks, engine by engine.")
-    arguments.add_argument("--tasks", nargs="*", choices=list(MANIPULATION), help="none for the usual ones")
+    arguments.add_argument("--tasks", nargs="*", choices=all_tasks(), help="none for the usual ones")
     arguments.add_argument("--engines", nargs="*", default=["mujoco"], choices=list(ENGINES), help="engines to measure")
     arguments.add_argument("--gpu", action="store_true", help="MuJoCo Warp on the GPU, 256 to 16,384 environments")
     try:

@@ -25,8 +25,15 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
+    "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
+    "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
+    "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
 }
-SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE"}  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
+    "arm": "MANIPULATION",
+    "mobile": "MOBILE",
+    "hand": "IN_HAND",
+}
 BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
     "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
     **{
@@ -45,6 +52,9 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
     "arm": ("sim.tasks.reach:TASKS", True),
+    "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
+    "robosuite": ("sim.adapters.robosuite:TASKS", True),
+    "envpool": ("sim.adapters.envpool:IDS", False),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
