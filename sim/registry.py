@@ -142,7 +142,9 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     """
     suite, task = _split("environment", name)
     if suite not in (*EXPERTS, *SCENES):
-        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
+        raise ConfigError(
+            f"There is no scripted expert for '{name}'; only {', '.join(sorted({*EXPERTS, *SCENES} - {'scene'}))} tasks have one."
+        )
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)
