@@ -135,6 +135,11 @@ def _is_batched(suite: str, task: str) -> bool:
     return suite in OPEN or (suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1]))
 
 
+def skilled() -> list[str]:
+    """The suites whose tasks have scripted experts."""
+    return sorted({*EXPERTS, *SCENES} - {"scene"})
+
+
 def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
     """The scripted expert of an environment. Raises ConfigError for suites that have none.
 
@@ -142,9 +147,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     """
     suite, task = _split("environment", name)
     if suite not in (*EXPERTS, *SCENES):
-        raise ConfigError(
-            f"There is no scripted expert for '{name}'; only {', '.join(sorted({*EXPERTS, *SCENES} - {'scene'}))} tasks have one."
-        )
+        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(skilled())} tasks have one.")
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)

@@ -18,9 +18,10 @@ from sim.late import Late
 from sim.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
-KNOWN = (  # parts that a robot's own sensors tell, and where it was told to go
-    "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "touch", "touching", "lidar", "forward", "turn",
-    "goal from base",
+KNOWN = ("all", "robot")
+OWN = (  # parts that a robot's own sensors tell, and where it was told to go
+    "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "touch", "touching", "lidar", "forward",
+    "turn", "goal from base",
 )  # fmt: skip
 
 
