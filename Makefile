@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-robot lint format results clean
+.PHONY: help setup demo test test-slow test-robot test-mujoco4 lint format results clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -12,13 +12,14 @@ PIP = $(BIN)/pip install -qq --disable-pip-version-check
 PYTEST_WORKERS ?= 2
 ROBOT_PYTHON ?= python3.10
 ROBOT_VENV ?= .venv-robot
+MUJOCO4 ?= .venv-mujoco4
 ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/test_config.py tests/apps/test_doctor.py
 ARGS ?=
 # One thread per process: two test workers on two cores would otherwise fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
 	@:
@@ -37,6 +38,11 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 	@$(ROBOT_VENV)/bin/pip install -qq --disable-pip-version-check '.[robot]' pytest pytest-timeout hypothesis packaging
 	@$(ONE_THREAD) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
 
+test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the lock's 3.9 (MetaWorld needs 3.9)
+	@$(PIP) --no-deps --upgrade --target $(MUJOCO4) mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0
+	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) \
+	  tests/sim/engines tests/sim/manipulation tests/sim/arm
+
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results
 	@failed=0; \
 	$(BIN)/ruff check . || failed=1; \
@@ -54,7 +60,7 @@ results: $(STAMP) ## the tables of results in README.md and docs/results.md, fro
 	@$(BIN)/python benchmarks/readme_table.py
 
 clean: ## remove .venv, caches and builds; runs and data stay
-	@rm -rf $(VENV) $(ROBOT_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(ROBOT_VENV) $(MUJOCO4) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # Everything is tested on 3.11; 3.12 works too. Other versions are refused here, with what to do.
 $(VENV)/.locked: requirements.lock

@@ -95,28 +95,30 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
     """Raise CheckpointError naming the first observation key, shape or action limit of `env` that does not fit."""
+    trained = getattr(policy, "env", None)
+    where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
         if key not in env.obs:
             raise CheckpointError(
-                f"The policy needs observation '{key}', but {env.name} offers {sorted(env.obs)}. Use the environment "
-                "that it was trained for, or one with the same observations."
+                f"The policy was trained{where} and needs observation '{key}', but {env.name} offers "
+                f"{sorted(env.obs)}. Use the environment that it was trained for, or one with the same observations."
             )
         found = env.obs[key]
         if (found.shape, found.dtype) != (array.shape, array.dtype):
             raise CheckpointError(
-                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was trained on "
-                f"{array.dtype} {array.shape}. Set the environment's options as they were in training."
+                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was trained{where} "
+                f"on {array.dtype} {array.shape}. Use the task that it was trained for, with the same options."
             )
     ours, theirs = policy.action_spec, env.action
     if ours.dim != theirs.dim:
         raise CheckpointError(
-            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained for dimension {ours.dim}. "
-            "Use the action space that it was trained for."
+            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained{where} for dimension "
+            f"{ours.dim}. Use the action space that it was trained for."
         )
     if (ours.low, ours.high) != (theirs.low, theirs.high):
         raise CheckpointError(
-            f"{env.name} has action limits {theirs.low}..{theirs.high}, but the policy was trained for "
-            f"{ours.low}..{ours.high}. The same action would mean another motion; use matching limits."
+            f"{env.name} has action limits {theirs.low}..{theirs.high}, but the policy was trained{where} "
+            f"for {ours.low}..{ours.high}. The same action would mean another motion; use matching limits."
         )
 
 

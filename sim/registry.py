@@ -25,8 +25,15 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
+    "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
+    "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
+    "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
 }
-SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE"}  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
+    "arm": "MANIPULATION",
+    "mobile": "MOBILE",
+    "hand": "IN_HAND",
+}
 BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
     "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
     **{
@@ -45,6 +52,9 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
     "arm": ("sim.tasks.reach:TASKS", True),
+    "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
+    "robosuite": ("sim.adapters.robosuite:TASKS", True),
+    "envpool": ("sim.adapters.envpool:IDS", False),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
@@ -125,6 +135,11 @@ def _is_batched(suite: str, task: str) -> bool:
     return suite in OPEN or (suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1]))
 
 
+def skilled() -> list[str]:
+    """The suites whose tasks have scripted experts."""
+    return sorted({*EXPERTS, *SCENES} - {"scene"})
+
+
 def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
     """The scripted expert of an environment. Raises ConfigError for suites that have none.
 
@@ -132,7 +147,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     """
     suite, task = _split("environment", name)
     if suite not in (*EXPERTS, *SCENES):
-        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(EXPERTS)} tasks have one.")
+        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(skilled())} tasks have one.")
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)

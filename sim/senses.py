@@ -19,8 +19,9 @@ from sim.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")
-OWN = (  # parts that a robot knows of itself; a goal is told, and a laser is its own
-    "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "forward", "turn", "lidar", "goal from base",
+OWN = (  # parts that a robot's own sensors tell, and where it was told to go
+    "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "touch", "touching", "lidar", "forward",
+    "turn", "goal from base",
 )  # fmt: skip
 
 

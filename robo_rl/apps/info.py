@@ -13,7 +13,7 @@ from robo_rl.apps.config import CONF
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.nets.registry import NETS
-from sim.registry import EXPERTS, list_envs
+from sim.registry import list_envs, skilled
 
 WIDTH = 110
 
@@ -32,7 +32,7 @@ def gather() -> dict[str, Any]:
         "commit": commit(),
         "machine": machine(),
         "environments": list_envs(),
-        "experts": sorted(EXPERTS),
+        "experts": skilled(),
         "processes": sorted(PROCESSES),
         "nets": sorted(NETS),
         "policies": sorted(POLICIES),

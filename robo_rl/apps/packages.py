@@ -45,6 +45,11 @@ PACKAGES = (
     Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
     Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
     Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
+    Package(
+        "gymnasium_robotics", "gymnasium-robotics", "gymrobotics", "Fetch, Shadow and Adroit hands, kitchen, mazes"
+    ),
+    Package("robosuite", "robosuite", "robosuite", "robosuite tasks"),
+    Package("envpool", "envpool", "envpool", "environments in C++"),
     Package("mujoco_warp", "mujoco-warp", "gpu", "physics on NVIDIA GPUs"),
     Package("warp", "warp-lang", "gpu", "physics on NVIDIA GPUs"),
     Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),

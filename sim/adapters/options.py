@@ -17,3 +17,18 @@ def check_steps(max_episode_steps: int, most: int | None = None) -> None:
     if max_episode_steps < 1 or (most is not None and max_episode_steps > most):
         upper = "" if most is None else f" and at most {most}"
         raise ConfigError(f"max_episode_steps is {max_episode_steps}; expected at least 1{upper}.")
+
+
+def check_keys(name: str, keys: object) -> None:
+    """Raises ConfigError for an environment that names no success, whose reward can then not be sparse."""
+    if not keys:
+        raise ConfigError(f"{name} says nothing of success, so its reward cannot be sparse; give reward=dense.")
+
+
+def score(reward: str, ends: bool | None, own: float, terminated: bool, success: bool) -> tuple[float, bool]:
+    """(reward, terminated). sparse: 1 with success, which ends the episode; dense: the package's own reward.
+
+    ends: does success end the episode? None: with sparse rewards.
+    """
+    stops = success and (reward == "sparse" if ends is None else ends)
+    return float(success) if reward == "sparse" else own, terminated or stops

@@ -96,8 +96,8 @@ def pose_error(goal: Pose, now: Pose) -> Float[Tensor, "n 6"]:
 
 
 def damped_step(
-    jacobian: Float[Tensor, "n 6 j"],
-    error: Float[Tensor, "n 6"],
+    jacobian: Float[Tensor, "n k j"],
+    error: Float[Tensor, "n k"],
     posture: Float[Tensor, "n j"],
     damping: float,
     pull: float,

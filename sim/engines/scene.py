@@ -6,6 +6,7 @@ actuators in all arrays is that of the compiled model.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,6 +113,7 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             raise ConfigError(
                 f"There is no robot or scene file {path}. Give the path of an MJCF (.xml) or URDF (.urdf)."
             )
+    mujoco.set_mju_user_warning(_unsaid)
     try:
         spec = mujoco.MjSpec.from_file(str(scene))
         if robot is not None:
@@ -120,7 +122,13 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
             edit(spec)
-        model = spec.compile()
-        return Scene(model, spec.to_xml())
+        with warnings.catch_warnings():  # MuJoCo 4 fears for classes without a name; ours has one, see above
+            warnings.filterwarnings("ignore", "Attaching a spec with an empty prefix", UserWarning)
+            model = spec.compile()
+            return Scene(model, spec.to_xml())
     except (ValueError, mujoco.FatalError) as error:
         raise ConfigError(f"MuJoCo cannot compile {scene if robot is None else robot}: {error}") from error
+
+
+def _unsaid(message: str) -> None:
+    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the state."""

@@ -25,6 +25,9 @@ MOBILE: Tasks = {
     "navigate": ("sim.tasks.navigate:NavigateTask", None),
     "rearrange": ("sim.tasks.rearrange:RearrangeTask", None),
 }
+IN_HAND: Tasks = {
+    "reorient": ("sim.tasks.reorient:ReorientTask", None),
+}
 
 
 class Suite(NamedTuple):
@@ -38,12 +41,14 @@ class Suite(NamedTuple):
 SUITES = {
     "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
     "mobile": Suite(MOBILE, "sim.mobile.body:mobile_body", {"robot": "freight", "control": "twist"}),
+    "hand": Suite(IN_HAND, "sim.hands.drive:HandBody", {"robot": "hand4", "control": "joint_position"}),
 }
 WORDS = (
     "engine",
     "robot",
     "control",
     "clearance_mm",
+    "goal",
     "randomise",
     "cameras",
     "state",
@@ -51,7 +56,7 @@ WORDS = (
     "points",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",)}
+DIALS = {"peg_insert": ("clearance_mm",), "reorient": ("goal",)}
 _UNSAID = (
     "compiled",
     "device",
@@ -70,7 +75,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
     "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
-    "points": _WHOLE,
+    "points": _WHOLE, "goal": (*_TEXT, type(None)),
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -83,6 +88,7 @@ class TaskOptions:
     robot: str | None = None  # none: what is usual in the suite; for arms, panda
     control: str | None = None  # for arms, cartesian
     clearance_mm: float | None = None
+    goal: str | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
+import mujoco
 import torch
 import warp as wp
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
+
+from sim.engines.mujoco.change import DERIVED, change_model
 
 _FIELDS = {  # change -> fields of the model it scales: (name, the one column it scales or None for all)
     "mass_scale": (("body_mass", None), ("body_inertia", None)),
@@ -23,8 +27,9 @@ _FIELDS = {  # change -> fields of the model it scales: (name, the one column it
 class Changes:
     """Fields that every world has for itself, once one world's differ. Until then all worlds share one row."""
 
-    def __init__(self, model: Any, num_envs: int) -> None:
+    def __init__(self, model: Any, num_envs: int, host: Any) -> None:
         self._model, self._num_envs = model, num_envs
+        self._host, self._changed, self._data = host, deepcopy(host), mujoco.MjData(host)
         self._original: dict[str, Tensor] = {}  # (1, ...)
         self._own: dict[str, Tensor] = {}  # (n, ...), zero-copy
 
@@ -40,6 +45,22 @@ class Changes:
                     own[worlds] = original * factor.reshape(*factor.shape, *[1] * (original.ndim - 2))
                 else:  # one column of (1, x, c)
                     own[worlds, :, column] = original[..., column] * factor
+        if "mass_scale" in changes:
+            exchanged |= self._derive(worlds, changes["mass_scale"].cpu())
+        return exchanged
+
+    def _derive(self, worlds: Int[Tensor, " k"], mass_scale: Float[Tensor, "k nb"]) -> bool:
+        """What follows from masses, by C MuJoCo: its own of MuJoCo Warp passes over all worlds and their states."""
+        fields = [field for field in DERIVED if getattr(self._host, field).size]
+        rows: dict[str, list[Tensor]] = {field: [] for field in fields}
+        for mass in mass_scale:
+            change_model(self._changed, self._host, {"mass_scale": mass}, self._data)
+            for field in fields:
+                rows[field].append(torch.from_numpy(getattr(self._changed, field).copy()))
+        exchanged = any([self._split(field) for field in fields])  # all of them, so no generator
+        for field in fields:
+            own = self._own[field]
+            own[worlds] = torch.stack(rows[field]).to(own.device, own.dtype)
         return exchanged
 
     def _split(self, field: str) -> bool:

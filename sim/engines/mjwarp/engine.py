@@ -65,7 +65,7 @@ class WarpEngine:
             self._room = room(model, self._model.nxn_geom_pair_filtered, contacts)
             self._data = self._make_data(model)
             self._peaks = wp.zeros(2, dtype=int)
-        self._changes = Changes(self._model, num_envs)
+        self._changes = Changes(self._model, num_envs, scene.model)
         self._state = {name: wp.to_torch(getattr(self._data, name)) for name in _STATE}
         self._bodies = wp.to_torch(self._data.xpos), wp.to_torch(self._data.xquat)
         self._peaks_now = wp.to_torch(self._peaks)

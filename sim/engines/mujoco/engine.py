@@ -47,7 +47,6 @@ class MujocoEngine:
         if threads < 0:
             raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
-        mujoco.set_mju_user_warning(_unsaid)
         model = scene.model
         self._signature = sum(int(getattr(mujoco.mjtState, f"mjSTATE_{part}")) for part in _PARTS)
         self._rows = np.zeros((num_envs, mujoco.mj_stateSize(model, self._signature)))
@@ -103,7 +102,8 @@ class MujocoEngine:
         for row, world in enumerate(worlds.tolist()):
             if world not in self._models:
                 self._models[world] = deepcopy(self.scene.model)
-            change_model(self._models[world], self.scene.model, {name: each[row] for name, each in changes.items()})
+            mine = {name: each[row] for name, each in changes.items()}
+            change_model(self._models[world], self.scene.model, mine, self._data[0])
 
     def save(self) -> dict[str, Tensor]:
         return {"rows": torch.from_numpy(self._rows.copy())}
@@ -152,10 +152,6 @@ class MujocoEngine:
             mujoco.mj_setState(model, data, self._rows[i], self._signature)
             mujoco.mj_kinematics(model, data)
             self._body_m[i], self._body_quat[i], self._sensors[i] = data.xpos, data.xquat, 0.0
-
-
-def _unsaid(message: str) -> None:
-    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the state."""
 
 
 def _columns(model: Any) -> dict[str, slice]:

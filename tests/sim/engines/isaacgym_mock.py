@@ -58,6 +58,7 @@ class MujocoSim:
                 if name == "mass_scale":
                     self._models[i].body_mass[:] = self._original.body_mass * scale
                     self._models[i].body_inertia[:] = self._original.body_inertia * scale[:, None]
+                    mujoco.mj_setConst(self._models[i], mujoco.MjData(self._models[i]))
                 else:
                     self._models[i].actuator_gainprm[:, 0] = self._original.actuator_gainprm[:, 0] * scale
                     self._models[i].actuator_biasprm[:, 1] = self._original.actuator_biasprm[:, 1] * scale

@@ -1,0 +1,55 @@
+"""Hands by name: what a task must know of one besides its MJCF."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from robo_rl.core.errors import UnknownNameError
+from sim.engines.scene import ASSETS
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Fingers that look at each other across a palm, all alike. Names are those of the MJCF `asset`.
+
+    Finger `east` has the joints east0 ... east3, servos of the same names, a site `east_tip` in the middle of its
+    rounded end and a touch sensor `east_skin`. Finger i and finger i + half of them face each other.
+    """
+
+    name: str
+    asset: str
+    fingers: tuple[str, ...]
+    bends: int  # joints of a finger
+    rest_rad: tuple[float, ...]  # of a finger: bent over, its tip beside an object on the palm
+
+    @property
+    def path(self) -> Path:
+        return ASSETS / self.asset
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        return tuple(f"{finger}{i}" for finger in self.fingers for i in range(self.bends))
+
+    @property
+    def home_rad(self) -> tuple[float, ...]:
+        return self.rest_rad * len(self.fingers)
+
+
+HANDS = {
+    "hand4": Hand(
+        name="hand4",
+        asset="hand4.xml",
+        fingers=("east", "north", "west", "south"),
+        bends=4,
+        rest_rad=(0.0, math.radians(66.0), math.radians(75.0), math.radians(52.0)),
+    )
+}
+
+
+def load_hand(name: str) -> Hand:
+    """Raises UnknownNameError."""
+    if name not in HANDS:
+        raise UnknownNameError("hand", name, HANDS)
+    return HANDS[name]
