@@ -18,17 +18,19 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "stack": ("sim.tasks.stack:StackTask", None),
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
+    "push_t": ("sim.tasks.push_t:PushTTask", None),
 }
 WORDS = (
     "engine",
     "robot",
     "control",
     "clearance_mm",
+    "coverage",
     "randomise",
     "cameras",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",)}
+DIALS = {"peg_insert": ("clearance_mm",), "push_t": ("coverage",)}
 _UNSAID = (
     "compiled",
     "device",
@@ -43,6 +45,7 @@ _UNSAID = (
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
+    "coverage": (*_NUMBER, type(None)),
     "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
     "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
 }  # fmt: skip
@@ -57,6 +60,7 @@ class TaskOptions:
     robot: str = "panda"
     control: str = "cartesian"
     clearance_mm: float | None = None
+    coverage: float | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
