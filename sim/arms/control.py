@@ -28,13 +28,13 @@ class Reach:
     """What a Cartesian command may ask for; one step of control at full action."""
 
     turns: str = "none"
-    plane: bool = False  # the tool keeps the height where it starts, and commands have no z
     step_m: float = 0.025
     step_rad: float = 0.1
     leash_m: float = 0.04
     leash_rad: float = 0.2
     low_m: tuple[float, float, float] = (0.2, -0.4, 0.0)
     high_m: tuple[float, float, float] = (0.75, 0.4, 0.6)
+    plane: bool = False  # the tool keeps the height where it starts, and a command has no z
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """Push-T: push a T over the table, with a stick in the hand, to where its outline is drawn.
 
-Observation `state` (17,): the stick on the table (2); the T from the stick (2) and from its target (2), its turn from the
-target as cos, sin (2); joint positions (7); velocity of the T (2). Success: the T covers `coverage` of the target's area
-for 3 steps in a row.
+Observation `state` (17,): the stick on the table (2); the T from the stick (2) and from its target (2), its turn from
+the target as cos, sin (2); joint positions (7); velocity of the T (2). Success: the T covers `coverage` of the target's
+area for 3 steps in a row.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import mujoco
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -19,14 +20,13 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z, yaw_of
+from sim.arms.rotation import about_z, rotate, yaw_of
 from sim.engines.protocol import Start
 from sim.tasks.manipulation import View, Wiring, between
 from sim.tasks.pushing import STICK_M, faces, push
 from sim.tasks.tee import share_covered
 
 TARGET_M, TARGET_RAD = (0.5, 0.0), math.pi / 4
-PUSH, GP, GT = 0.4, 0.2, 0.6
 _HEIGHT_M, _TIP_M, _ROOM_M = 0.07, 0.008, 0.02
 
 
@@ -63,14 +63,12 @@ class PushTTask:
         tool = spec.site("tool")
         if tool is None:
             raise ConfigError("arm/push_t holds its stick at the site 'tool', which this robot's MJCF does not have.")
-        reach_m = _HEIGHT_M - _TIP_M
-        end_m = rotated(tool, (0.0, 0.0, reach_m - STICK_M))
-        begin_m = rotated(tool, (0.0, 0.0, -0.015))
-        import mujoco
-
+        turn, middle_m = torch.tensor(tool.quat.tolist()), torch.tensor(tool.pos.tolist())
+        ends = (torch.tensor([0.0, 0.0, along_m]) for along_m in (-0.015, _HEIGHT_M - _TIP_M - STICK_M))
         tool.parent.add_geom(
-            name="stick", type=mujoco.mjtGeom.mjGEOM_CAPSULE, fromto=[*begin_m, *end_m], size=[STICK_M, 0.0, 0.0],
-            mass=0.02, contype=4, conaffinity=1, friction=[0.1, 0.0, 0.0], condim=1, priority=1, rgba=[0.2, 0.3, 0.8, 1.0],
+            name="stick", type=mujoco.mjtGeom.mjGEOM_CAPSULE, size=[STICK_M, 0.0, 0.0], mass=0.02,
+            fromto=[number for end_m in ends for number in (middle_m + rotate(turn, end_m)).tolist()],
+            contype=4, conaffinity=1, condim=1, priority=1, friction=[0.1, 0.0, 0.0], rgba=[0.2, 0.3, 0.8, 1.0],
         )  # fmt: skip
 
     def start(
@@ -90,7 +88,8 @@ class PushTTask:
         return torch.cat([*parts, view.speed_m_s("tee")[:, :2]], -1)
 
     def solved(self, view: View) -> Bool[Tensor, " n"]:
-        return self._covered(view) >= self.coverage
+        solved: Tensor = self._covered(view) >= self.coverage
+        return solved
 
     def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
         away, turn = self._from_target(view)
@@ -109,20 +108,19 @@ class PushTTask:
         error = torch.cat([_turned(-away, -heading), -turn[:, None]], -1)
         goal_m, pushing = push(stick, error, self._open(tee.m[:, :2], heading, reach))
         move = _turned(goal_m - stick, heading) / reach.step_m
-        fastest = torch.where(pushing, PUSH, 1.0)[:, None]
-        gain = torch.where(pushing, GP, GT)[:, None]
+        fastest = torch.where(pushing, 0.6, 1.0)[:, None]
+        gain = torch.where(pushing, 0.3, 0.6)[:, None]
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-9)
         return move / size * torch.minimum(gain * size, fastest)
 
-    def _open(
-        self, tee_m: Float[Tensor, "n 2"], heading: Float[Tensor, " n"], reach: Reach
-    ) -> Bool[Tensor, "n c"]:
+    def _open(self, tee_m: Float[Tensor, "n 2"], heading: Float[Tensor, " n"], reach: Reach) -> Bool[Tensor, "n c"]:
         """Faces that the stick can get behind."""
         point, normal = faces(tee_m)
         behind = (point - _ROOM_M * normal).expand(len(tee_m), -1, 2)
         place = tee_m[:, None] + _turned(behind, heading[:, None])
         low, high = place.new_tensor(reach.low_m[:2]), place.new_tensor(reach.high_m[:2])
-        return ((place > low) & (place < high)).all(-1)
+        open_: Tensor = ((place > low) & (place < high)).all(-1)
+        return open_
 
     def _covered(self, view: View) -> Float[Tensor, " n"]:
         away, turn = self._from_target(view)
@@ -130,20 +128,10 @@ class PushTTask:
         return share_covered(_turned(away, -target), turn)
 
     def _from_target(self, view: View) -> tuple[Float[Tensor, "n 2"], Float[Tensor, " n"]]:
-        """Where the T is, from its target (in the world's axes), and how far it is turned from it, at most half a turn."""
+        """Where the T is from its target, in the world's axes, and its turn from it, at most half a turn."""
         tee = view.thing("tee")
         turn = torch.remainder(yaw_of(tee.quat) - TARGET_RAD + math.pi, 2 * math.pi) - math.pi
         return tee.m[:, :2] - tee.m.new_tensor(TARGET_M), turn
-
-
-def rotated(site: Any, point: tuple[float, float, float]) -> list[float]:
-    """A point of a site's frame in the frame of its body."""
-    import mujoco
-    import numpy as np
-
-    out = np.zeros(3)
-    mujoco.mju_rotVecQuat(out, np.array(point), np.array(site.quat))
-    return (out + np.array(site.pos)).tolist()
 
 
 def _turned(point: Float[Tensor, "*n 2"], angle: Float[Tensor, " *n"]) -> Float[Tensor, "*n 2"]:

@@ -5,9 +5,9 @@ Papadopoulos, "Planar sliding with dry friction", 1991; the limit surface taken 
 
     (v, omega) = f (n, (p x n) / c^2),   c = greatest friction torque / greatest friction force
 
-for a stick that slides along faces freely, so that n is their normal. The error is a point in (x, y, rho angle), a push a
-straight line: the one that brings it nearest to zero, less what it costs to go there, is made. Pushes through the
-middle lead along x and y, others turn both ways, so there is always one that helps.
+for a stick that slides along faces freely, so that n is their normal. The error is a point in (x, y, rho angle), a push
+a straight line. Of all pairs of pushes, the one that leaves least of the error, counting what it costs, is begun.
+Pushes through the middle lead along x and y, others turn both ways, so there is always one that helps.
 
 Everything is a function of what is seen: where the stick stands decides what it is doing. In the T's frame, m and rad.
 """
@@ -22,10 +22,10 @@ from sim.tasks.tee import UNIT_M, gap_m, pieces_m
 
 C_M, RHO_M = 1.5 * UNIT_M, 1.5 * UNIT_M
 STICK_M = 0.008
-_CLEAR_M, _NEAR_M, _ALIGNED_M = 0.012, 0.006, 0.003
-_MORE_M = 0.001
-WP=1.5
-TRAVEL, ELSEWHERE_M = 0.6, 0.1  # share of the error that a metre of way is worth; metres that leaving a face counts as
+_CLEAR_M, _NEAR_M, _ALIGNED_M = 0.012, 0.006, 0.007  # stick to face before a push; on the way; how far aside at most
+_TRAVEL, _PUSH = 0.6, 1.5  # share of the error that a metre of way, and of pushing, is worth
+_ELSEWHERE_M = 0.2  # leaving a face counts as so much way
+_MORE_M = 0.002  # beyond where the push ends, or it would never quite end
 _RING_M, _MIDDLE_Y_M = 0.112, 2.5 / 7.0 * UNIT_M  # a circle around the T, about the middle of where bar and stem meet
 
 
@@ -46,7 +46,7 @@ def faces(like: Tensor) -> tuple[Float[Tensor, "c 2"], Float[Tensor, "c 2"]]:
 def push(
     stick_m: Float[Tensor, "n 2"], error: Float[Tensor, "n 3"], open_: Bool[Tensor, "n c"]
 ) -> tuple[Float[Tensor, "n 2"], Bool[Tensor, " n"]]:
-    """(where the stick goes now, is it to push?). error: x, y, angle that the T has to go; open_: faces within reach."""
+    """(where the stick goes now, is it to push?). error: x, y, angle that the T has to go; open_: faces in reach."""
     point, normal = faces(stick_m)
     torque = point[:, 0] * normal[:, 1] - point[:, 1] * normal[:, 0]
     twist = torch.cat([normal, (RHO_M / C_M**2 * torque)[:, None]], -1)  # (c, 3), per unit of force
@@ -57,12 +57,13 @@ def push(
     offset = stick_m[:, None] - touch
     along, aside = (offset * normal).sum(-1), (offset * tangent).sum(-1).abs()
     aligned = (aside < _ALIGNED_M) & (along > -_CLEAR_M - 0.004) & (along < 0.01)
-    way_m = torch.where(aligned, 0.0, (stick_m[:, None] - before).norm(dim=-1) + ELSEWHERE_M)
-    hop_m = torch.cdist(before, before) + ELSEWHERE_M
+    # What is nearly there keeps its place in the ranking, or the stick would waver between two plans.
+    way_m = torch.where(aligned, -2.0 * along.clamp_max(0.0), (stick_m[:, None] - before).norm(dim=-1) + _ELSEWHERE_M)
+    hop_m = torch.cdist(before, before) + _ELSEWHERE_M
     hop_m.fill_diagonal_(0.0)
     scaled = error * error.new_tensor([1.0, 1.0, RHO_M])
     length_m, left = _two_pushes(scaled, twist / size[:, None])
-    cost = left + TRAVEL * (way_m[:, :, None] + hop_m) + torch.where(open_, 0.0, 1e3)[:, :, None]
+    cost = left + _TRAVEL * (way_m[:, :, None] + hop_m) + torch.where(open_, 0.0, 1e3)[:, :, None]
     plan = cost.flatten(1).argmin(-1)
     best = plan // len(point)
     row = torch.arange(len(stick_m), device=stick_m.device)
@@ -77,7 +78,7 @@ def push(
 def _two_pushes(
     error: Float[Tensor, "n 3"], way: Float[Tensor, "c 3"]
 ) -> tuple[Float[Tensor, "n c c"], Float[Tensor, "n c c"]]:
-    """(how far to go along the first of two unit vectors, share of the error that both leave); the diagonal: one alone.
+    """(how far along the first of two unit vectors, what both leave of the error and cost); on the diagonal: one alone.
 
     Least squares of error = a u + b w with a, b >= 0; where one would be negative, the pair is no better than one.
     """
@@ -89,7 +90,7 @@ def _two_pushes(
     useful = (a > 0.0) & (b > 0.0) & ~torch.eye(len(way), dtype=torch.bool, device=way.device)
     a, b = torch.where(useful, a, one.clamp_min(0.0)), torch.where(useful, b, 0.0)
     size = error.square().sum(-1)[:, None, None].clamp_min(1e-12)
-    return a, (1.0 - (a * one + b * other) / size).clamp_min(0.0).sqrt() + WP * (a + b)
+    return a, (1.0 - (a * one + b * other) / size).clamp_min(0.0).sqrt() + _PUSH * (a + b)
 
 
 def detour(stick_m: Float[Tensor, "n 2"], goal_m: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
