@@ -111,7 +111,8 @@ class PushTTask:
         fastest = torch.where(pushing, 0.6, 1.0)[:, None]
         gain = torch.where(pushing, 0.3, 0.6)[:, None]
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-9)
-        return move / size * torch.minimum(gain * size, fastest)
+        slow: Tensor = move / size * torch.minimum(gain * size, fastest)
+        return slow
 
     def _open(self, tee_m: Float[Tensor, "n 2"], heading: Float[Tensor, " n"], reach: Reach) -> Bool[Tensor, "n c"]:
         """Faces that the stick can get behind."""

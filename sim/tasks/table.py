@@ -19,6 +19,7 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
     "push_t": ("sim.tasks.push_t:PushTTask", None),
+    "unscrew": ("sim.tasks.unscrew:UnscrewTask", None),
 }
 WORDS = (
     "engine",
@@ -26,11 +27,12 @@ WORDS = (
     "control",
     "clearance_mm",
     "coverage",
+    "turns",
     "randomise",
     "cameras",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",), "push_t": ("coverage",)}
+DIALS = {"peg_insert": ("clearance_mm",), "push_t": ("coverage",), "unscrew": ("turns",)}
 _UNSAID = (
     "compiled",
     "device",
@@ -45,7 +47,7 @@ _UNSAID = (
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
-    "coverage": (*_NUMBER, type(None)),
+    "coverage": (*_NUMBER, type(None)), "turns": (*_NUMBER, type(None)),
     "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
     "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
 }  # fmt: skip
@@ -61,6 +63,7 @@ class TaskOptions:
     control: str = "cartesian"
     clearance_mm: float | None = None
     coverage: float | None = None
+    turns: float | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
