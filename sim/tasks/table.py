@@ -20,6 +20,7 @@ MANIPULATION = {  # name -> (its class, called with the dials it has; None: need
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
     "push_t": ("sim.tasks.push_t:PushTTask", None),
     "unscrew": ("sim.tasks.unscrew:UnscrewTask", None),
+    "pour": ("sim.tasks.pour:PourTask", None),
 }
 WORDS = (
     "engine",
@@ -28,11 +29,12 @@ WORDS = (
     "clearance_mm",
     "coverage",
     "turns",
+    "beads",
     "randomise",
     "cameras",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",), "push_t": ("coverage",), "unscrew": ("turns",)}
+DIALS = {"peg_insert": ("clearance_mm",), "push_t": ("coverage",), "unscrew": ("turns",), "pour": ("beads",)}
 _UNSAID = (
     "compiled",
     "device",
@@ -48,6 +50,7 @@ _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": _TEXT, "control": _TEXT, "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT,
     "coverage": (*_NUMBER, type(None)), "turns": (*_NUMBER, type(None)),
+    "beads": (*_WHOLE, type(None)),
     "reward": _TEXT, "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)),
     "threads": _WHOLE, "render_size": _WHOLE, "cameras": _TEXT, "image_size": _WHOLE,
 }  # fmt: skip
@@ -64,6 +67,7 @@ class TaskOptions:
     clearance_mm: float | None = None
     coverage: float | None = None
     turns: float | None = None
+    beads: int | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
