@@ -1,9 +1,8 @@
 """Pour: empty a cup of beads, held in the hand, into a bowl on the table.
 
-Observation `state` (26,), as long whatever the number of beads: the tool from the bowl (3); where the tool points (3);
+Observation `state` (24,), as long whatever the number of beads: the tool from the bowl (3); where the tool points (3);
 the share of beads in the cup (1) and in the bowl (1); the beads' mean position from the bowl (3) and mean velocity (3);
-joint positions (7); the tool's tilt as cos, sin (2); the cup's lip from the bowl (3). Success: nine of ten beads in the
-bowl for 5 steps in a row.
+joint positions (7); the cup's lip from the bowl (3). Success: nine of ten beads in the bowl for 5 steps in a row.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class PourTask:
     field_m: tuple[tuple[float, float], tuple[float, float]] = ((0.42, -0.12), (0.5, 0.12))
     obs_parts: tuple[tuple[str, int, str], ...] = (
         ("tool from bowl", 3, "m"), ("tool axis", 3, "1"), ("share in cup", 1, "1"), ("share in bowl", 1, "1"),
-        ("beads from bowl", 3, "m"), ("beads' velocity", 3, "m/s"), ("joints", 7, "rad"), ("tilt", 2, "1"),
+        ("beads from bowl", 3, "m"), ("beads' velocity", 3, "m/s"), ("joints", 7, "rad"),
         ("lip from bowl", 3, "m"),
     )  # fmt: skip
     weights: Mapping[str, float] = field(default_factory=lambda: {"near": 0.2, "kept": 0.2, "poured": 0.6})
@@ -106,13 +105,12 @@ class PourTask:
             start.qpos[:, bead.start : bead.start + 3] = tool.m + rotate(tool.quat, tool.m.new_tensor(at_m))
         return start, bowl_m
 
-    def observe(self, view: View) -> Float[Tensor, "n 26"]:
+    def observe(self, view: View) -> Float[Tensor, "n 24"]:
         beads, velocity = self._beads(view)
-        tilt = self._tilt(view)
         parts = [
             view.tool.m - view.goal, axis_z(view.tool.quat), self._in_cup(view, beads)[:, None],
             self._in_bowl(view, beads)[:, None], beads.mean(1) - view.goal, velocity.mean(1), view.q_rad,
-            tilt.cos()[:, None], tilt.sin()[:, None], self._lip(view) - view.goal,
+            self._lip(view) - view.goal,
         ]  # fmt: skip
         return torch.cat(parts, -1)
 
@@ -144,9 +142,8 @@ class PourTask:
     def _beads(self, view: View) -> tuple[Float[Tensor, "n b 3"], Float[Tensor, "n b 3"]]:
         """(positions, velocities)"""
         names = [f"bead{i}" for i in range(self.beads)]
-        return torch.stack([view.thing(name).m for name in names], 1), torch.stack(
-            [view.speed_m_s(name) for name in names], 1
-        )
+        speeds = [view.speed_m_s(name) for name in names]
+        return torch.stack([view.thing(name).m for name in names], 1), torch.stack(speeds, 1)
 
     def _tilt(self, view: View) -> Float[Tensor, " n"]:
         """From pointing down towards pointing back to the arm's base [rad]."""
@@ -168,4 +165,5 @@ class PourTask:
 
     def _in_bowl(self, view: View, beads_m: Float[Tensor, "n b 3"]) -> Float[Tensor, " n"]:
         away_m = beads_m - view.goal[:, None]
-        return ((away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)).to(beads_m).mean(1)
+        inside = (away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)
+        return inside.to(beads_m).mean(1)
