@@ -165,5 +165,5 @@ class PourTask:
 
     def _in_bowl(self, view: View, beads_m: Float[Tensor, "n b 3"]) -> Float[Tensor, " n"]:
         away_m = beads_m - view.goal[:, None]
-        inside = (away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)
+        inside: Tensor = (away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)
         return inside.to(beads_m).mean(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import mujoco
@@ -39,10 +38,7 @@ def collision_filters(model: Any) -> dict[int, int]:
     Shapes with the same partners form a class; every two classes that do not touch share a bit of their own.
     """
     geoms = [g for g in range(model.ngeom) if model.geom_contype[g] or model.geom_conaffinity[g]]
-    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for g in geoms:
-        classes[tuple(h for h in geoms if h != g and may_touch(model, g, h))].append(g)
-    members = list(classes.values())
+    members = _alike({g: {h for h in geoms if h != g and may_touch(model, g, h)} for g in geoms})
     filters = dict.fromkeys(geoms, 0)
     bit = 0
     for i, some in enumerate(members):
@@ -55,3 +51,18 @@ def collision_filters(model: Any) -> dict[int, int]:
                 filters[g] |= 1 << bit
             bit += 1
     return filters
+
+
+def _alike(partners: dict[int, set[int]]) -> list[list[int]]:
+    """Shapes with the same partners, each other aside; those of one class all touch each other, or none does."""
+    members: list[list[int]] = []
+    for g, touched in partners.items():
+        for some in members:
+            first = some[0]
+            same = touched - {first} == partners[first] - {g}
+            if same and (len(some) == 1 or (some[1] in partners[first]) == (g in partners[first])):
+                some.append(g)
+                break
+        else:
+            members.append([g])
+    return members

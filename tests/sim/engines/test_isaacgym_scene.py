@@ -98,7 +98,7 @@ def test_tasks_can_be_told(name: str) -> None:
     assert sorted(driven) == list(range(scene.model.nu))
 
 
-@pytest.mark.parametrize("name", ["lift", "peg_insert"])
+@pytest.mark.parametrize("name", MANIPULATION)
 def test_filters_keep_mujocos_rule(name: str) -> None:
     """For every two shapes: they share a bit exactly when MuJoCo lets them pass through one another."""
     model = scene_of(name).model
