@@ -86,7 +86,7 @@ class PourTask:
             body = spec.worldbody.add_body(name=f"bead{i}", pos=[0.4 + 0.02 * i, 0.5, BEAD_M])
             body.add_freejoint(name=f"bead{i}")
             body.add_geom(
-                type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[BEAD_M, 0.0, 0.0], mass=0.003, contype=16, conaffinity=26,
+                type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[BEAD_M, 0.0, 0.0], mass=0.003, contype=16, conaffinity=30,
                 condim=1, rgba=[0.85, 0.25, 0.2, 1.0],
             )  # fmt: skip
 

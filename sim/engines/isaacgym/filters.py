@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import mujoco
@@ -38,12 +39,16 @@ def collision_filters(model: Any) -> dict[int, int]:
     Shapes with the same partners form a class; every two classes that do not touch share a bit of their own.
     """
     geoms = [g for g in range(model.ngeom) if model.geom_contype[g] or model.geom_conaffinity[g]]
-    members = _alike({g: {h for h in geoms if h != g and may_touch(model, g, h)} for g in geoms})
+    classes: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for g in geoms:
+        classes[tuple(h for h in geoms if h != g and may_touch(model, g, h))].append(g)
+    members = list(classes.values())
     filters = dict.fromkeys(geoms, 0)
     bit = 0
     for i, some in enumerate(members):
         for others in members[i:]:
-            if may_touch(model, some[0], others[-1]):
+            alone = some is others and len(some) == 1  # nobody to keep apart
+            if alone or may_touch(model, some[0], others[-1]):
                 continue
             if bit == _BITS:
                 raise ConfigError("The engine isaacgym cannot keep apart so many kinds of shapes: 31 pairs at most.")
@@ -51,18 +56,3 @@ def collision_filters(model: Any) -> dict[int, int]:
                 filters[g] |= 1 << bit
             bit += 1
     return filters
-
-
-def _alike(partners: dict[int, set[int]]) -> list[list[int]]:
-    """Shapes with the same partners, each other aside; those of one class all touch each other, or none does."""
-    members: list[list[int]] = []
-    for g, touched in partners.items():
-        for some in members:
-            first = some[0]
-            same = touched - {first} == partners[first] - {g}
-            if same and (len(some) == 1 or (some[1] in partners[first]) == (g in partners[first])):
-                some.append(g)
-                break
-        else:
-            members.append([g])
-    return members
