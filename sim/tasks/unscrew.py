@@ -36,7 +36,7 @@ _STROKE_RAD = 1.65  # the wrist turns so far to either side
 
 @dataclass(frozen=True)
 class UnscrewTask:
-    """`turns`: until the cap is free, 1.25 at most. The post stands anywhere in a field of 14 by 24 cm, turned by any angle."""
+    """`turns`: until the cap is free, up to 1.25. The post stands in a field of 14 by 24 cm, turned by any angle."""
 
     turns: float = 0.75
     name: str = "unscrew"
