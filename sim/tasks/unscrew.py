@@ -36,7 +36,7 @@ _STROKE_RAD = 1.65  # the wrist turns so far to either side
 
 @dataclass(frozen=True)
 class UnscrewTask:
-    """`turns`: until the cap is free. The post stands anywhere in a field of 14 by 24 cm, turned by any angle."""
+    """`turns`: until the cap is free, up to 1.25. The post stands in a field of 14 by 24 cm, turned by any angle."""
 
     turns: float = 0.75
     name: str = "unscrew"
@@ -59,8 +59,8 @@ class UnscrewTask:
     )
 
     def __post_init__(self) -> None:
-        if not 0.1 <= self.turns <= 3.0:
-            raise ConfigError(f"turns is {self.turns:g}; expected 0.1 to 3.")
+        if not 0.1 <= self.turns <= 1.25:
+            raise ConfigError(f"turns is {self.turns:g}; expected 0.1 to 1.25, for which there is time in an episode.")
 
     @property
     def thread_rad(self) -> float:
