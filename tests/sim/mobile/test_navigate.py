@@ -93,6 +93,25 @@ def test_the_goal_is_seen_from_the_base() -> None:
     torch.testing.assert_close(view.from_base(ahead), torch.tensor([[2.0, 0.5]] * 4).double())
 
 
+def test_the_observation_is_laid_out_as_named() -> None:
+    env = make_task_env("navigate", 4)
+    env.reset(EpisodeSeeds("layout"))
+    obs = env.step(torch.tensor([[0.3, 0.5]]).expand(4, 2))[0]["state"].double()
+    view, aside = env.view, 0.5 * 4.0 * 54
+    bearings = torch.deg2rad(torch.linspace(-aside, aside, 55, dtype=torch.float64))
+    expected = torch.cat([view.lidar_m(bearings, 10.0), view.from_base(view.goal), view.twist], -1)
+    torch.testing.assert_close(obs, expected, rtol=0, atol=1e-5)
+
+
+def test_a_noisy_laser_is_off_by_what_was_asked() -> None:
+    """The preset `mobile`: 2 cm, another number for every ray, episode and step, around what a clean one says."""
+    env = make_task_env("navigate", 32, randomise="mobile", compiled=False)
+    seen = env.reset(EpisodeSeeds("noise"))["state"][:, :55]
+    clean = env.task.observe(env.view)[:, :55]
+    assert float((seen - clean).std()) == pytest.approx(0.02, rel=0.1)
+    assert abs(float((seen - clean).mean())) < 0.002
+
+
 def test_dense_rewards_are_between_nothing_and_one() -> None:
     env = make_task_env("navigate", 8, reward="dense")
     env.reset(EpisodeSeeds("dense"))
