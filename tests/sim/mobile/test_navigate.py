@@ -132,6 +132,22 @@ def test_pybullet_drives_the_same_way() -> None:
     assert float((ends[0] - ends[1]).norm(dim=-1).max()) < 0.02
 
 
+@pytest.mark.slow
+def test_mujoco_warp_drives_the_same_way() -> None:
+    """The expert for 2 s in both: within a tenth of a millimetre, and it is the same observation."""
+    pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
+    ends, seen = [], []
+    for engine, place in (("mujoco", {}), ("mjwarp", {"device": "cpu"})):
+        with closing(make_task_env("navigate", 2, engine=engine, compiled=False, **place)) as env:
+            env.reset(EpisodeSeeds("warp"))
+            for _ in range(40):
+                obs = env.step(env.from_script(env.script()).float())[0]["state"]
+            ends.append(env.view.xy_m.double())
+            seen.append(obs)
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-4)
+    torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
