@@ -133,14 +133,15 @@ def test_pybullet_drives_the_same_way() -> None:
 
 
 @pytest.mark.slow
-def test_mujoco_warp_drives_the_same_way() -> None:
-    """The expert for 2 s in both: within a tenth of a millimetre, and it is the same observation."""
+@pytest.mark.parametrize(("task", "steps"), [("navigate", 40), ("rearrange", 130)])
+def test_mujoco_warp_drives_the_same_way(task: str, steps: int) -> None:
+    """Under the expert, `rearrange` until the cube is under way: within a tenth of a millimetre, and seen the same."""
     pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
     ends, seen = [], []
     for engine, place in (("mujoco", {}), ("mjwarp", {"device": "cpu"})):
-        with closing(make_task_env("navigate", 2, engine=engine, compiled=False, **place)) as env:
+        with closing(make_task_env(task, 2, engine=engine, compiled=False, **place)) as env:
             env.reset(EpisodeSeeds("warp"))
-            for _ in range(40):
+            for _ in range(steps):
                 obs = env.step(env.from_script(env.script()).float())[0]["state"]
             ends.append(env.view.xy_m.double())
             seen.append(obs)
