@@ -25,12 +25,12 @@ class Gait:
 
     reach_rad: float = 0.6  # how far a pair turns, either way
     stroke_rad: float = 0.4  # a stroke begins with so much before it at least
-    near_rad: float = 0.12
+    near_rad: float = 0.2  # to where a stroke begins, or ends: near enough to grip, or to be relieved
     turn_rad: float = 0.15  # a step's turn of the box
     swing_rad: float = 0.35  # a step's turn of a pair in the air
     done_rad: float = 0.03
     open_m: float = 0.058  # from the middle of the box to a tip in the air
-    press_m: float = 0.006  # how deep the goal of a holding tip lies under the face
+    press_m: float = 0.005  # how deep the goal of a holding tip lies under the face
     close_m: float = 0.010  # a step's way of a tip towards the face
     centre_m: float = 0.003  # a step's way of a held box back to the middle of the palm
     height_m: float = 0.162  # of the tips in the air
@@ -68,7 +68,8 @@ def tip_goals(seen: Seen, gait: Gait) -> Float[Tensor, "n f 3"]:
     closes = ~turns & (leads | spent) & near
     opens = ~turns & ~closes & (away_m < gait.open_m - 0.007)
 
-    step = seen.to_go_rad[:, None].clamp(-gait.turn_rad, gait.turn_rad)
+    # More than is to go: servos under load come short of what they are asked for.
+    step = (1.5 * seen.to_go_rad[:, None]).clamp(-gait.turn_rad, gait.turn_rad)
     step = torch.where(done | (room < gait.done_rad), 0.0, step)
     swing = (start - turned).clamp(-gait.swing_rad, gait.swing_rad)
     angle = turned + torch.where(turns, step, torch.where(opens, 0.0, swing))
