@@ -40,7 +40,7 @@ def mount_arm(spec: Any) -> None:
     part = mujoco.MjSpec.from_file(str(ARM.path))
     part.default.name = "arm"  # or MuJoCo writes a class without a name, which it cannot read again
     spec.attach(part, frame=spec.body("base").add_frame(pos=MOUNT_M), prefix="")
-    wrist = spec.body("hand").add_camera(name="wrist", pos=(0.07, 0.0, 0.02), fovy=60.0)
+    wrist = spec.body("hand").add_camera(name="wrist", pos=(0.06, 0.0, -0.02), fovy=75.0)
     wrist.quat = (0.0, 0.70710678, 0.70710678, 0.0)  # along the fingers
     head = spec.body("base").add_camera(name="head", pos=(-0.1, 0.2, 1.35), fovy=70.0)
     head.quat = (0.62721, 0.32651, -0.32651, -0.62721)  # ahead, 35 degrees down

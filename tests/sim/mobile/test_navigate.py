@@ -93,6 +93,25 @@ def test_the_goal_is_seen_from_the_base() -> None:
     torch.testing.assert_close(view.from_base(ahead), torch.tensor([[2.0, 0.5]] * 4).double())
 
 
+def test_the_observation_is_laid_out_as_named() -> None:
+    env = make_task_env("navigate", 4)
+    env.reset(EpisodeSeeds("layout"))
+    obs = env.step(torch.tensor([[0.3, 0.5]]).expand(4, 2))[0]["state"].double()
+    view, aside = env.view, 0.5 * 4.0 * 54
+    bearings = torch.deg2rad(torch.linspace(-aside, aside, 55, dtype=torch.float64))
+    expected = torch.cat([view.lidar_m(bearings, 10.0), view.from_base(view.goal), view.twist], -1)
+    torch.testing.assert_close(obs, expected, rtol=0, atol=1e-5)
+
+
+def test_a_noisy_laser_is_off_by_what_was_asked() -> None:
+    """The preset `mobile`: 2 cm, another number for every ray, episode and step, around what a clean one says."""
+    env = make_task_env("navigate", 32, randomise="mobile", compiled=False)
+    seen = env.reset(EpisodeSeeds("noise"))["state"][:, :55]
+    clean = env.task.observe(env.view)[:, :55]
+    assert float((seen - clean).std()) == pytest.approx(0.02, rel=0.1)
+    assert abs(float((seen - clean).mean())) < 0.002
+
+
 def test_dense_rewards_are_between_nothing_and_one() -> None:
     env = make_task_env("navigate", 8, reward="dense")
     env.reset(EpisodeSeeds("dense"))
@@ -111,6 +130,23 @@ def test_pybullet_drives_the_same_way() -> None:
                 env.step(torch.tensor([[0.3, 0.8]]).expand(2, 2))
             ends.append(env.view.xy_m)
     assert float((ends[0] - ends[1]).norm(dim=-1).max()) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "steps"), [("navigate", 40), ("rearrange", 130)])
+def test_mujoco_warp_drives_the_same_way(task: str, steps: int) -> None:
+    """Under the expert, `rearrange` until the cube is under way: within a tenth of a millimetre, and seen the same."""
+    pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
+    ends, seen = [], []
+    for engine, place in (("mujoco", {}), ("mjwarp", {"device": "cpu"})):
+        with closing(make_task_env(task, 2, engine=engine, compiled=False, **place)) as env:
+            env.reset(EpisodeSeeds("warp"))
+            for _ in range(steps):
+                obs = env.step(env.from_script(env.script()).float())[0]["state"]
+            ends.append(env.view.xy_m.double())
+            seen.append(obs)
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-4)
+    torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize(
