@@ -30,6 +30,11 @@ PEER = "peg-insert-side-v3"
 GPU_LANES = (256, 1024, 4096, 16384)
 
 
+def commanded(env: TaskVecEnv) -> torch.Tensor:
+    """What the expert does now."""
+    return env.from_script(env.script()).to("cpu", torch.float32)
+
+
 class Runner:
     """Episodes of the expert in one environment; the clock runs during steps of it alone."""
 
@@ -50,7 +55,7 @@ class Runner:
         """(env steps per CPU-second, share of the time that is not physics, over the physics' time)."""
         self.engine_s = self.step_s = 0.0
         for _ in range(steps):
-            action = self.env.from_script(self.env.script()).to("cpu", torch.float32)
+            action = commanded(self.env)
             start_s = self._clock()
             self.env.step(action)
             self.step_s += self._clock() - start_s
@@ -69,12 +74,12 @@ class PlainMujoco:
         for _ in range(steps):
             physics = env.view.physics
             fixture = env._engine.save()["rows"]
-            ctrl = env._servo_targets(env.from_script(env.script()))
+            ctrl = env._servo_targets(commanded(env).to(env._memory))
             self._frames += [
                 (physics.qpos[i].numpy(), physics.qvel[i].numpy(), ctrl[i].numpy(), fixture[i].numpy())
                 for i in range(lanes)
             ]
-            env.step(env.from_script(env.script()).float())
+            env.step(commanded(env))
         self._engine: Any = env._engine
 
     def round(self) -> float:
@@ -156,7 +161,7 @@ def measure_wall(task: str, options: argparse.Namespace) -> None:
     for threads in (1, 2):
         env = make_task_env(task, 256, threads=threads)
         env.reset(EpisodeSeeds("benchmark"))
-        action = env.script().float()
+        action = commanded(env)
         best = 0.0
         for _ in range(3 if options.quick else 10):
             start_s = time.perf_counter()
@@ -193,7 +198,7 @@ def measure_gpu(task: str, options: argparse.Namespace) -> None:
     for lanes in GPU_LANES[:2] if options.quick else GPU_LANES:
         env: TaskVecEnv = make_task_env(task, lanes, engine="mjwarp")
         env.reset(EpisodeSeeds("benchmark"))
-        action = env.script().to("cpu", torch.float32)
+        action = commanded(env)
         for _ in range(5):
             env.step(action)
         torch.cuda.synchronize()

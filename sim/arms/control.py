@@ -34,6 +34,7 @@ class Reach:
     leash_rad: float = 0.2
     low_m: tuple[float, float, float] = (0.2, -0.4, 0.0)
     high_m: tuple[float, float, float] = (0.75, 0.4, 0.6)
+    plane: bool = False  # the tool keeps the height where it starts, and a command has no z
 
 
 @runtime_checkable
@@ -60,9 +61,10 @@ class Cartesian:
     def __init__(self, chain: Chain, robot: ArmRobot, reach: Reach) -> None:
         if reach.turns not in TURNS:
             raise UnknownNameError("turns", reach.turns, TURNS)
-        dims = 3 + TURNS[reach.turns]
+        self._moves = 2 if reach.plane else 3
+        dims = self._moves + TURNS[reach.turns]
         turn = {"none": "", "yaw": f", yaw {reach.step_rad:g} rad", "full": f", rotation vector {reach.step_rad:g} rad"}
-        unit = f"tool x, y, z {reach.step_m:g} m{turn[reach.turns]}"
+        unit = f"tool x, y{'' if reach.plane else ', z'} {reach.step_m:g} m{turn[reach.turns]}"
         self.action = ActionSpec((-1.0,) * dims, (1.0,) * dims, unit)
         self._chain, self._reach = chain, reach
         self._rest = chain.low_rad.new_tensor(robot.home_rad)
@@ -76,7 +78,8 @@ class Cartesian:
         tool: Pose, links: Pose,
     ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n 7"]]:  # fmt: skip
         reach = self._reach
-        offset = memory[:, :3] + reach.step_m * action[:, :3] - tool.m
+        move = torch.nn.functional.pad(action[:, : self._moves], (0, 3 - self._moves))
+        offset = memory[:, :3] + reach.step_m * move - tool.m
         goal_m = (tool.m + offset.clamp(-reach.leash_m, reach.leash_m)).maximum(self._low_m).minimum(self._high_m)
         goal = Pose(goal_m, self._turned(memory[:, 3:], action, tool.quat))
         step = damped_step(self._chain.jacobian(links, tool.m), pose_error(goal, tool), self._rest - q_rad, 0.02, 0.1)
@@ -90,9 +93,9 @@ class Cartesian:
         if reach.turns == "none":
             return quat
         if reach.turns == "yaw":
-            wanted = multiply(about_z(reach.step_rad * action[:, 3]), quat)
+            wanted = multiply(about_z(reach.step_rad * action[:, self._moves]), quat)
         else:
-            wanted = multiply(from_rotvec(reach.step_rad * action[:, 3:6]), quat)
+            wanted = multiply(from_rotvec(reach.step_rad * action[:, self._moves : self._moves + 3]), quat)
         lead = to_rotvec(multiply(wanted, conjugate(now)))
         size = lead.norm(dim=-1, keepdim=True).clamp_min(1e-9)
         return multiply(from_rotvec(lead * (reach.leash_rad / size).clamp_max(1.0)), now)

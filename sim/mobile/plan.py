@@ -64,13 +64,15 @@ class Planner:
     def ahead(
         self, shapes: Shapes, goal_m: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], cells: int
     ) -> Float[Tensor, "n 2"]:
-        """The point of the way that is so many cells ahead [m, world]."""
+        """The point of the way that is so many cells ahead [m, world]. Maps are in the host's memory."""
+        like, shapes = goal_m, Shapes(*(part.cpu() for part in shapes))
+        goal_m, xy_m = goal_m.cpu(), xy_m.cpu()
         self._refresh(shapes, goal_m)
         at = self._index(xy_m)
         for _ in range(cells):
             at = self._next.gather(1, at[:, None])[:, 0]
         arrived = at == self._index(goal_m)
-        return torch.where(arrived[:, None], goal_m, self._place_m[at].to(goal_m))
+        return torch.where(arrived[:, None], goal_m, self._place_m[at].to(goal_m)).to(like)
 
     def _refresh(self, shapes: Shapes, goal_m: Float[Tensor, "n 2"]) -> None:
         key = torch.cat([goal_m, shapes.m.flatten(1), shapes.yaw_rad], -1)

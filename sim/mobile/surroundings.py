@@ -65,26 +65,26 @@ def lidar(
     Posts by |o + t d| = radius:  t = -o.d - sqrt((o.d)^2 - |o|^2 + radius^2).
     """
     angle = heading_rad[:, None] + bearing_rad  # (n, r)
+    to_x, to_y = angle.cos()[:, None], angle.sin()[:, None]  # where rays lead, in the world
     boxes = len(shapes.box_half_m)
-    x, y = (origin_m[:, None] - shapes.m).unbind(-1)  # (n, g), of the origin from each shape
+    x, y = (origin_m[:, None] - shapes.m)[..., None].unbind(-2)  # (n, g, 1), of the origin from each shape
     nearest = torch.full_like(angle, most_m)
-    if boxes:
-        yaw = shapes.yaw_rad[:, :boxes]
-        c, s = yaw.cos(), yaw.sin()
-        bx, by = x[:, :boxes], y[:, :boxes]
-        turned = angle[:, :, None] - yaw[:, None]  # (n, r, b)
-        enter_x, leave_x = _slab((c * bx + s * by)[:, None], turned.cos(), shapes.box_half_m[:, 0])
-        enter_y, leave_y = _slab((c * by - s * bx)[:, None], turned.sin(), shapes.box_half_m[:, 1])
+    if boxes:  # rays last: loops over them are long enough for a processor's vectors
+        yaw = shapes.yaw_rad[:, :boxes, None]
+        c, s, bx, by = yaw.cos(), yaw.sin(), x[:, :boxes], y[:, :boxes]
+        half_x, half_y = shapes.box_half_m[..., None].unbind(1)  # (b, 1)
+        enter_x, leave_x = _slab(c * bx + s * by, c * to_x + s * to_y, half_x)  # (n, b, r)
+        enter_y, leave_y = _slab(c * by - s * bx, c * to_y - s * to_x, half_y)
         enter, leave = enter_x.maximum(enter_y).clamp_min(0.0), leave_x.minimum(leave_y)
-        nearest = nearest.minimum(torch.where(leave >= enter, enter, most_m).amin(-1))
+        nearest = nearest.minimum(torch.where(leave >= enter, enter, most_m).amin(1))
     if len(shapes.post_m):
-        px, py = x[:, None, boxes:], y[:, None, boxes:]
-        along = px * angle.cos()[:, :, None] + py * angle.sin()[:, :, None]
-        outside = px.square() + py.square() - shapes.post_m.square()
+        px, py = x[:, boxes:], y[:, boxes:]
+        along = px * to_x + py * to_y  # (n, p, r)
+        outside = px.square() + py.square() - shapes.post_m[:, None].square()
         depth = along.square() - outside
         reach = -along - depth.clamp_min(0.0).sqrt()
         seen = torch.where((depth > 0.0) & (reach > 0.0), reach, most_m)
-        nearest = nearest.minimum(torch.where(outside < 0.0, 0.0, seen).amin(-1))
+        nearest = nearest.minimum(torch.where(outside < 0.0, 0.0, seen).amin(1))
     return nearest
 
 

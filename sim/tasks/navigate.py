@@ -64,7 +64,7 @@ class NavigateTask:
         cell = _far_apart(order.argsort(1))
         slot = rank.argsort(1)  # of each shape, among those that stand in the room
         stands = slot < FEWEST + (count * (shapes - FEWEST + 1)).long().clamp_max(shapes - FEWEST)
-        place_m = _middle(cell.gather(1, slot + 2))
+        place_m = _middle(cell.gather(1, slot + 2)).to(ends)
         free_m = ROOM_M - _radii(wiring)
         aside_m = (2.0 * jitter.reshape(k, shapes, 3)[..., :2] - 1.0) * free_m[:, None]
         away_m = place_m.new_tensor([[_PARKED_M + i, 0.0] for i in range(shapes)])
@@ -72,7 +72,7 @@ class NavigateTask:
         start.fixture_m[:, rows, :2] = torch.where(stands[..., None], place_m + aside_m, away_m)
         start.fixture_quat[:, rows] = about_z(between(jitter.reshape(k, shapes, 3)[..., 2], -math.pi, math.pi))
         here_m, there_m = (
-            _middle(cell[:, i]) + between(ends[:, 2 * i : 2 * i + 2], -_ASIDE_M, _ASIDE_M) for i in (0, 1)
+            _middle(cell[:, i]).to(ends) + between(ends[:, 2 * i : 2 * i + 2], -_ASIDE_M, _ASIDE_M) for i in (0, 1)
         )
         start.fixture_m[:, wiring.scene.fixture("goal"), :2] = there_m
         yaw = between(ends[:, 4:], -math.pi, math.pi)

@@ -20,6 +20,9 @@ MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; Non
     "stack": ("sim.tasks.stack:StackTask", None),
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
     "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
+    "push_t": ("sim.tasks.push_t:PushTTask", None),
+    "unscrew": ("sim.tasks.unscrew:UnscrewTask", None),
+    "pour": ("sim.tasks.pour:PourTask", None),
 }
 MOBILE: Tasks = {
     "navigate": ("sim.tasks.navigate:NavigateTask", None),
@@ -49,6 +52,9 @@ WORDS = (
     "control",
     "clearance_mm",
     "goal",
+    "coverage",
+    "turns",
+    "beads",
     "randomise",
     "cameras",
     "state",
@@ -56,7 +62,13 @@ WORDS = (
     "points",
     "image_size",
 )  # what a name may say of any of them
-DIALS = {"peg_insert": ("clearance_mm",), "reorient": ("goal",)}
+DIALS = {
+    "peg_insert": ("clearance_mm",),
+    "push_t": ("coverage",),
+    "unscrew": ("turns",),
+    "pour": ("beads",),
+    "reorient": ("goal",),
+}
 _UNSAID = (
     "compiled",
     "device",
@@ -76,6 +88,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
     "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
     "points": _WHOLE, "goal": (*_TEXT, type(None)),
+    "coverage": (*_NUMBER, type(None)), "turns": (*_NUMBER, type(None)), "beads": (*_WHOLE, type(None)),
 }  # fmt: skip
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
@@ -89,6 +102,9 @@ class TaskOptions:
     control: str | None = None  # for arms, cartesian
     clearance_mm: float | None = None
     goal: str | None = None
+    coverage: float | None = None
+    turns: float | None = None
+    beads: int | None = None
     randomise: str = "none"
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding

@@ -47,7 +47,8 @@ def collision_filters(model: Any) -> dict[int, int]:
     bit = 0
     for i, some in enumerate(members):
         for others in members[i:]:
-            if may_touch(model, some[0], others[-1]):
+            alone = some is others and len(some) == 1  # nobody to keep apart
+            if alone or may_touch(model, some[0], others[-1]):
                 continue
             if bit == _BITS:
                 raise ConfigError("The engine isaacgym cannot keep apart so many kinds of shapes: 31 pairs at most.")
