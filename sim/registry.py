@@ -163,7 +163,8 @@ def _split(kind: str, name: str) -> tuple[str, str]:
     bare = _with_options(task)[0] if suite in BATCHED else task
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
-        raise UnknownNameError(kind, name, list_envs())
+        every = list_envs()
+        raise UnknownNameError(kind, name, [each for each in every if each.startswith(f"{suite}/")] or every)
     return suite, task
 
 
