@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -52,7 +53,7 @@ class Late:
         kept = {} if self._most == 0 else {"delay": self._delay, **{f"obs.{key}": v for key, v in self._past.items()}}
         return {_NAME + key: value.clone() for key, value in kept.items()}
 
-    def load(self, saved: Mapping[str, Tensor]) -> None:
+    def load(self, saved: Mapping[str, Any]) -> None:
         """From a snapshot, whatever else it holds."""
         mine = {key.removeprefix(_NAME): value.clone() for key, value in saved.items() if key.startswith(_NAME)}
         if mine:

@@ -97,7 +97,7 @@ class Senses:
 
     def _noisy(
         self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
-    ) -> Float[Tensor, "n o"]:
+    ) -> Float[Tensor, "n s"]:
         kept = state[:, self._kept]
         return kept if self._spread is None else seen(kept, self._spread, seeds, age)
 

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def cross(a: Float[Tensor, "*n 3"], b: Float[Tensor, "*n 3"]) -> Float[Tensor, "*n 3"]:
+def cross(a: Float[Tensor, "*#n 3"], b: Float[Tensor, "*#n 3"]) -> Float[Tensor, "*#n 3"]:
     product: Tensor = torch.linalg.cross(*torch.broadcast_tensors(a, b))
     return product
 
 
-def multiply(a: Float[Tensor, "*n 4"], b: Float[Tensor, "*n 4"]) -> Float[Tensor, "*n 4"]:
+def multiply(a: Float[Tensor, "*#n 4"], b: Float[Tensor, "*#n 4"]) -> Float[Tensor, "*#n 4"]:
     """The rotation b, then a."""
     aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
     w = aw * bw - (av * bv).sum(-1, keepdim=True)
@@ -26,7 +26,7 @@ def conjugate(a: Float[Tensor, "*n 4"]) -> Float[Tensor, "*n 4"]:
     return torch.cat([a[..., :1], -a[..., 1:]], -1)
 
 
-def rotate(a: Float[Tensor, "*n 4"], v: Float[Tensor, "*n 3"]) -> Float[Tensor, "*n 3"]:
+def rotate(a: Float[Tensor, "*#n 4"], v: Float[Tensor, "*#n 3"]) -> Float[Tensor, "*#n 3"]:
     """v, turned by a: v + 2 w (u x v) + 2 u x (u x v), with u the vector part."""
     twice = 2.0 * cross(a[..., 1:], v)
     return v + a[..., :1] * twice + cross(a[..., 1:], twice)
