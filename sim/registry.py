@@ -24,7 +24,7 @@ SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options)
     "metaworld": ("sim.adapters.metaworld:MetaWorldLanes", "sim"),
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
-    "arm": ("sim.engines.arm.lanes:ArmLanes", "sim"),
+    "arm6": ("sim.engines.arm.lanes:ArmLanes", "sim"),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
@@ -51,7 +51,7 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
-    "arm": ("sim.tasks.reach:TASKS", True),
+    "arm6": ("sim.engines.arm.reach:TASKS", True),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
@@ -59,7 +59,7 @@ TASKS = {  # suite -> (names of its tasks; are these all)
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
     "quad": ("sim.engines.quad.expert:FlightExpert", None),
-    "arm": ("sim.engines.arm.expert:ArmExpert", "sim"),
+    "arm6": ("sim.engines.arm.expert:ArmExpert", "sim"),
     "scene": ("sim.arms.expert:ManipulationExpert", "sim"),
 }
 

@@ -74,7 +74,7 @@ def test_command_line_works_without_extras() -> None:
 
 def test_a_policy_folder_acts_as_it_did_where_it_was_made(tmp_path: Path) -> None:
     """Save, load, and run 20 control steps: the same actions, inside the limits."""
-    spec = EnvSpec("arm/reach", {"state": ArraySpec((3,))}, ActionSpec((-2.0, 0.0), (2.0, 1.0)), 50, 20.0)
+    spec = EnvSpec("arm6/reach", {"state": ArraySpec((3,))}, ActionSpec((-2.0, 0.0), (2.0, 1.0)), 50, 20.0)
     normalizer = Normalizer.fit({"state": torch.rand(20, 3)})
     config = GenerativeConfig(chunk=4, execute=2, net=MlpDenoiserConfig(width=16, depth=1))
     policy = GenerativePolicy.build(spec, normalizer, config).eval()

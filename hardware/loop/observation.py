@@ -35,7 +35,7 @@ class ArmObserver:
             raise CheckpointError(
                 f"The bundle's 'state' has {spec['state'].shape} numbers and its unit names {count} "
                 f"('{spec['state'].unit}'): a robot cannot tell which is which. Train on an environment that names "
-                "them, as arm/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks for>'."
+                "them, as arm6/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks for>'."
             )
         if unknown := [k for k in spec if k != "state" and not k.startswith(_IMAGE)]:
             raise CheckpointError(f"The bundle needs {', '.join(unknown)}, which no node of an arm tells.")

@@ -184,6 +184,6 @@ def named_joints(bundle: Bundle) -> tuple[str, ...]:
     if len(joints) != bundle.env.action.dim:
         raise CheckpointError(
             f"The bundle '{bundle.name}' was made for {bundle.env.name}, whose actions are '{bundle.env.action.unit}', "
-            "not named joint positions in rad. It cannot drive an arm; train on an environment such as arm/reach."
+            "not named joint positions in rad. It cannot drive an arm; train on an environment such as arm6/reach."
         )
     return joints

@@ -26,7 +26,7 @@ from robo_rl.conf.schema import RunConfig
 from robo_rl.core.seeding import derive_seed
 from sim.engines.arm.body import HOME_RAD, ArmBody
 from sim.engines.arm.lanes import start_of
-from sim.tasks.reach import CONTROL_HZ, ReachTask
+from sim.engines.arm.reach import CONTROL_HZ, ReachTask
 
 
 class ReachJudge:

@@ -1,71 +1,83 @@
-"""Reach a point with an arm's tool and stay there: reset, observation, reward and success, for any engine and any arm.
+"""Reach: bring the tool to a point in the air and hold it there.
 
-Observation `state` (15,): joint positions [rad] (6), velocities [rad/s] (6), the goal [m, base frame] (3).
-Success: the tool stays within `radius_m` of the goal for `hold_steps` steps in a row.
+Observation `state` (20,): the tool (3) and the goal from it (3); joint positions (7) and speeds (7). Success: the tool
+stays within `radius_m` of the goal for 5 steps in a row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-from numpy import ndarray
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.errors import ConfigError
+from sim.arms.chain import Pose
+from sim.arms.control import Reach
+from sim.engines.protocol import Start
+from sim.tasks.manipulation import View, Wiring, between, toward
 
-TASKS = ("reach",)
-CONTROL_HZ = 50.0
+Corner = tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReachTask:
-    """Starts and goals lie around `home_rad`, within `spread_rad`; a goal turns the first three joints alone."""
+    """`radius_m`: how near is there. Goals are anywhere in a box of 25 by 50 by 35 cm, starts above its middle."""
 
-    home_rad: tuple[float, ...]
-    spread_rad: tuple[float, ...] = (0.6, 0.3, 0.3, 0.1, 0.1, 0.1)
-    lead_rad: float = 0.4  # actions go this much beyond where starts and goals lie
-    radius_m: float = 0.03
-    hold_steps: int = 10
-    max_steps: int = 150
+    radius_m: float = 0.01
+    name: str = "reach"
+    scene: str = "reach.xml"
+    numbers: int = 3
+    max_steps: int = 60
+    hold_steps: int = 5
+    reach: Reach = field(default_factory=Reach)
+    grips: bool = False
+    ready_m: tuple[Corner, Corner] = ((0.42, -0.1, 0.18), (0.52, 0.1, 0.32))
+    goals_m: tuple[Corner, Corner] = ((0.38, -0.25, 0.1), (0.63, 0.25, 0.45))
+    obs_parts: tuple[tuple[str, int, str], ...] = (
+        ("tool", 3, "m"), ("goal from tool", 3, "m"), ("joints", 7, "rad"), ("joint speeds", 7, "rad/s"),
+    )  # fmt: skip
+    weights: Mapping[str, float] = field(default_factory=lambda: {"near": 0.7, "there": 0.3})
 
-    def start_rad(self, unit: Float[ndarray, " 6"]) -> Float[ndarray, " 6"]:
-        """unit: uniform in [-1, 1]."""
-        start: Float[ndarray, " 6"] = np.array(self.home_rad) + np.array(self.spread_rad) * unit
-        return start
+    def __post_init__(self) -> None:
+        if not 0.001 <= self.radius_m <= 0.1:
+            raise ConfigError(f"radius_m is {self.radius_m:g}; expected 0.001 to 0.1 m.")
 
-    def action_limits(
-        self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
-    ) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
-        """The part of the joints' ranges that the task needs: what is learned in [-1, 1] is finer for it."""
-        reach = np.array(self.spread_rad) + self.lead_rad
-        return np.maximum(low_rad, self.home_rad - reach), np.minimum(high_rad, self.home_rad + reach)
+    def edit(self, spec: Any) -> None:
+        """The ball is as large as what counts."""
+        spec.geom("goal").size[0] = self.radius_m
 
-    def goal_rad(self, unit: Float[ndarray, " 3"]) -> Float[ndarray, " 6"]:
-        """A pose whose tool is the goal: every goal can be reached."""
-        goal = np.array(self.home_rad)
-        goal[:3] += np.array(self.spread_rad[:3]) * unit
-        return goal
+    def start(
+        self, uniform: Float[Tensor, "k 3"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
+    ) -> tuple[Start, Float[Tensor, "k 3"]]:
+        start = wiring.start(q_rad, 0.0)
+        goal_m = torch.stack(
+            [
+                between(uniform[:, i].to(q_rad), low, high)
+                for i, (low, high) in enumerate(zip(*self.goals_m, strict=True))
+            ],
+            -1,
+        )
+        start.fixture_m[:, wiring.scene.fixture("goal")] = goal_m
+        return start, goal_m
 
-    def state(
-        self, position_rad: Float[ndarray, " 6"], velocity_rad_s: Float[ndarray, " 6"], goal_m: Float[ndarray, " 3"]
-    ) -> Float[ndarray, " 15"]:
-        return np.concatenate([position_rad, velocity_rad_s, goal_m]).astype(np.float32)
+    def observe(self, view: View) -> Float[Tensor, "n 20"]:
+        return torch.cat([view.tool.m, view.goal - view.tool.m, view.q_rad, view.dq_rad_s], -1)
 
-    def is_there(self, tool_m: Float[ndarray, " 3"], goal_m: Float[ndarray, " 3"]) -> bool:
-        return float(np.linalg.norm(tool_m - goal_m)) <= self.radius_m
+    def solved(self, view: View) -> Bool[Tensor, " n"]:
+        return self._away_m(view) <= self.radius_m
 
-    def reward(self, tool_m: Float[ndarray, " 3"], goal_m: Float[ndarray, " 3"], dense: bool) -> float:
-        """Sparse: 1 where the tool is at the goal. Dense: minus the distance in metres."""
-        return -float(np.linalg.norm(tool_m - goal_m)) if dense else float(self.is_there(tool_m, goal_m))
+    def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
+        away_m = self._away_m(view)
+        return {"near": 1.0 - torch.tanh(5.0 * away_m), "there": (away_m <= self.radius_m).to(away_m)}
 
+    def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 3"]:
+        """Straight there."""
+        return toward(view.goal, view, reach)
 
-def reach_spec(
-    task: ReachTask, joints: tuple[str, ...], low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
-) -> EnvSpec:
-    """Units name what they count, joint by joint: `robo-rl contract` compares them with a robot."""
-    named = ", ".join(joints)
-    unit = f"rad: {named}; rad/s: {named}; m: goal_x, goal_y, goal_z"
-    low, high = (tuple(limit.tolist()) for limit in task.action_limits(low_rad, high_rad))
-    state = ArraySpec((2 * len(joints) + 3,), unit=unit)
-    return EnvSpec("arm/reach", {"state": state}, ActionSpec(low, high, f"rad: {named}"), task.max_steps, CONTROL_HZ)
+    def _away_m(self, view: View) -> Float[Tensor, " n"]:
+        away_m: Tensor = (view.goal - view.tool.m).norm(dim=-1)
+        return away_m

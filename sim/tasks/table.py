@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # names must be listed without a simulator
 
 Tasks = dict[str, tuple[str, str | None]]
 MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; None: needs no extra)
+    "reach": ("sim.tasks.reach:ReachTask", None),
     "lift": ("sim.tasks.lift:LiftTask", None),
     "stack": ("sim.tasks.stack:StackTask", None),
     "drawer": ("sim.tasks.drawer:DrawerTask", None),
@@ -50,6 +51,7 @@ WORDS = (
     "engine",
     "robot",
     "control",
+    "radius_m",
     "clearance_mm",
     "goal",
     "coverage",
@@ -63,6 +65,7 @@ WORDS = (
     "image_size",
 )  # what a name may say of any of them
 DIALS = {
+    "reach": ("radius_m",),
     "peg_insert": ("clearance_mm",),
     "push_t": ("coverage",),
     "unscrew": ("turns",),
@@ -84,7 +87,7 @@ _UNSAID = (
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
-    "clearance_mm": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
+    "clearance_mm": (*_NUMBER, type(None)), "radius_m": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
     "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
     "points": _WHOLE, "goal": (*_TEXT, type(None)),
@@ -100,6 +103,7 @@ class TaskOptions:
     engine: str = "mujoco"
     robot: str | None = None  # none: what is usual in the suite; for arms, panda
     control: str | None = None  # for arms, cartesian
+    radius_m: float | None = None
     clearance_mm: float | None = None
     goal: str | None = None
     coverage: float | None = None

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A bundle for the simulated arm; it has learned nothing, so it does not solve anything either."""
-    return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm/reach", 1).spec)
+    return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
 
 
 def test_an_arm_is_driven_and_the_filter_speaks(
@@ -75,7 +75,7 @@ def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFix
     ("words", "sentence"),
     [
         (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
-        (["robot=sim_quad"], "was made for arm/reach, not for a quadcopter"),
+        (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
         (["realtime=true"], "realtime=true is for robot=sim_arm: an environment waits for each chunk"),

@@ -178,7 +178,7 @@ def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
 @pytest.mark.slow
 def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
     """Six processes: chunks are inferred, the filter follows them, diagnostics say so, and Ctrl-C stops it all."""
-    with closing(make_env("arm/reach", 1)) as env:
+    with closing(make_env("arm6/reach", 1)) as env:
         arm_bundle(tmp_path / "bundle", env=env.spec)
     with up("arm_sim", f"bundle={tmp_path / 'bundle'}", f"record={tmp_path / 'recordings'}") as process:
         bus, chunks, commands, late_s = DdsBus("listener"), [], [], time.monotonic() + 2 * SOON_S
@@ -224,7 +224,7 @@ def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path
 
 
 def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:
-    with closing(make_env("arm/reach", 1)) as env:
+    with closing(make_env("arm6/reach", 1)) as env:
         bundle = arm_bundle(tmp_path / "bundle", env=env.spec)
     check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):

@@ -49,7 +49,7 @@ def test_limits_that_are_none_are_refused(low: tuple[float, ...], high: tuple[fl
 def test_json_brings_the_spec_back() -> None:
     """Datasets and bundles carry the contract as JSON text."""
     spec = EnvSpec(
-        "arm/reach", {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")}, PIXELS, 50, 10.0
+        "arm6/reach", {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")}, PIXELS, 50, 10.0
     )
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 

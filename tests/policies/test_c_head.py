@@ -19,7 +19,7 @@ from robo_rl.nets.actor import ActorConfig, make_actor
 
 needs_c = pytest.mark.skipif(not any(map(shutil.which, c_export.COMPILERS)), reason="no C compiler")
 ENV = EnvSpec(
-    "arm/reach",
+    "arm6/reach",
     {"joints": ArraySpec((7,), unit="rad"), "target": ArraySpec((3,), unit="m")},
     ActionSpec((-0.5, -2.0, 0.0), (0.5, 1.0, 0.08), "rad, rad, m"),
     100,

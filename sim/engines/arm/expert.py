@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
 from sim.engines.arm.body import HOME_RAD, ArmBody
-from sim.tasks.reach import CONTROL_HZ, TASKS, ReachTask
+from sim.engines.arm.reach import CONTROL_HZ, TASKS, ReachTask
 
 LAG_S, SPEED_RAD_S, CHANGE_RAD_S, EASE = 0.2, 1.2, 0.4, 0.6
 _DAMPING_M, _REMEMBERED = 0.02, 4096

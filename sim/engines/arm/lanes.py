@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import UnknownNameError
 from sim.adapters.options import check_reward, check_steps
 from sim.engines.arm.body import HOME_RAD, ArmBody
+from sim.engines.arm.reach import CONTROL_HZ, TASKS, ReachTask, reach_spec
 from sim.lane import LaneObs, LaneStep
 from sim.pictures import Pictures
-from sim.tasks.reach import CONTROL_HZ, TASKS, ReachTask, reach_spec
 
 REQUIRES = ("mujoco",)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmLanes:
-    """Builder of lanes of `arm/reach`."""
+    """Builder of lanes of `arm6/reach`."""
 
     task: str
     reward: str = "sparse"

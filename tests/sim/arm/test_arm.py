@@ -17,7 +17,7 @@ from sim.registry import make_env, make_expert
 
 
 def test_it_keeps_the_contract() -> None:
-    check_vec_env(make_env("arm/reach", 3, max_episode_steps=15))
+    check_vec_env(make_env("arm6/reach", 3, max_episode_steps=15))
 
 
 def test_the_description_is_of_this_arm() -> None:
@@ -71,7 +71,7 @@ def test_the_expert_solves_it() -> None:
 
 def solved(noise: float, lanes: int = 20) -> float:
     """Share of one episode per lane."""
-    env, expert = make_env("arm/reach", lanes), make_expert("arm/reach", noise)
+    env, expert = make_env("arm6/reach", lanes), make_expert("arm6/reach", noise)
     seeds = EpisodeSeeds(("expert test", 0))
     first = EpisodeSeeds(("expert test", 0))
     obs, episode = env.reset(seeds), torch.tensor([next(first) for _ in range(lanes)])
@@ -89,7 +89,7 @@ def test_inverse_kinematics_put_the_tool_on_the_goal() -> None:
 
 
 def test_mistakes_are_said() -> None:
-    with pytest.raises(UnknownNameError, match="arm/reach"):
-        make_env("arm/push", 1)
+    with pytest.raises(UnknownNameError, match="arm6/reach"):
+        make_env("arm6/push", 1)
     with pytest.raises(ConfigError, match="noise is -1"):
         ArmExpert("reach", -1.0)

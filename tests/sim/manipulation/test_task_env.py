@@ -146,7 +146,7 @@ def test_dense_rewards_are_between_nothing_and_one() -> None:
 
 def test_names_say_what_matters_to_a_policy() -> None:
     assert "arm/peg_insert" in list_envs()
-    assert "arm/reach" in list_envs()
+    assert "arm6/reach" in list_envs()
     name = "arm/peg_insert:clearance_mm=0.2,control=joint_velocity"
     env = make_env(name, 1, max_episode_steps=5, render_size=64)
     assert make_env(env.spec.name, 1).spec.obs == env.spec.obs
@@ -183,7 +183,7 @@ def test_an_expert_must_see_the_scene() -> None:
     with pytest.raises(EnvError, match="make_expert"):
         expert.act({}, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
     with pytest.raises(EnvError, match="manipulation"):
-        expert.watch(make_env("arm/reach", 1))
+        expert.watch(make_env("arm6/reach", 1))
     assert isinstance(make_env("arm/lift", 1), TaskVecEnv)
 
 
