@@ -154,7 +154,7 @@ def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
     [
         (head(), {}, "already decides in a single step"),
         (residual(), {"consistency": 1.0}, "no walk"),
-        (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained on"),
+        (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained in .* on"),
     ],
 )
 def test_refused_before_anything_is_written(
