@@ -164,7 +164,8 @@ def _split(kind: str, name: str) -> tuple[str, str]:
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()
-        raise UnknownNameError(kind, name, [each for each in every if each.startswith(f"{suite}/")] or every)
+        elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
+        raise UnknownNameError(kind, name, elsewhere or [e for e in every if e.startswith(f"{suite}/")] or every)
     return suite, task
 
 

@@ -15,6 +15,7 @@ from robo_rl.core.spec import ArraySpec
 from sim.cameras import Cameras
 from sim.engines.protocol import Engine, Physics
 from sim.late import Late
+from sim.looks import Look
 from sim.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
@@ -49,6 +50,7 @@ class Senses:
         spread = randomise.spread(parts)
         self._spread = None if spread is None else spread.to(engine.device)
         self._late = Late(randomise.obs_delay[1])
+        self._shown: tuple[int, Look] | None = None  # the last seed that was asked for, and its look
         unit = ", ".join(f"{part} {unit}" for part, _, unit in parts)
         state = ArraySpec((sum(count for _, count, _ in parts),), unit=unit)
         self.specs = {"state": state, **cameras.specs}
@@ -76,6 +78,14 @@ class Senses:
         told = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
         self._late.begin(worlds, told, self._randomise.obs_delays(seeds[worlds]))
         return told
+
+    def look_of(self, seed: int) -> Look | None:
+        """How the episode of this seed looks; None: as the model has it."""
+        if not self._randomise.changes_looks:
+            return None
+        if self._shown is None or self._shown[0] != seed:
+            self._shown = seed, self._randomise.looks(self._engine.scene, torch.tensor([seed]))[0]
+        return self._shown[1]
 
     def save(self) -> dict[str, Tensor]:
         return self._late.save()

@@ -215,8 +215,9 @@ class TaskVecEnv:
         return handed_out(told)
 
     def render(self, lane: int = 0) -> Tensor:
-        size = self._options.render_size
-        return self._engine.render(lane, "view", size, size, "pretty" if self._options.pretty else "rgb")
+        size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"
+        look = None if self._seeds is None else self._senses.look_of(int(self._episode_seed[lane]))
+        return self._engine.render(lane, "view", size, size, kind, look)
 
     @property
     def model(self) -> Any:

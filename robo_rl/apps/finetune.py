@@ -108,8 +108,11 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
 
 
 def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
-    """The same policy, planning anew every `execute` steps. ConfigError where an actor was trained at its rhythm."""
-    if policy.execute == execute:
+    """The same policy, planning anew every `execute` steps; one that predicts single actions plans at every step.
+
+    Raises ConfigError where an actor was trained at its rhythm, or `execute` is more than a chunk.
+    """
+    if policy.execute == execute or policy.chunk == 1:
         return policy
     if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
         raise ConfigError(

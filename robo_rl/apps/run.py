@@ -60,7 +60,8 @@ def next_step(bundle: Bundle) -> str:
     """The same bundle through the nodes of a robot; empty for what no robot here can be driven by."""
     if bundle.env.name.startswith("quad/"):
         return f"robo-rl run bundle={bundle.folder} robot=sim_quad"
-    if action_joints(bundle.env.action.unit):
+    elsewhere = bundle.env.name.startswith(("arm/", "hand/", "mobile/"))  # robots that no description here is of
+    if action_joints(bundle.env.action.unit) and not elsewhere:
         return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
     return ""
 

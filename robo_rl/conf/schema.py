@@ -55,7 +55,7 @@ class DataImportConfig:
 class CollectConfig:
     """`robo-rl collect`."""
 
-    env: str = REQUIRED  # e.g. metaworld/peg-insert-side-v3 (all: robo-rl info), or for arms task=lift engine=mujoco
+    env: str = REQUIRED  # e.g. metaworld/peg-insert-side-v3 (all: robo-rl info); or task=lift engine=mujoco
     out: str = REQUIRED  # folder of the dataset; an existing one of the same environment is added to
     episodes: int = at_least(1, 20)  # episodes that the dataset holds when done
     policy: str | None = None  # policy folder or bundle that acts; without it the scripted expert does
@@ -76,7 +76,7 @@ class CollectConfig:
 class ViewConfig:
     """`robo-rl view`."""
 
-    env: str = REQUIRED  # e.g. metaworld/peg-insert-side-v3 (all: robo-rl info), or for arms task=lift engine=mujoco
+    env: str = REQUIRED  # e.g. metaworld/peg-insert-side-v3 (all: robo-rl info); or task=lift engine=mujoco
     pilot: str = one_of("expert", "random", "still")  # who acts: its scripted expert, chance, or nobody
     policy: str | None = None  # or a policy folder, run or bundle
     noise: float | None = at_least(0.0, None)  # spread added to the expert's actions; scale of a policy's noise

@@ -63,6 +63,7 @@ WORDS = (
     "senses",
     "points",
     "image_size",
+    "threads",
 )  # what a name may say of any of them
 DIALS = {
     "reach": ("radius_m",),

@@ -88,3 +88,9 @@ def test_listing_and_refusing_names_imports_no_simulator() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("arm/navigate", "mobile/navigate"), ("reorient", "hand/reorient")])
+def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"Known: {meant}"):
+        make_env(name, 1)

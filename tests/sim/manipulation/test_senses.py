@@ -72,6 +72,7 @@ def test_looks_change_pictures_and_nothing_else(tmp_path: Path) -> None:
     assert float(difference.min()) > 5.0
     own = varied._engine.render(0, "view", 48, 48)
     assert torch.equal(own, a["image.view"][0])
+    assert not torch.equal(varied.render(), plain.render())  # films show the episode's look, too
 
 
 def test_a_camera_that_is_off_errs_in_the_cloud(tmp_path: Path) -> None:
