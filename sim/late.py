@@ -32,7 +32,8 @@ class Late:
         for key, value in obs.items():
             filled = value.unsqueeze(1).repeat(1, 1 + self._most, *[1] * (value.ndim - 1))
             past = self._past.get(key)
-            self._past[key] = filled if past is None else past.index_copy(0, worlds, filled[worlds])
+            rows = worlds.to(value.device)  # pictures lie in the host's memory, states where the engine computes
+            self._past[key] = filled if past is None else past.index_copy(0, rows, filled[rows])
         old = self._delay if len(self._delay) else torch.zeros(len(next(iter(obs.values()))), dtype=torch.int64)
         self._delay = old.to(delay.device).index_copy(0, worlds, delay)
 

@@ -22,7 +22,7 @@ Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")
 OWN = (  # parts that a robot's own sensors tell, and where it was told to go
     "tool", "heading", "opening", "joints", "joint speeds", "tool axis", "touch", "touching", "lidar", "forward",
-    "turn", "goal from base",
+    "turn", "stick", "goal from base", "goal from tool",
 )  # fmt: skip
 
 
@@ -44,7 +44,8 @@ class Senses:
         if known not in KNOWN:
             raise UnknownNameError("state", known, KNOWN)
         every = [name for name, count, _ in parts for _ in range(count)]
-        self._kept = torch.tensor([i for i, name in enumerate(every) if known == "all" or name in OWN])
+        kept = [i for i, name in enumerate(every) if known == "all" or name in OWN]
+        self._kept = torch.tensor(kept, dtype=torch.long)
         parts = tuple(part for part in parts if known == "all" or part[0] in OWN)
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)

@@ -12,19 +12,17 @@ with that term, what it does in a curve points along u: tyres do not slip aside.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
 from sim.drive import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.mobile.base import BaseRobot, load_base
+from sim.mobile.base import BaseRobot
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
 from sim.tasks.manipulation import CONTROL_HZ
@@ -48,22 +46,6 @@ class BaseTask(SceneTask, Protocol):
     def expert(self, view: BaseView, base: BaseRobot) -> Float[Tensor, "n 2"]:
         """(forward [m/s], turn [rad/s])"""
         ...
-
-
-class BaseBody:
-    """The base `options.robot`. See `sim.drive.Body`."""
-
-    def __init__(self, task: BaseTask, options: Any) -> None:
-        if options.control not in MODES:
-            raise UnknownNameError("control of a base", options.control, MODES)
-        self._task, self._base = task, load_base(options.robot)
-
-    @property
-    def path(self) -> Path:
-        return self._base.path
-
-    def drive(self, scene: Scene, like: Tensor) -> BaseDrive:
-        return BaseDrive(scene, self._base, self._task, like)
 
 
 class BaseDrive:

@@ -7,7 +7,6 @@ control of an arm that stands still; the fingers. The tool's wish rides on the b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import mujoco
@@ -15,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, Reach
@@ -24,8 +22,8 @@ from sim.arms.rotation import about_z, multiply, rotate
 from sim.drive import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.mobile.base import BaseRobot, load_base
-from sim.mobile.drive import MODES, Wheels
+from sim.mobile.base import BaseRobot
+from sim.mobile.drive import Wheels
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
 from sim.tasks.manipulation import Wiring
@@ -126,22 +124,6 @@ class ManipulatorTask(SceneTask, Protocol):
     def expert(self, view: ManipulatorView, base: BaseRobot) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n b"]]:
         """(forward [m/s] and turn [rad/s]; tool and fingers in [-1, 1])"""
         ...
-
-
-class ManipulatorBody:
-    """The base `options.robot` with the Panda-like arm, which the task's `edit` mounts. See `sim.drive.Body`."""
-
-    def __init__(self, task: ManipulatorTask, options: Any) -> None:
-        if options.control not in MODES:
-            raise UnknownNameError("control of a base", options.control, MODES)
-        self._task, self._base = task, load_base(options.robot)
-
-    @property
-    def path(self) -> Path:
-        return self._base.path
-
-    def drive(self, scene: Scene, like: Tensor) -> ManipulatorDrive:
-        return ManipulatorDrive(scene, self._base, ARM, self._task, like)
 
 
 class ManipulatorDrive:

@@ -44,7 +44,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
-    "mobile": Suite(MOBILE, "sim.mobile.body:mobile_body", {"robot": "freight", "control": "twist"}),
+    "mobile": Suite(MOBILE, "sim.mobile.body:MobileBody", {"robot": "freight", "control": "twist"}),
     "hand": Suite(IN_HAND, "sim.hands.drive:HandBody", {"robot": "hand4", "control": "joint_position"}),
 }
 WORDS = (

@@ -60,6 +60,11 @@ def test_a_state_without_what_a_robot_cannot_know() -> None:
     torch.testing.assert_close(mine, torch.cat([state[:, :6], state[:, 12:19]], 1))
 
 
+@pytest.mark.parametrize(("task", "told"), [("reach", "goal from tool"), ("push_t", "stick")])
+def test_a_robot_is_told_its_goal_and_knows_what_it_holds(task: str, told: str) -> None:
+    assert told in make_task_env(task, 1, state="robot").spec.obs["state"].unit
+
+
 def test_looks_change_pictures_and_nothing_else(tmp_path: Path) -> None:
     """Of the same seed always the same look; without one, the model's own look comes back."""
     path = _preset(tmp_path, "{camera_m: 0.03, camera_rad: 0.1, colour: [0.3, 3], light: [0.5, 1.5]}")
