@@ -14,6 +14,7 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError
 BACKENDS = ("egl", "osmesa", "glfw")  # in the order of preference
 _DEVICE_PLATFORM = 0x313F  # EGL_PLATFORM_DEVICE_EXT
 _MAX_DEVICES = 16
+_SMALL_PX2 = 256 * 256
 
 
 @cache
@@ -40,7 +41,13 @@ def backend() -> str:
 
 
 def make_context(width: int, height: int) -> Any:
-    """An offscreen OpenGL context of MuJoCo's own kind, with `make_current` and `free`."""
+    """An offscreen OpenGL context of MuJoCo's own kind, with `make_current` and `free`.
+
+    The first one of a process settles how Mesa draws without a GPU: where that is a small picture, in the thread that
+    asks, for handing it to others costs a quarter of a frame. An LP_NUM_THREADS of the user's own is left alone.
+    """
+    if width * height <= _SMALL_PX2:
+        os.environ.setdefault("LP_NUM_THREADS", "0")
     try:
         return import_module(f"mujoco.{backend()}").GLContext(width, height)
     except (ImportError, RuntimeError, OSError, AttributeError) as error:

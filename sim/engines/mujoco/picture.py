@@ -24,6 +24,7 @@ class ScenePictures:
         self._original = self._model = model
         self._looked: Look | None = None
         self._data: Any = None
+        self._cameras = [model.camera(i).name for i in range(model.ncam)]
         self._renderers: dict[tuple[str, int, int, bool], Any] = {}
 
     @property
@@ -38,9 +39,8 @@ class ScenePictures:
 
         if kind not in KINDS:
             raise UnknownNameError("kind of picture", kind, KINDS)
-        cameras = [self._model.camera(i).name for i in range(self._model.ncam)]
-        if camera not in cameras:
-            raise UnknownNameError("camera", camera, cameras)
+        if camera not in self._cameras:
+            raise UnknownNameError("camera", camera, self._cameras)
         if look is not self._looked:
             self._change(look)
         if look is not None:
