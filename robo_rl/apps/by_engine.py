@@ -18,7 +18,7 @@ FLIGHT_TASKS = {
     "obstacles": "obstacles",
 }
 FIRST_WORD = {"up": "set", "call": "service"}  # verbs whose first word needs no key
-_OF_ARMS = ("view", "collect", "evaluate", "finetune", "run", "identify")  # verbs whose env= may be said as task=
+_OF_SCENES = ("view", "collect", "evaluate", "finetune", "run", "identify")  # verbs whose env= may be said as task=
 _SWARM, _VISION = "swarm", "vision_hover"
 
 
@@ -30,8 +30,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
-    if verb in _OF_ARMS and "task" in given and not (verb == "collect" and "env" in given):  # there it is a note
-        return verb, _manipulation(verb, given, arguments)
+    if verb in _OF_SCENES and "task" in given and not (verb == "collect" and "env" in given):  # there it is a note
+        return verb, _scene(given, arguments)
     if verb == "train" and given.get("task") in all_tasks():
         raise ConfigError(
             f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on them: robo-rl "
@@ -58,7 +58,12 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     return "fly", [f"task={FLIGHT_TASKS[task]}", *rest]
 
 
-def _manipulation(verb: str, given: dict[str, str], arguments: list[str]) -> list[str]:
+def scene_words(verb: str) -> tuple[str, ...]:
+    """Keys that go with task= in this verb, and are not settings of its own: robot, engine, cameras, ..."""
+    return WORDS if verb in _OF_SCENES else ()
+
+
+def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:
     """`task=lift engine=pybullet` as `env=arm/lift:engine=pybullet`."""
     name = f"{suite_of(given['task'])}/{given['task']}"
     if "env" in given:

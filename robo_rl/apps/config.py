@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from robo_rl.apps.by_engine import scene_words
 from robo_rl.apps.overrides import for_hydra, split
 from robo_rl.conf.fields import Setting, settings, variants
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -66,7 +67,8 @@ def _compose(verb: str, overrides: Sequence[str], schema: type, known: dict[str,
     from omegaconf.errors import OmegaConfBaseException
 
     options = groups(schema)
-    given = [split(verb, override, known.keys() | options.keys()) for override in overrides]
+    there, of_tasks = known.keys() | options.keys(), scene_words(verb)
+    given = [split(verb, override, there, of_tasks) for override in overrides]
     kinds = variants(schema)
     chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}
     typed = [for_hydra(key, value, known, options) for key, value in given if key not in kinds]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from textwrap import fill
 
+from robo_rl.apps.by_engine import scene_words
 from robo_rl.apps.verbs import VERBS, Verb
 
 MAX_COLUMN = 28
@@ -49,6 +50,9 @@ def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
     title = "Value" if overrides else "Default"
     lines = [f"robo-rl {name}: {verb.summary}", "", f"Usage:   robo-rl {name} key=value ...", ""]
     lines += _columns([("Setting", "Type", title, "Meaning"), *rows])
+    if scenes := _scene_rows(name):
+        lines += ["", "Tasks in scenes are said by name instead of env=, with what is particular about them:", ""]
+        lines += _columns([("Setting", "Type", "Default", "Meaning"), *scenes])
     lines += ["", "Examples:", *(f"  {example}" for example in verb.examples)]
     return "\n".join(lines)
 
@@ -69,6 +73,18 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
             rows.append((group, "a recipe", chosen, f"sets the values below: {names}"))
         rows.append((key, setting.type_words, shown, setting.meaning))
     return rows
+
+
+def _scene_rows(name: str) -> list[Row]:
+    """task= and what goes with it, of the verbs that take it."""
+    from robo_rl.conf.fields import settings
+    from sim.tasks.table import TaskOptions, all_tasks
+
+    if not (words := scene_words(name)):
+        return []
+    known = settings(TaskOptions)
+    options = [(word, known[word].type_words, known[word].default_words, known[word].meaning) for word in words]
+    return [("task", "text", "none", " | ".join(all_tasks())), *options]
 
 
 def _columns(rows: list[Row]) -> list[str]:

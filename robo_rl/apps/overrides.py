@@ -10,15 +10,21 @@ from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
-def split(verb: str, override: str, known: Iterable[str]) -> tuple[str, str]:
-    """Key and value. Raises ConfigError when it is not `key=value`, or when there is no such key."""
+def split(verb: str, override: str, known: Iterable[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
+    """Key and value. Raises ConfigError when it is not `key=value`, or when there is no such key.
+
+    `of_tasks`: keys that only mean something beside task=, where they have been taken out before.
+    """
     key, equals, value = override.partition("=")
     key = key.lstrip("+")  # hydra's "append": here every key exists already
     if override.startswith("-") or not equals:
         hint = nearest(key.strip("-"), known, "=...")
         raise ConfigError(f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help")
+    if key in of_tasks:
+        raise ConfigError(f"{key}={value} says something of a task: give task=... too. See: robo-rl {verb} --help")
     if key not in known:
-        raise ConfigError(f"robo-rl {verb} has no setting '{key}'.{nearest(key, known)} See: robo-rl {verb} --help")
+        hint = nearest(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])
+        raise ConfigError(f"robo-rl {verb} has no setting '{key}'.{hint} See: robo-rl {verb} --help")
     return key, value
 
 

@@ -101,27 +101,27 @@ _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true 
 class TaskOptions:
     """Options of an environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
 
-    engine: str = "mujoco"
-    robot: str | None = None  # none: what is usual in the suite; for arms, panda
-    control: str | None = None  # for arms, cartesian
-    radius_m: float | None = None
-    clearance_mm: float | None = None
-    goal: str | None = None
-    coverage: float | None = None
-    turns: float | None = None
-    beads: int | None = None
-    randomise: str = "none"
+    engine: str = "mujoco"  # what moves the bodies: mujoco, pybullet, mjwarp, isaacgym
+    robot: str | None = None  # none: what is usual, for arms panda; or a YAML file of your own robot
+    control: str | None = None  # none: what is usual, for arms cartesian; else joint_velocity or joint_position
+    radius_m: float | None = None  # of reach: success is within it
+    clearance_mm: float | None = None  # of peg_insert: the hole's diameter less the peg's
+    goal: str | None = None  # of reorient: upright (about the vertical) or any
+    coverage: float | None = None  # of push_t: share of the outline to cover
+    turns: float | None = None  # of unscrew: of the nut until it is free
+    beads: int | None = None  # of pour: how many
+    randomise: str = "none"  # none, a preset (mild, wide, mobile) or a YAML file
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
     max_episode_steps: int | None = None
-    threads: int = 0
+    threads: int = 0  # of the mujoco engine; 0: one per processor
     render_size: int = 240
     pretty: bool = False  # of what `render` draws: shadows, reflections, smooth edges
     cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
     state: str = "all"  # of what the task observes; "robot": only what a robot knows of itself
     senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points"
     points: int = 512  # of each cloud
-    image_size: int = 84
+    image_size: int = 84  # of each camera, in pixels
     compiled: bool | None = None  # none: from 64 lanes on
     device: str | None = None  # of engines that can choose; none: a GPU where there is one
 
