@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
@@ -24,6 +24,7 @@ from sim.tasks.protocol import FlightTask
 
 _POOL = 4096  # starts drawn at a time
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
+_NOTHING = (torch.zeros(0, dtype=torch.long), torch.zeros(0, 0))  # no lane, and what was seen in it
 
 
 class Fresh(NamedTuple):
@@ -76,7 +77,7 @@ class Flights:
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
         self._begin()
         self.age = torch.zeros(num, dtype=torch.long)
-        self.final_obs, self.terminated = self.obs, torch.zeros(num, dtype=torch.bool)
+        self._reached, self._overwritten, self.terminated = self.obs, _NOTHING, torch.zeros(num, dtype=torch.bool)
         fn = make_flight(craft, self.physics, task, senses, self.realism, step)
         self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
@@ -108,16 +109,22 @@ class Flights:
     def fly_on(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """The first half of `step`: state and observation are those that the action led to, for ended lanes too."""
         cost, _ = self.advance(action)
-        self.final_obs, self.terminated = self.obs, self._far > 0.0
+        self._reached, self._overwritten, self.terminated = self.obs, _NOTHING, self._far > 0.0
         return cost, self.terminated | (self.age >= self.task.train_steps)
 
     def renew(self, ended: Bool[Tensor, " n"]) -> None:
         """The second half: fresh flights in the lanes that have ended."""
-        if not ended.any():
-            return
-        if not self.gradient:  # `_replace` then writes in place
-            self.final_obs = self.obs.clone()
-        self._replace(ended)
+        rows = ended.nonzero()[:, 0]
+        if len(rows):
+            if not self.gradient:  # `_replace` then writes in place
+                self._overwritten = rows, self.obs.index_select(1, rows)
+            self._replace(ended, rows)
+
+    @property
+    def final_obs(self) -> Float[Tensor, "o n"]:
+        """What the last step led to, in the lanes that have begun anew since as well."""
+        rows, columns = self._overwritten
+        return self._reached.index_copy(1, rows, columns) if len(rows) else self._reached
 
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
         """One control step in which nobody is replaced. Returns (cost, has the episode ended)."""
@@ -143,8 +150,7 @@ class Flights:
         fresh = Fresh(*(rows.clone() for rows in self._take(self.num)))  # the pool's own memory is not to be written
         self.state, self.memory, self.params, self.external, self.obs = fresh
 
-    def _replace(self, ended: Bool[Tensor, " n"]) -> None:
-        rows = ended.nonzero()[:, 0]
+    def _replace(self, ended: Bool[Tensor, " n"], rows: Int[Tensor, " k"]) -> None:
         fresh = self._take(len(rows))
         if not self.gradient:  # nobody else holds these tensors: writing a few columns is cheaper than copying all
             for name in ("state", "memory", "obs", "external", *(["params"] if self.spread else [])):
