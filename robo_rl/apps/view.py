@@ -72,6 +72,7 @@ def film(env: VecEnv, driver: Driver, seeds: Sequence[int], path: Path, name: st
         driver.start([0], seeds[:1], obs)
         steps = 0
         while len(success) < len(seeds):
+            recorder.obs = obs
             recorder.before_step(env)
             obs, _, _, _, info = env.step(driver.act())
             driver.observe(obs)

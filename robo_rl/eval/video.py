@@ -16,9 +16,10 @@ from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import write_atomic
-from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.eval.protocols import ExecutorFactory, NoiseSource
 from robo_rl.eval.rollout import EvalResult, evaluate
+from robo_rl.eval.sights import beside, sights
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 
@@ -85,7 +86,10 @@ class VideoWriter:
 
 @dataclass(slots=True)
 class Recorder:
-    """A `Watcher` that films lane 0: the picture before each step, and the last one again with the outcome."""
+    """A `Watcher` that films lane 0: the picture before each step, and the last one again with the outcome.
+
+    obs: what the policy sees; pictures among it are shown beside the film when whoever films keeps it up to date.
+    """
 
     writer: VideoWriter
     name: str
@@ -94,9 +98,10 @@ class Recorder:
     success: bool = False
     frame: Frame = field(default_factory=lambda: np.zeros((2, 2, 3), dtype=np.uint8))
     thumbs: list[list[Frame]] = field(default_factory=lambda: [[]])  # one list per episode
+    obs: Obs = field(default_factory=dict)
 
     def before_step(self, env: VecEnv) -> None:
-        self.frame = enlarge(env.render(0).cpu().numpy())
+        self.frame = beside(enlarge(env.render(0).cpu().numpy()), sights(self.obs))
         self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
         self.writer.add(caption(self.frame, f"{self.name} | step {self.step}", right, True if self.success else None))
