@@ -45,7 +45,7 @@ def batch_indices(windows: int, batch_size: int, seed: int, start: int, stop: in
         first, last = step * batch_size, (step + 1) * batch_size - 1
         needed = range(first // windows, last // windows + 1)
         epochs = {e: epochs[e] if e in epochs else _order(windows, seed, e) for e in needed}
-        joined = torch.cat([epochs[e] for e in needed])
+        joined = torch.cat([epochs[e] for e in needed]) if len(needed) > 1 else epochs[needed[0]]
         offset = first - needed[0] * windows
         yield joined[offset : offset + batch_size]
 
@@ -100,7 +100,8 @@ class LoaderWindows:
     def batches(
         self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
-        order = [index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop)]
+        # One batch at a time: the order of a long training would be gigabytes of integers before its first update.
+        order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
         loader = DataLoader(self.dataset, batch_sampler=order, num_workers=self.workers, collate_fn=self.collate)
         for batch in loader:
             columns = {key: value.to(device, non_blocking=True) for key, value in batch.items()}

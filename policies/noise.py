@@ -32,13 +32,12 @@ class EpisodeNoise:
     def __init__(self, shape: tuple[int, int], scale: float = 1.0, stream: int = 0) -> None:
         self.shape, self.scale, self.stream = shape, scale, stream
         self._seeds: dict[int, int] = {}
-        self._blocks: dict[tuple[int, int], Tensor] = {}  # (lane, block index) -> (_BLOCK, Tp, a)
+        self._blocks: dict[int, tuple[int, Tensor]] = {}  # lane -> (block index, (_BLOCK, Tp, a)): the latest alone
 
     def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None:
         for lane, seed in zip(rows, episode_seeds, strict=True):
             self._seeds[int(lane)] = int(seed)
-        dropped = {int(lane) for lane in rows}
-        self._blocks = {key: block for key, block in self._blocks.items() if key[0] not in dropped}
+            self._blocks.pop(int(lane), None)
 
     def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]:
         if self.scale == 0.0:
@@ -47,10 +46,10 @@ class EpisodeNoise:
 
     def _row(self, lane: int, decision: int) -> Float[Tensor, "Tp a"]:
         block, offset = divmod(decision, _BLOCK)
-        if (lane, block) not in self._blocks:
+        if lane not in self._blocks or self._blocks[lane][0] != block:
             seed = derive_seed("noise", self.stream, self._seeds[lane], block)
-            self._blocks[lane, block] = episode_noise(seed, _BLOCK, self.shape)
-        return self._blocks[lane, block][offset]
+            self._blocks[lane] = block, episode_noise(seed, _BLOCK, self.shape)
+        return self._blocks[lane][1][offset]
 
     def state_dict(self) -> dict[str, list[int]]:
         """Lanes and their episode seeds; the draws themselves follow from these."""

@@ -83,7 +83,7 @@ class Intervened:
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._obs, self._running = self._env.reset(seeds), None
-        self._start(torch.arange(self.num_envs), self._env.snapshot()["episode_seed"])
+        self._start(torch.arange(self.num_envs), self._env.snapshot()["episode_seed"].cpu())
         return self._obs
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+_BELOW_ONE = 1.0 - 2.0**-24
 _SEED, _COUNT, _ROW = -7046029254386353131, -4658895280553007687, -7723592293110705685  # odd, bits well mixed
 
 
@@ -23,7 +24,8 @@ def keyed_uniform(
     bits = _mix(
         _mix(_mix(seed * _SEED) + torch.as_tensor(counter, device=seed.device) * _COUNT).unsqueeze(0) + row * _ROW
     )
-    return (((bits >> 40) & 0xFFFFFF).to(torch.float32) + 0.5) * 2.0**-24
+    # One draw in 2^24 would be rounded up to 1, and floor(1 * points) lies behind the last point of a course.
+    return ((((bits >> 40) & 0xFFFFFF).to(torch.float32) + 0.5) * 2.0**-24).clamp_max(_BELOW_ONE)
 
 
 def keyed_normal(

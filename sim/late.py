@@ -54,9 +54,10 @@ class Late:
         kept = {} if self._most == 0 else {"delay": self._delay, **{f"obs.{key}": v for key, v in self._past.items()}}
         return {_NAME + key: value.clone() for key, value in kept.items()}
 
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """From a snapshot, whatever else it holds."""
+    def load(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
+        """From a snapshot, whatever else it holds and wherever it lay. device: of states; pictures are the host's."""
         mine = {key.removeprefix(_NAME): value.clone() for key, value in saved.items() if key.startswith(_NAME)}
         if mine:
-            self._delay = mine.pop("delay")
-            self._past = {key.removeprefix("obs."): value for key, value in mine.items()}
+            self._delay = mine.pop("delay").to(device)
+            past = {key.removeprefix("obs."): value for key, value in mine.items()}
+            self._past = past | {"state": past["state"].to(device)} if "state" in past else past

@@ -98,7 +98,7 @@ class Senses:
         every = torch.arange(len(state), device=seeds.device)
         self._look(every, seeds)
         if self._randomise.obs_delay[1]:
-            self._late.load(saved)
+            self._late.load(saved, seeds.device)
             return self._late.told()
         return {"state": state, **self._cameras.take(physics, range(len(state)))}
 

@@ -200,17 +200,18 @@ class TaskVecEnv:
                 f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
                 f"{self.spec.name} with {self.num_envs} lanes. Make one that fits."
             )
+        device = self._engine.device  # a snapshot from a file lies in the host's memory
         for name in _KEPT:
-            setattr(self, name, snapshot[name.removeprefix("_")].clone())
+            setattr(self, name, snapshot[name.removeprefix("_")].to(device, copy=True))
         saved = {key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")}
         if self._randomise.changes_physics:
             changes = self._randomise.changes(self._engine.scene, self._episode_seed)
-            self._engine.randomise(torch.arange(self.num_envs, device=self._engine.device), changes)
+            self._engine.randomise(torch.arange(self.num_envs, device=device), changes)
         self._engine.load(saved)
         self._look(self._goal)
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        told = self._senses.load(snapshot, snapshot["obs"].clone(), self._physics, self._episode_seed)
+        told = self._senses.load(snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed)
         self._told = told
         return handed_out(told)
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from policies.checkpoint import load_policy, save_policy
+from policies.checkpoint import POLICY_FILE, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.generative import GenerativePolicy
 from policies.noise import EpisodeNoise
@@ -30,7 +30,7 @@ from robo_rl.apps.finetune import (
     run_method,
 )
 from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files import read_json, write_json
@@ -41,7 +41,7 @@ from robo_rl.rl.mix import MixConfig
 from sim.registry import make_env
 
 PROBE_FILE, START_FILE = "probe.json", "start.json"
-CHOICE_SEED = 2  # episodes on which stages are compared; neither training's evaluations nor the final ones
+CHOICE_SEED = 2  # of the episodes on which stages are compared; see `choice_seed`
 CHOICE_EPISODES = 50
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
@@ -137,11 +137,17 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
         progress(None, "probe", "episode") as bar,
     ):
         found = probe(
-            env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream), eval_seed=CHOICE_SEED,
-            episodes=CHOICE_EPISODES, best_of_seeds=CHOICE_EPISODES // 2, progress=bar.update,
+            env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream),
+            eval_seed=choice_seed(config), episodes=CHOICE_EPISODES, best_of_seeds=CHOICE_EPISODES // 2,
+            progress=bar.update,
         )  # fmt: skip
     write_json(path, found.to_json())
     return found
+
+
+def choice_seed(config: FinetuneVerb) -> int:
+    """Episodes to choose by: neither training's evaluations nor the final ones, on which a choice would look good."""
+    return CHOICE_SEED if config.eval_seed != CHOICE_SEED else CHOICE_SEED + 1
 
 
 def stage_method(name: str) -> MethodConfig:
@@ -164,7 +170,7 @@ def _stage(
     """Train one method from `start`; keep the better of its result and `best`. A resumed run goes on inside it."""
     folder = run.path / name.removesuffix("_far")
     saved = folder / "base"
-    if not saved.exists():
+    if not (saved / POLICY_FILE).is_file():  # written last
         save_policy(saved, start, {"noise": best.noise_scale})
     inner = copy.deepcopy(config)
     inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
@@ -175,7 +181,8 @@ def _stage(
     if config.demos is None:
         inner.method.mix = MixConfig()
     inner.resume = Path(inner.out, "run.json").exists()
-    outcome = run_method(inner, inner.method, start, RunDir.create(inner.out, inner, resume=inner.resume))
+    free = FREE_KEYS | {"base"}  # it lies in the run itself, which may have been moved
+    outcome = run_method(inner, inner.method, start, RunDir.create(inner.out, inner, resume=inner.resume, free=free))
     curve.env_steps += [spent + step for step in outcome.progress.env_steps]
     curve.rates += outcome.progress.rates
     curve.returns += outcome.progress.returns
@@ -187,6 +194,6 @@ def _stage(
 
 def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float) -> SuccessRate:
     """Success on the episodes that stages are compared on."""
-    chosen = replace(config, eval_seed=CHOICE_SEED)
+    chosen = replace(config, eval_seed=choice_seed(config))
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
         return measure(policy, noise_scale, env, chosen, CHOICE_EPISODES).rate

@@ -104,6 +104,11 @@ def build_session(
     dense_reward: the environment pays at every step, so demonstrations count with the rewards that they recorded.
     """
     action_map = build_map(method.map, base)
+    if method.learner.gate and not isinstance(action_map, ResidualMap):
+        raise ConfigError(
+            f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} the policy "
+            "would be trained with a gate and deployed without. Set method.learner.gate=false."
+        )
     features = feature_dim(base, env)
     rng, widths = generator("learner", seed), store_widths(base, features, action_map)
     executor = ChunkExecutor(base, env.num_envs)

@@ -20,7 +20,7 @@ def main(config: ExportConfig) -> int:
         raise ConfigError(f"{folder} is a bundle already. Give the policy folder that it was made of.")
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
-    if measured is not None and (measured["noise"] == 0.0) != (noise == "zero"):
+    if measured is not None and measured["noise"] != (0.0 if noise == "zero" else 1.0):
         measured = None  # it was measured with the other noise, which says nothing about this bundle
     bundle = write_bundle(
         out,
@@ -43,10 +43,18 @@ def main(config: ExportConfig) -> int:
 
 
 def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
-    """As asked for; else as it was evaluated; else as it was trained to run."""
+    """As asked for; else as it was evaluated; else as it was trained to run.
+
+    Raises ConfigError for noise of another scale than 0 and 1, which a bundle does not draw.
+    """
     if asked not in (None, "gaussian", "zero"):
         raise ConfigError(f"noise={asked} cannot be used, expected: gaussian | zero, or none.")
     if asked is None:
         scale = trained.get("noise", 1.0) if measured is None else measured["noise"]
+        if scale not in (0.0, 1.0):
+            raise ConfigError(
+                f"This policy was last run with its noise scaled by {scale:g}; a bundle draws none or N(0, I). Say "
+                "which by noise=zero or noise=gaussian."
+            )
         return "zero" if scale == 0.0 else "gaussian"
     return cast("Noise", asked)

@@ -63,7 +63,7 @@ class CollectConfig:
     keep: str = one_of("success", "all")  # which episodes are kept
     attempts: int | None = at_least(1, None)  # give up after this many; none: ten times the episodes wanted
     seed: int = at_least(0, 0)  # of resets and noise
-    num_envs: int = at_least(1, 8)  # episodes recorded side by side; changes nothing in the data
+    num_envs: int = at_least(1, 8)  # episodes recorded side by side; a policy's data depend on it by rounding alone
     num_workers: int | None = at_least(0, None)  # simulator processes, 0: this one; none: one per core
     reward: str | None = None  # sparse or dense; none: what the environment gives by itself
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
@@ -102,7 +102,7 @@ class EvaluateConfig:
     execute: int | None = at_least(1, None)  # actions taken from a chunk; none: the policy's own
     ensemble: float | None = None  # decay of a temporal ensemble; none: no ensemble
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
-    num_envs: int = at_least(1, 20)  # episodes run side by side; changes nothing in the result
+    num_envs: int = at_least(1, 20)  # episodes run side by side; what a network answers depends on it by rounding alone
     num_workers: int | None = at_least(0, None)  # simulator processes, 0: this one; none: one per core
     device: str = "auto"  # auto | cpu | cuda | cuda:<number>
     video: str | None = None  # film the first episodes into this MP4

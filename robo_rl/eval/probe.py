@@ -38,11 +38,15 @@ class Probe:
     draws: int
     env_steps: int
     cpu_s: float
+    alone: SuccessRate | None = None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: not kept
 
     @property
     def best_alone(self) -> float:
-        """What the base reaches without any training: the better of N(0, I) and zero noise."""
-        return max(self.gaussian.rate, self.zero.rate)
+        """What the base reaches without any training, on the seeds of `best_of` where that was kept.
+
+        Of 50 seeds the first 25 alone may well be 5 points easier, and noise that does nothing would seem to help.
+        """
+        return max(self.gaussian.rate, self.zero.rate) if self.alone is None else self.alone.rate
 
     def recommend(self, support: float = 0.95, headroom: float = 0.05) -> Recommendation:
         """Steering when some draw solves at least `support` of the seeds, else a residual.
@@ -58,13 +62,14 @@ class Probe:
         return Recommendation("residual", f"{best}: no noise helps on the other seeds, so the actions have to change.")
 
     def to_json(self) -> dict[str, Any]:
-        rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of}
-        out: dict[str, Any] = {name: rate.to_json() for name, rate in rates.items()}
+        rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of, "alone": self.alone}
+        out: dict[str, Any] = {name: rate.to_json() for name, rate in rates.items() if rate is not None}
         return out | {"draws": self.draws, "env_steps": self.env_steps, "cpu_s": self.cpu_s}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Probe:
-        rates = {name: SuccessRate(data[name]["k"], data[name]["n"]) for name in ("gaussian", "zero", "best_of")}
+        names = ("gaussian", "zero", "best_of", "alone")
+        rates = {name: SuccessRate(data[name]["k"], data[name]["n"]) for name in names if name in data}
         return cls(**rates, draws=data["draws"], env_steps=data["env_steps"], cpu_s=data["cpu_s"])
 
 
@@ -99,6 +104,7 @@ def probe(
             break
         results.append(evaluate(env, policy, executor_factory, make_noise(1.0, stream), unsolved, progress))
         solved.update(zip(unsolved, results[-1].success, strict=True))
+    same = [SuccessRate.of(result.success[:best_of_seeds]) for result in (gaussian, zero)]
     return Probe(
         gaussian=gaussian.rate,
         zero=zero.rate,
@@ -106,4 +112,5 @@ def probe(
         draws=draws,
         env_steps=sum(result.env_steps for result in results),
         cpu_s=sum(result.cpu_s for result in results),
+        alone=max(same, key=lambda rate: rate.rate),
     )

@@ -96,13 +96,15 @@ class Recorder:
     hold: int  # frames
     step: int = 0
     success: bool = False
+    stills: bool = True  # keep thumbs of every step, 0.1 MB each, for a contact sheet
     frame: Frame = field(default_factory=lambda: np.zeros((2, 2, 3), dtype=np.uint8))
     thumbs: list[list[Frame]] = field(default_factory=lambda: [[]])  # one list per episode
     obs: Obs = field(default_factory=dict)
 
     def before_step(self, env: VecEnv) -> None:
         self.frame = beside(enlarge(env.render(0).cpu().numpy()), sights(self.obs))
-        self.thumbs[-1].append(_thumb(self.frame))
+        if self.stills:
+            self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
         self.writer.add(caption(self.frame, f"{self.name} | step {self.step}", right, True if self.success else None))
 
@@ -139,7 +141,7 @@ def record_episodes(
         raise ConfigError(f"A video is filmed in an environment with one lane, found {env.num_envs}. Make one with 1.")
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
-        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)))
+        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None)
         result = evaluate(env, policy, executor_factory, noise, seeds, watcher=recorder)
     if sheet is not None:
         write_contact_sheet(sheet, [row for row in recorder.thumbs if row], result.success)

@@ -51,8 +51,8 @@ def demo_replay(
     """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0 before.
 
     recorded: with the rewards and endings as they were recorded instead, for an environment that pays at every step;
-    an episode that did not terminate ran out of time. As in the collector, what is learned is
-    reward_scale * reward + reward_bias, at every step.
+    an episode that did not terminate ran out of time, and its last step counts only where the observation after it was
+    recorded. As in the collector, what is learned is reward_scale * reward + reward_bias, at every step.
 
     For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at which the
     base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known, and when there is no
@@ -106,6 +106,16 @@ def recorded_outcome(episode: DemoEpisode) -> Outcome:
     return Outcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
 
 
+def known_outcome(outcome: Outcome, observations: int) -> Outcome:
+    """Without the last step where nobody saw what it led to: a time-out is bootstrapped from there."""
+    steps = len(outcome.reward)
+    if observations > steps or bool(outcome.terminated[-1]):
+        return outcome
+    truncated = outcome.truncated[:-1].clone()
+    truncated[-1:] = True
+    return Outcome(outcome.reward[:-1], outcome.terminated[:-1], truncated)
+
+
 def _add(
     store: Replay,
     episode: DemoEpisode,
@@ -116,25 +126,24 @@ def _add(
     scale: float,
     outcome: Outcome,
 ) -> None:
-    frames = episode.frames
     obs = stacked_obs(episode, base)
     with torch.no_grad():
         features = base.features(obs)
-        ctx = torch.zeros(frames, 0)
+        ctx = torch.zeros(len(features), 0)
         if action_map.ctx_dim:
-            queued = _base_actions(features[:frames], base, index, scale)
-            ctx = base.refine({key: value[:frames] for key, value in obs.items()}, queued)
+            ctx = base.refine(obs, _base_actions(features, base, index, scale))
+    outcome = known_outcome(outcome, len(features))
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
-    for t in range(frames):
-        after = min(t + 1, len(features) - 1)
+    for t in range(len(outcome.reward)):
+        after = min(t + 1, len(features) - 1)  # a termination looks at nothing behind it
         values = {
             "obs": features[t : t + 1],
             "ctx": ctx[t : t + 1],
             "critic_action": action[t : t + 1],
             "action": action[t : t + 1],
             "next_obs": features[after : after + 1],
-            "next_ctx": ctx[min(t + 1, frames - 1)][None],
+            "next_ctx": ctx[after : after + 1],
             "reward": outcome.reward[t : t + 1],
             "steps": torch.tensor([1]),
             "demo": torch.ones(1),

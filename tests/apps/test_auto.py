@@ -17,6 +17,7 @@ from robo_rl.apps.finetune import replanned
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.eval.probe import Probe
+from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
@@ -132,7 +133,7 @@ def test_a_weak_start_gets_a_longer_reach(
 def test_a_stopped_run_goes_on_inside_its_stage(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at the start of the residual, resumed: the same policy as without the stop, steering not repeated."""
+    """Stopped at the start of the residual, moved, resumed: the same policy as without, steering not repeated."""
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "whole") == 0
@@ -148,9 +149,17 @@ def test_a_stopped_run_goes_on_inside_its_stage(
     stopped = finetune(base, tmp_path / "stopped")
     monkeypatch.setattr(auto, "rate_of", rate_of)
     assert stopped == 130
-    assert finetune(base, tmp_path / "stopped", "resume=true") == 0
-    weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "stopped")]
+    (tmp_path / "stopped").rename(tmp_path / "moved")
+    assert finetune(base, tmp_path / "moved", "resume=true") == 0
+    weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "moved")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("eval_seed", range(4))
+def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
+    """The best of several on 50 episodes looks better there than it is: the final 100 must be others."""
+    chosen = auto.choice_seed(FinetuneVerb(eval_seed=eval_seed))
+    assert not set(eval_seeds(chosen, 50)) & set(eval_seeds(eval_seed, 100))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ METHODS: dict[str, MethodConfig] = {
     "DSRL-SAC": method("steering"),
     "steering from the base's noise, low rank": method("steering", origin="gaussian", rank=2, norm_bound=0.5),
     "DSRL-NA": method("steering", algorithm="noise_aliased", auto_alpha=True, heads=3),
-    "DSRL-NA by TD3": method("steering", algorithm="noise_aliased", actor="deterministic", gate=True),
+    "DSRL-NA by TD3": method("steering", algorithm="noise_aliased", actor="deterministic"),
     "ResFiT": method("residual", DEMOS, actor="deterministic", n_step=3, heads=4, target_subset=2, actor_delay=2),
     "gated residual": method("residual", DEMOS, actor="deterministic", gate=True),
     "residual of chunks": method("residual", per_chunk=True),
@@ -179,6 +179,14 @@ def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
     assert isinstance(made.policy, ResidualPolicy)
     assert made.policy.actor is made.tuner.learner.actor
     assert made.policy.gate is made.tuner.learner.critic
+
+
+@pytest.mark.parametrize("kind", ["steering", "direct"])
+def test_a_gate_that_would_not_be_deployed_is_refused(kind: str) -> None:
+    """The critics of a residual travel with it; others would act by a gate in training and without one ever after."""
+    config = method(kind, gate=True)
+    with pytest.raises(ConfigError, match="gate=false"):
+        build_session(config, base_of(config), make_env(1), seed=0, demos=None)
 
 
 def test_the_base_does_not_learn(demos: EpisodeStore) -> None:

@@ -126,6 +126,15 @@ def test_success_with_other_noise_is_not_promised(
     assert "its success with gaussian noise is unknown" in capsys.readouterr().out
 
 
+def test_noise_that_a_bundle_cannot_draw_is_not_rounded(run: Path, tmp_path: Path) -> None:
+    """Measured at half the noise: a bundle runs with none or all of it. Somebody must choose; nothing is promised."""
+    evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.5))
+    with pytest.raises(ConfigError, match=r"scaled by 0\.5"):
+        export.main(ExportConfig(str(run), str(tmp_path / "bundle")))
+    assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"), noise="gaussian")) == 0
+    assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["measured"] is None
+
+
 def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
     """A note beside a policy that was trained again since is old: the bundle's success stays unknown."""
     import shutil

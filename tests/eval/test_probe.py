@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from policies.executor import ChunkExecutor
@@ -60,9 +62,20 @@ def test_a_seed_outside_the_support_stays_unsolved() -> None:
     assert probed.recommend().method == "residual"
 
 
+@pytest.mark.parametrize("eval_seed", range(8))
+def test_noise_that_does_nothing_is_never_said_to_help(eval_seed: int) -> None:
+    """Best of n counts the first 10 of 30 seeds: where those are easy, the base must be judged on them too."""
+    env, policy = PushButtonEnv(5), NoisyPolicy(0.5, 0.0)
+    found = probe(env, policy, ChunkExecutor, make_noise, eval_seed=eval_seed, episodes=30, best_of_seeds=10, draws=2)
+    assert found.best_alone == found.best_of.rate
+    assert found.recommend().method == "residual"
+
+
 def test_a_probe_is_plain_json() -> None:
-    """It goes into run.json and the report."""
+    """It goes into run.json and the report, and comes back; files of older versions too."""
     assert rates(1, 2, 3).to_json()["best_of"]["k"] == 3
+    for found in (rates(1, 2, 3), replace(rates(1, 2, 3), alone=SuccessRate(1, 25))):
+        assert Probe.from_json(found.to_json()) == found
 
 
 def test_sizes_are_checked() -> None:

@@ -12,7 +12,7 @@ from policies.executor import ChunkExecutor
 from policies.noise import EpisodeNoise
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.eval.rollout import evaluate
-from robo_rl.eval.video import HOLD_S, VideoWriter, caption, enlarge, record_episodes
+from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, caption, enlarge, record_episodes
 from tests.eval.fakes import NoisyPolicy, PushButtonEnv
 
 
@@ -32,6 +32,18 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
     bar = [int((frame[10, :, 2] > 150).sum()) for frame in frames[: filmed.length[0]]]
     assert all(after > before for before, after in pairwise(bar))  # the bar grows: order is kept
     assert cv2.imread(str(sheet)).shape[0] == 2 * 200
+
+
+@pytest.mark.parametrize("stills", [True, False])
+def test_a_film_without_a_sheet_keeps_no_pictures(tmp_path: Path, stills: bool) -> None:
+    """Twenty long episodes would be gigabytes of thumbs that nobody looks at."""
+    env = PushButtonEnv(1)
+    env.reset(iter([1]))
+    with VideoWriter(tmp_path / "film.mp4", 10) as writer:
+        recorder = Recorder(writer, "base", hold=1, stills=stills)
+        for _ in range(3):
+            recorder.before_step(env)
+    assert len(recorder.thumbs[-1]) == (3 if stills else 0)
 
 
 def test_the_caption_changes_with_the_outcome() -> None:

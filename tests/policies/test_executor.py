@@ -114,6 +114,17 @@ def test_noise_continues_beyond_its_first_block() -> None:
     assert not torch.equal(far[0], far[1])
 
 
+def test_an_episode_without_end_does_not_fill_the_memory() -> None:
+    """A robot's head draws for days without a reset: one block of draws is kept, and earlier ones are made again."""
+    noise = EpisodeNoise((4, 1))
+    noise.reset([0, 1], [1, 2])
+    first = noise.draw([0, 1], [0, 0])
+    for decision in range(0, 64_000, 64):
+        noise.draw([0, 1], [decision, decision])
+    assert sum(block.numel() for _, block in noise._blocks.values()) == 2 * 64 * 4
+    assert torch.equal(noise.draw([0, 1], [0, 0]), first)
+
+
 @pytest.mark.parametrize("execute", [0, 5])
 def test_execute_must_fit_the_chunk(execute: int) -> None:
     """More actions than the chunk holds would repeat stale ones."""

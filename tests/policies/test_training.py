@@ -6,7 +6,7 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,28 @@ def test_loader_and_tensors_give_the_same_run() -> None:
     train_base(policy_of(), data, _short(), logger=fast)
     train_base(policy_of(), LoaderWindows(Windows(), unit), _short(), logger=slow)
     assert slow.loss == pytest.approx(fast.loss, rel=1e-5)
+
+
+def test_a_loader_draws_its_order_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million updates cost nothing before the first one."""
+    drawn: list[int] = []
+
+    def counted(*arguments: int) -> Iterator[Tensor]:
+        for index in batch_indices(*arguments):
+            drawn.append(1)
+            yield index
+
+    class Windows(Dataset[dict[str, Tensor]]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            return {"state": torch.zeros(1, 3), "action": torch.zeros(8, 2)}
+
+    monkeypatch.setattr("policies.batches.batch_indices", counted)
+    source = LoaderWindows(Windows(), ActionSpec((-1.0, -1.0), (1.0, 1.0)))
+    obs, action = next(source.batches(4, 0, 0, 1_000_000, torch.device("cpu")))
+    assert (len(drawn), obs["state"].shape, action.shape) == (1, (4, 1, 3), (4, 8, 2))
 
 
 def test_every_window_is_seen_once_per_epoch() -> None:

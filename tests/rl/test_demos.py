@@ -67,6 +67,23 @@ def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
     assert store.data["truncated"][0].tolist() == [False, False, not ended]
 
 
+def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> None:
+    """Of 4 steps without an end: with the 5th observation and the base's action there, else 3 steps, from the 4th."""
+    base = flow_policy(SPEC)
+    options = {"noise_scale": 1.0, "recorded": True}
+    seen, unseen = (
+        demo_replay([Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, **options)  # type: ignore[arg-type]
+        for final_obs in (True, False)
+    )
+    assert (len(seen), len(unseen)) == (4, 3)
+    assert unseen.data["truncated"][0, :3].tolist() == [False, False, True]
+    assert unseen.data["mc_return"][0, :3].tolist() == [0.875, 0.75, 0.5]
+    assert torch.equal(unseen.data["next_obs"][0, 2], seen.data["obs"][0, 3])
+    torch.testing.assert_close(unseen.data["next_ctx"][0, 2], seen.data["ctx"][0, 3])
+    features, noise = seen.data["next_obs"][0, 3:], episode_noise(0, 3, (4, 1))  # a plan begins at rows 0, 2 and 4
+    torch.testing.assert_close(seen.data["next_ctx"][0, 3:], base.sample_from(features, noise[2:])[:, 0])
+
+
 def test_demonstrations_without_rewards_do_not_teach_that_nothing_pays() -> None:
     with pytest.raises(ConfigError, match="hold no rewards"):
         demo_replay([Demo(3, paid=0.0)], flow_policy(SPEC), MAP, widths(MAP), 0.5, recorded=True)

@@ -52,6 +52,21 @@ def test_it_is_a_vector_environment() -> None:
     check_vec_env(make(error=0.3))
 
 
+def test_the_seeds_of_a_simulation_on_a_gpu_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has control is kept in the host's memory, and a snapshot lies where its engine computes."""
+
+    class Elsewhere:
+        def __init__(self, value: Tensor) -> None:
+            self.cpu = lambda: value
+
+    env = make()
+    inner, snapshot = env._env, env._env.snapshot
+    monkeypatch.setattr(inner, "snapshot", lambda: {"episode_seed": Elsewhere(snapshot()["episode_seed"])})
+    env.reset(EpisodeSeeds(SEEDS))
+    first = EpisodeSeeds(SEEDS)
+    assert env._episode.tolist() == [next(first) for _ in range(3)]
+
+
 def test_what_happened_is_what_info_says() -> None:
     """The inner environment moved by exactly `executed_action`: the human's where `intervened`, else the policy's."""
     env = make()

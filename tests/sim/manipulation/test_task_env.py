@@ -13,6 +13,7 @@ import torch
 from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
+from sim import task_env
 from sim.arms.control import MODES
 from sim.arms.expert import ManipulationExpert
 from sim.conformance import check_vec_env
@@ -219,6 +220,24 @@ def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
     for command in commands:
         env.step(command)
     assert done == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("obs_delay", [0, 1])
+def test_a_snapshot_from_a_file_goes_to_the_engines_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obs_delay: int
+) -> None:
+    """Checkpoints lie in the host's memory: on a GPU, goals and commands left there would meet physics that is not."""
+    path = tmp_path / "late.yaml"
+    path.write_text(f"obs_delay: [{obs_delay}, {obs_delay}]")
+    env = make_task_env("lift", 2, randomise=str(path), compiled=False)
+    env.reset(EpisodeSeeds(("device", 0)))
+    snapshot = env.snapshot()
+    monkeypatch.setattr(env._engine, "device", torch.device("meta"))  # stands for a GPU: it computes shapes alone
+    monkeypatch.setattr(env, "_look", lambda goal: None)
+    monkeypatch.setattr(task_env, "handed_out", dict)
+    told = env.restore(snapshot)
+    kept = [told["state"], *(getattr(env, name) for name in task_env._KEPT)]
+    assert {value.device.type for value in kept} == {"meta"}
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,11 @@ def test_keyed_numbers_look_random_and_belong_to_their_key() -> None:
     assert 0.0 < float(uniform.min()) < float(uniform.max()) < 1.0
 
 
+def test_keyed_numbers_never_reach_one() -> None:
+    """Both seeds draw the highest of the 2^24 numbers: as float32, (2^24 - 1 + 0.5) / 2^24 is 1."""
+    assert (keyed_uniform(torch.tensor([12_694_113, 12_832_633]), 0, 1) == 1.0 - 2.0**-24).all()
+
+
 def test_tilts_are_spread_evenly_over_rotations() -> None:
     """Of uniform rotations of at most 90 degrees, the share within 45 is (a - sin a) / (m - sin m)."""
     unit = keyed_uniform(torch.arange(100_000), 0, 3)
