@@ -119,9 +119,11 @@ class RunDir:
     def _make_room(self, overwrite: bool) -> None:
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
             return
-        if not (self.path / "run.json").is_file():
+        began = not self._never_began()
+        # Killed before run.json, which is written last, a start leaves its settings and an empty folder of checkpoints.
+        if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
             raise ConfigError(f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder.")
-        if not overwrite and not self._never_began():
+        if not overwrite and began:
             raise ConfigError(
                 f"{self.path} already holds a run. Go on with it by resume=true, replace it by overwrite=true, "
                 "or choose another folder."

@@ -62,6 +62,13 @@ def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "run", _Config())
 
 
+def test_a_start_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
+    """run.json is written last; without it, settings beside an empty folder of checkpoints are nobody's run."""
+    RunDir.create(tmp_path / "run", _Config())
+    (tmp_path / "run" / "run.json").unlink()
+    assert RunDir.create(tmp_path / "run", _Config()).info()["seed"] == 0
+
+
 def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
     """`out=~` with overwrite=true by mistake: only folders that hold a run are replaced."""
     (tmp_path / "thesis.tex").write_text("x")
