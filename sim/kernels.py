@@ -90,7 +90,7 @@ def compile_kernel(
     path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
     start_s = _cpu_s()
     if not path.exists():
-        (say or _print)("compiling the simulator for this machine (once, some 20 s) ...")
+        (say or _print)("compiling the simulator for this kind of flight (once, some 30 s of CPU time) ...")
         _build(graph, tuple(examples), path)
         compile_s = _cpu_s() - start_s
     else:
@@ -187,4 +187,8 @@ def _cpu_s() -> float:
 
 
 def _print(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    """On a line of its own, where a progress bar is on the screen as well."""
+    from tqdm import tqdm
+
+    tqdm.write(message, file=sys.stderr)
+    sys.stderr.flush()

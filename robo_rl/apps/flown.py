@@ -19,6 +19,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.realism import Realism
+from sim.engines.quad.setting import FlightOptions, check_options
 from sim.tasks.protocol import FlightTask
 
 
@@ -69,6 +70,7 @@ def load_flown(config: TransferConfig) -> Flown:
     trained = _settings(given, folder)
     changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}
     trained = replace(trained, **{key: value for key, value in changes.items() if value is not None})
+    check_options(trained.task, FlightOptions(speed_m_s=config.speed_m_s))
     setting = Setting.of(trained)
     found, shown = policy.obs_spec[STATE].shape, setting.spec().obs[STATE].shape
     if found != shown:

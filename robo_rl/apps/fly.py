@@ -11,7 +11,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
 from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_updates
 from robo_rl.apps.fly_report import finish
-from robo_rl.apps.fly_setting import Setting
+from robo_rl.apps.fly_setting import Setting, check_own
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.stop import stop_between_steps
@@ -52,6 +52,7 @@ def main(config: FlyConfig) -> int:
     """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C header."""
     torch.set_num_threads(1)
     setting = Setting.of(config)
+    check_own(config)
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
     rows, trials = train_all(config, setting, run)
     for name in CONTROLLERS:
@@ -108,6 +109,7 @@ def _train(
     """One policy from nothing. Ctrl-C saves what is there and says how to go on."""
     policy = new_policy(config, setting, seed)
     learner, compile_s = make_trainer(config, setting, policy, seed)
+    bar.unpause()  # compiling is no update: it would make the remaining time hours
     used_s = 0.0
     if saved is not None:
         learner.load_state_dict(saved["learner"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import ShacMethod
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.rl.first_order import FirstOrderConfig
 from sim.engines.quad.craft import Craft, load_craft
@@ -21,6 +22,7 @@ from sim.engines.quad.setting import (
     DEFAULT,
     FlightOptions,
     MeasuredTask,
+    check_options,
     measured_task,
     senses_of,
     unused_options,
@@ -122,6 +124,15 @@ def options_of(config: FlyConfig) -> FlightOptions:
     unused = unused_options(config.task)
     given = {item.name: getattr(config, item.name) for item in fields(FlightOptions) if item.name not in unused}
     return FlightOptions(**given)
+
+
+def check_own(config: FlyConfig) -> None:
+    """Raises ConfigError for a setting of another task: it would be thought to matter."""
+    given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
+    check_options(config.task, FlightOptions(**given))
+    for name, task in {"gate_shift_m": "race", "train_density": "obstacles"}.items():
+        if config.task != task and getattr(config, name) != getattr(FlyConfig, name):
+            raise ConfigError(f"Task {config.task} has no {name}: leave it out, or fly task={task}.")
 
 
 def training_task(task: MeasuredTask, craft: Craft, config: FlyConfig) -> MeasuredTask:

@@ -77,7 +77,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("hit a cylinder", _share("hit_a_cylinder")),
         ("time to goal", _fact("time_to_goal_s", 1, "s")),
         ("mean speed", _fact("mean_speed_m_s", 2, "m/s")),
-        _LEFT,
+        ("ended", lambda row: f"{row.terminated_fraction:.1%}"),
     ],
 }
 _HOLD_NOTE = (
@@ -94,7 +94,8 @@ NOTES = {
     "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
     "through the gates at a constant speed. ended: hit a gate or left the room, at any time of the flight.",
     "obstacles": "reached: within 0.5 m of the goal over the last second, and never touched anything. Controllers "
-    "follow a straight line; with planner=true a path around the cylinders, all of which it knows.",
+    "follow a straight line; with planner=true a path around the cylinders, all of which it knows. ended: touched a "
+    "cylinder or left the room, at any time of the flight.",
 }
 _COST: list[Column] = [
     ("env steps", lambda row: text.count(row.env_steps) if row.env_steps else text.NONE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ class StopRequest:
         if self.asked:
             raise KeyboardInterrupt("stopped at once; the last checkpoint is kept")
         self.asked = True
+        os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")  # no lock, no buffer
 
 
 @contextmanager

@@ -126,6 +126,8 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("updats=3", "updates"),
         ("speed_m_s=9", "at most"),
         ("track=rign", "ring"),
+        ("density=0.4", "Task hover has no density: leave it out, or fly one that has: obstacles."),
+        ("train_density=0.4", "fly task=obstacles"),
         ("latency_s=0.005", "whole control steps"),
         ("gust_m_s=1", "no drag"),
     ],

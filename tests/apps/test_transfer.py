@@ -20,6 +20,7 @@ from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.transfer import Drop, TransferRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError
 from sim.engines.quad.trial import Trial
 
 pytest.importorskip("pybullet")
@@ -96,6 +97,8 @@ def test_a_run_keeps_its_own_settings(runs: Path) -> None:
     slower = load_flown(TransferConfig(run=str(runs / "eight"), speed_m_s=1.0, eval_s=1.0))
     assert slower.trained.speed_m_s == 1.0
     assert slower.task.max_steps == 100
+    with pytest.raises(ConfigError, match="Task hover has no speed_m_s"):
+        load_flown(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
 
 
 def test_the_difference_by_hand() -> None:

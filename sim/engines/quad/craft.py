@@ -7,7 +7,8 @@ No two simulators agree on the parameters of a Crazyflie, so every set here name
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ GRAVITY_M_S2 = 9.81
 FOLDER = Path(__file__).parent / "crafts"
 Vec3 = tuple[float, float, float]
 Four = tuple[float, float, float, float]
+_LISTS = ("inertia_kg_m2", "rotors_m", "yaw_sign", "thrust_n", "linear_drag_n_s_m", "rotor_drag_n_s2_m", "downwash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,20 @@ def list_crafts() -> list[str]:
 
 def load_craft(name: str, **changes: Any) -> Craft:
     """A craft by name, or a YAML file of one's own by path. Raises UnknownNameError, or ConfigError for bad values."""
-    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    if own and not path.is_file():
+        raise ConfigError(f"Craft file {path} does not exist. Check the path, or choose: {', '.join(list_crafts())}.")
     if not path.exists():
         raise UnknownNameError("craft", name, list_crafts())
     try:
         data = yaml.safe_load(path.read_text())
         if not isinstance(data, dict):
             raise TypeError(f"it holds {type(data).__name__}, expected 'name: value' lines")
+        _check_keys(data)
         craft = Craft(name=path.stem, **{key: _plain(key, value) for key, value in data.items()})
     except (TypeError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path.name} does not describe a craft: {error}. Compare with crafts/cf21.yaml.") from error
+        raise ConfigError(f"{path} does not describe a craft: {error}. Compare with {FOLDER / 'cf21.yaml'}.") from error
     return check_craft(replace(craft, **changes))
 
 
@@ -100,6 +106,12 @@ def check_craft(craft: Craft) -> Craft:
         if not 0.0 <= value <= 2.0:
             raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s.")
     _check_lengths(craft)
+    parts = ("linear_drag_n_s_m", "rotor_drag_n_s2_m")
+    rest = {f"{name}[{i}]": value for name in parts for i, value in enumerate(getattr(craft, name))}
+    rest |= {name: getattr(craft, name) for name in ("quadratic_drag_n_s2_m2", "rotor_inertia_kg_m2", "prop_radius_m")}
+    for name, value in rest.items():
+        if value < 0.0:
+            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must not be below 0.")
     x, y, z = craft.inertia_kg_m2
     if max(x, y, z) > 1.001 * (x + y + z - max(x, y, z)):
         raise ConfigError(
@@ -130,8 +142,33 @@ def _check_lengths(craft: Craft) -> None:
             raise ConfigError(f"{name} of craft '{craft.name}' has {len(found)} values, expected {expected}: {found}.")
 
 
+def _check_keys(data: dict[Any, Any]) -> None:
+    """Raises ValueError for a key that no craft has, and for what is missing."""
+    of_file = {field.name: field.default is MISSING for field in fields(Craft) if field.name != "name"}
+    for key in data:
+        if key not in of_file:
+            close = get_close_matches(str(key), of_file, n=1)
+            raise ValueError(f"it has no '{key}'" + (f"; did you mean '{close[0]}'?" if close else ""))
+    if missing := [key for key, needed in of_file.items() if needed and key not in data]:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+
+
 def _plain(key: str, value: Any) -> Any:
     """YAML lists to tuples, numbers to float ('1e-5' without a point is text to YAML)."""
     if key == "source":
         return value
-    return tuple(_plain("", part) for part in value) if isinstance(value, list) else float(value)
+    if (key in _LISTS) != isinstance(value, list):
+        raise TypeError(f"{key} = {value!r}, expected {'a list' if key in _LISTS else 'a number'}")
+    try:
+        if key == "rotors_m":
+            return tuple(tuple(map(_number, place)) for place in value)
+        return tuple(map(_number, value)) if key in _LISTS else _number(value)
+    except (TypeError, ValueError):
+        wanted = "a list of [x, y]" if key == "rotors_m" else "finite numbers"
+        raise TypeError(f"{key} = {value!r}, expected {wanted}") from None
+
+
+def _number(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
+        raise ValueError(value)
+    return number

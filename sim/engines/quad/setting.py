@@ -106,4 +106,5 @@ def check_options(name: str, options: FlightOptions) -> None:
     """Raises ConfigError for an option that this task has not: it would be thought to matter."""
     for option in unused_options(name):
         if getattr(options, option) != getattr(DEFAULT, option):
-            raise ConfigError(f"quad/{name} has no {option}: leave it out, or fly a task that has one.")
+            owners = ", ".join(_OWN[option])
+            raise ConfigError(f"Task {name} has no {option}: leave it out, or fly one that has: {owners}.")

@@ -1,0 +1,21 @@
+"""The first Ctrl-C is answered at once and waits for a whole state; the second one does not wait."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from robo_rl.apps.stop import stop_between_steps
+
+
+def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_between_steps() as stop:
+        assert not stop.asked
+        signal.raise_signal(signal.SIGINT)
+        assert stop.asked
+        assert "once more stops at once" in capfd.readouterr().err
+        with pytest.raises(KeyboardInterrupt, match="the last checkpoint is kept"):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
