@@ -90,7 +90,7 @@ def compile_kernel(
     path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
     start_s = _cpu_s()
     if not path.exists():
-        (say or _print)("compiling the simulator for this kind of flight (once, some 30 s of CPU time) ...")
+        (say or _print)("compiling the simulator for this task and number of lanes (once, some 30 s of CPU time) ...")
         _build(graph, tuple(examples), path)
         compile_s = _cpu_s() - start_s
     else:

@@ -13,7 +13,7 @@ from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_
 from robo_rl.apps.fly_report import finish
 from robo_rl.apps.fly_setting import Setting, check_own
 from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.apps.stop import stop_between_steps
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.provenance import commit
@@ -26,6 +26,8 @@ from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_p
 __all__ = ["FlyRow", "Setting", "evaluated", "main", "row", "train_all"]
 
 CONTROLLERS = ("pid", "geometric")
+
+_FREE = FREE_KEYS | {"eval_flights", "eval_s", "video", "checkpoint_every"}  # these change nothing that is learned
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def main(config: FlyConfig) -> int:
     torch.set_num_threads(1)
     setting = Setting.of(config)
     check_own(config)
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
+    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=_FREE)
     rows, trials = train_all(config, setting, run)
     for name in CONTROLLERS:
         trial = evaluated(

@@ -66,7 +66,7 @@ def test_a_start_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
     """run.json is written last; without it, settings beside an empty folder of checkpoints are nobody's run."""
     RunDir.create(tmp_path / "run", _Config())
     (tmp_path / "run" / "run.json").unlink()
-    assert RunDir.create(tmp_path / "run", _Config()).info()["seed"] == 0
+    assert RunDir.create(tmp_path / "run", _Config()).info()["seed"] == 7
 
 
 def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
