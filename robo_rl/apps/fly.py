@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight import FlightPolicy
@@ -21,6 +22,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
+from sim.engines.quad.flights import Flights
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 __all__ = ["FlyRow", "Setting", "evaluated", "main", "row", "train_all"]
@@ -156,7 +158,18 @@ def _train(
 def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
     """The shared starts: same states, disturbances and sensor noise for every pilot."""
     flights = setting.flights(config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False)
-    return fly(flights, pilot)
+    with progress(setting.task.max_steps, "measuring", "step") as bar:
+        return fly(flights, counted(pilot, bar))
+
+
+def counted(pilot: Pilot, bar: Any) -> Pilot:
+    """The same pilot; every decision moves the bar."""
+
+    def act(flights: Flights) -> Tensor:
+        bar.update(1)
+        return pilot(flights)
+
+    return act
 
 
 def row(name: str, trial: Trial, **cost: Any) -> FlyRow:

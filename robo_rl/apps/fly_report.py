@@ -15,6 +15,7 @@ from policies.checkpoint import load_policy, read_policy_json
 from policies.flight import STATE, FlightPolicy
 from robo_rl.apps.fly_field import write_field_pictures
 from robo_rl.apps.fly_table import LABELS, print_table
+from robo_rl.apps.progress import progress, show
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import MissingDependencyError
@@ -79,7 +80,10 @@ def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, 
     if config.video:
         # Who flies one course must be seen apart from the others; who holds a point is drawn apart.
         drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
-        write_flight_video(out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S)
+        with progress(None, "film", "frame") as bar:
+            write_flight_video(
+                out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S, moved=show(bar)
+            )
 
 
 def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:

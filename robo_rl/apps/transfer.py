@@ -9,6 +9,7 @@ import torch
 
 from robo_rl.apps import transfer_arm
 from robo_rl.apps.flown import Flown, load_flown
+from robo_rl.apps.fly import counted
 from robo_rl.apps.progress import progress
 from robo_rl.apps.transfer_report import finish
 from robo_rl.conf.transfer import TransferConfig
@@ -113,7 +114,7 @@ def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[Transfer
         for name in pilots:
             for engine in (HOME, config.engine):
                 flights = flights_of(config, flown, None if engine == HOME else scene)
-                rows.append(TransferRow(name, engine, fly(flights, _counted(_pilot(name, flown, config), bar))))
+                rows.append(TransferRow(name, engine, fly(flights, counted(_pilot(name, flown, config), bar))))
     return rows
 
 
@@ -136,11 +137,3 @@ def _pilot(name: str, flown: Flown, config: TransferConfig) -> Pilot:
     if name == POLICY:
         return policy_pilot(flown.policy.columns)
     return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts)
-
-
-def _counted(pilot: Pilot, bar: Any) -> Pilot:
-    def act(flights: Flights) -> torch.Tensor:
-        bar.update(1)
-        return pilot(flights)
-
-    return act

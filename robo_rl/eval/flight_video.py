@@ -6,7 +6,7 @@ centimetres would be a few pixels wide: they are drawn larger, and the caption s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -213,6 +213,7 @@ def write_flight_video(
     spacing_m: float | None = None,
     gates: Sequence[GateFrame] = (),
     most_s: float | None = None,
+    moved: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Film the first `drones` drones of a log in real time as MP4; one frame every 1 / fps seconds, the last included.
 
@@ -220,7 +221,7 @@ def write_flight_video(
     written below. floor_m: height of the ground; z = 0 where the flight comes near it, else just below the flight.
     spacing_m: how far the drones are moved apart for the picture; None moves those that share one resting goal, for
     they cannot have flown together, and nobody else. gates: stand there, and show where to fly instead of goals.
-    most_s: film no longer than this.
+    most_s: film no longer than this. moved: told after each frame how many there are, and of how many.
     """
     if drones < 1 or fps <= 0 or size[0] % 2 or size[1] % 2 or min(size) < 64:
         raise ConfigError(
@@ -230,8 +231,10 @@ def write_flight_video(
     scene = FlightScene(log, drones, size, arm_m, floor_m, spacing_m, gates)
     length_s = log.duration_s if most_s is None else min(most_s, log.duration_s)
     with VideoWriter(path, fps, crf=18) as writer:  # thin lines
-        for i in range(int(length_s * fps + 1e-6) + 1):
+        frames = int(length_s * fps + 1e-6) + 1
+        for i in range(frames):
             writer.add(scene.frame(float(log.time_s[0]) + i / fps))
+            moved(i + 1, frames)
     return path
 
 
