@@ -27,7 +27,7 @@ _BAND = (10, 50, 90)  # percentiles
 
 
 def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Path:
-    """Draw position error, tilt and the motor commands of drone 0 to `path` (PNG, SVG or PDF by its suffix).
+    """Draw position error, tilt and one drone's motor commands to `path` (PNG, SVG or PDF by its suffix).
 
     Error and tilt: median over the drones that still fly, and the band from the 10th to the 90th percentile. Raises
     ConfigError when there is no log.
@@ -42,9 +42,10 @@ def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Pat
         grid = figure.add_gridspec(3, len(logs), height_ratios=(1.25, 1.0, 1.0))
         _draw_error(figure.add_subplot(grid[0, :]), logs, colours)
         _draw_tilt(figure.add_subplot(grid[1, :]), logs, colours)
+        drone = _usual(logs[0])
         for i, (log, colour) in enumerate(zip(logs, colours, strict=True)):
             axes = figure.add_subplot(grid[2, i])
-            _draw_motors(axes, log, labelled=i == len(logs) - 1)
+            _draw_motors(axes, log, min(drone, log.num_drones - 1), labelled=i == len(logs) - 1)
             if len(logs) > 1:
                 axes.text(0.03, 0.07, log.label, transform=axes.transAxes, color=colour, weight="bold")
         figure.suptitle(title, x=0.01, ha="left", weight="bold", fontsize=13)
@@ -61,6 +62,13 @@ def spread(values: Float[ndarray, "t n"]) -> Float[ndarray, "3 t"]:
     return out
 
 
+def _usual(log: FlightLog) -> int:
+    """The drone that starts neither near the goal nor far, of those that fly to the end where there are any."""
+    stay = log.flying()[-1]
+    away_m = np.where(stay | ~stay.any(), log.error_m()[0], np.nan)
+    return int(np.argsort(away_m)[np.isfinite(away_m).sum() // 2])  # NaN is sorted to the end
+
+
 def _draw_error(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) -> None:
     _draw_bands(axes, [np.maximum(log.error_m(), SMALLEST_M) for log in logs], logs, colours)
     axes.set_yscale("log")
@@ -75,6 +83,7 @@ def _draw_error(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) -
         _label(axes, f"{log.label}  {_length(final)}", colour, height, bold=True)
         ended = int((~log.flying()[-1]).sum())
         note = f"{ended} of {log.num_drones} ended early" if ended else f"all {log.num_drones} flew to the end"
+        note = f"at the end; {note}"
         _label(axes, note, MUTED, height - 0.09)
 
 
@@ -82,17 +91,18 @@ def _draw_tilt(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) ->
     _draw_bands(axes, [log.tilt_deg() for log in logs], logs, colours)
     axes.set_ylim(bottom=0.0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda degrees, _: f"{degrees:g}°"))
+    axes.set(xlabel="time, s")
     axes.set_title("tilt", **_HEADING)
 
 
-def _draw_motors(axes: Axes, log: FlightLog, labelled: bool) -> None:
+def _draw_motors(axes: Axes, log: FlightLog, drone: int, labelled: bool) -> None:
     for i, (rotor, shade) in enumerate(zip(ROTORS, _ROTOR_COLOURS, strict=True)):
-        axes.plot(_time_s(log), log.command[:, 0, i], color=shade, linewidth=0.9)
+        axes.plot(_time_s(log), log.command[:, drone, i], color=shade, linewidth=0.9)
         if labelled:
             _label(axes, rotor, shade, 0.85 - 0.2 * i)
     axes.set(xlim=(0.0, _end_s(log)), ylim=(0.0, 1.03), xlabel="time, s")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    axes.set_title("motor commands of drone 0", **_HEADING)
+    axes.set_title(f"motor commands of drone {drone}", **_HEADING)
 
 
 def _draw_bands(axes: Axes, values: Sequence[ndarray], logs: Sequence[FlightLog], colours: Sequence[str]) -> None:
