@@ -41,7 +41,7 @@ HEADLINES = (
     *(
         Headline(f"{task}: {method}", f"finetune/{task}/{method}/success", _SUCCESS.replace("TASK", task))
         for task in ("peg-insert-side", "assembly", "push", "hand-insert", "pick-place")
-        for method in ("steering", "residual", "auto")
+        for method in ("steering", "residual", "residual_far", "auto")
     ),
     Headline(
         "assembly: residual, five trainings on one base",

@@ -88,6 +88,23 @@ def ignores_noise(policy: SavedPolicy) -> bool:
     return False
 
 
+def check_together(method: MethodConfig, action_map: ActionMap) -> None:
+    """Raises ConfigError for a learner's settings that mean nothing with this map."""
+    learner = method.learner
+    if learner.gate and not isinstance(action_map, ResidualMap):
+        raise ConfigError(
+            f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} the policy "
+            "would be trained with a gate and deployed without. Set method.learner.gate=false."
+        )
+    by_lane = learner.explore_correlation != 0.0 or learner.explore_least != 1.0
+    if learner.actor == "deterministic" and by_lane and action_map.timescale == "chunk":
+        raise ConfigError(
+            "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map decides once "
+            "a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "
+            "method.learner.explore_least=1."
+        )
+
+
 def build_session(
     method: MethodConfig,
     base: SavedPolicy,
@@ -104,11 +121,7 @@ def build_session(
     dense_reward: the environment pays at every step, so demonstrations count with the rewards that they recorded.
     """
     action_map = build_map(method.map, base)
-    if method.learner.gate and not isinstance(action_map, ResidualMap):
-        raise ConfigError(
-            f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} the policy "
-            "would be trained with a gate and deployed without. Set method.learner.gate=false."
-        )
+    check_together(method, action_map)
     features = feature_dim(base, env)
     rng, widths = generator("learner", seed), store_widths(base, features, action_map)
     executor = ChunkExecutor(base, env.num_envs)

@@ -181,6 +181,14 @@ def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
     assert made.policy.gate is made.tuner.learner.critic
 
 
+def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) -> None:
+    """With chunks only the lanes that are due decide: a row of noise would belong to another lane every time."""
+    for change in ({"explore_correlation": 0.95}, {"explore_least": 0.0}):
+        config = method("residual", DEMOS, actor="deterministic", per_chunk=True, **change)
+        with pytest.raises(ConfigError, match="explore_correlation=0"):
+            session(config, demos)
+
+
 @pytest.mark.parametrize("kind", ["steering", "direct"])
 def test_a_gate_that_would_not_be_deployed_is_refused(kind: str) -> None:
     """The critics of a residual travel with it; others would act by a gate in training and without one ever after."""
