@@ -99,8 +99,8 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
     by_lane = learner.explore_correlation != 0.0 or learner.explore_least != 1.0
     if learner.actor == "deterministic" and by_lane and action_map.timescale == "chunk":
         raise ConfigError(
-            "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map decides once "
-            "a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "
+            "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map decides "
+            "once a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "
             "method.learner.explore_least=1."
         )
 
