@@ -29,7 +29,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
 from sim.engines.quad.swarm import Practice, Swarm
 from sim.engines.quad.swarm_trial import SwarmPaths, SwarmTrial, measure
-from sim.tasks.swarm.scenarios import SCENARIOS, check_scenarios
+from sim.tasks.swarm.scenarios import SCENARIOS, check_room, check_scenarios
 from sim.tasks.swarm.terms import CYLINDER_ROWS, NEIGHBOUR_ROWS, SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
@@ -79,10 +79,13 @@ class SwarmSetting:
         others = tuple(replace(world, drones=num, density=share) for num, share in map(_size, config.also))
         for item in (world, *others, replace(world, density=max(config.density, config.train_density))):
             check_world(item)
+        scenarios = check_scenarios(config.scenarios)
+        for item in (world, *others):
+            check_room(item, scenarios)
         if config.downwash:
             check_downwash(craft)
         senses = SwarmSenses(config.neighbours, config.cylinders, config.history)
-        return cls(craft, world, others, senses, check_scenarios(config.scenarios))
+        return cls(craft, world, others, senses, scenarios)
 
     def practice(self, config: SwarmConfig, seed: int) -> Swarm:
         """Worlds to train in: of all densities, shorter, some of them begun before a collision."""
