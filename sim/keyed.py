@@ -13,6 +13,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 _SEED, _COUNT, _ROW = -7046029254386353131, -4658895280553007687, -7723592293110705685  # odd, bits well mixed
+_BELOW_1 = 1.0 - 2.0**-24
 
 
 def keyed_uniform(
@@ -23,7 +24,8 @@ def keyed_uniform(
     bits = _mix(
         _mix(_mix(seed * _SEED) + torch.as_tensor(counter, device=seed.device) * _COUNT).unsqueeze(0) + row * _ROW
     )
-    return (((bits >> 40) & 0xFFFFFF).to(torch.float32) + 0.5) * 2.0**-24
+    # The largest of them, and a half, would be rounded to 1.
+    return ((((bits >> 40) & 0xFFFFFF).to(torch.float32) + 0.5) * 2.0**-24).clamp_max(_BELOW_1)
 
 
 def keyed_normal(
