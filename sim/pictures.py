@@ -13,12 +13,13 @@ if TYPE_CHECKING:  # MuJoCo and OpenGL are loaded when somebody looks
 
 
 class Pictures:
-    """Square pictures of `size_px`. camera, view: as in `sim.rendering.MujocoRenderer`."""
+    """Square pictures of `size_px`. camera, view, upright: as in `sim.rendering.MujocoRenderer`."""
 
     def __init__(
-        self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str, Any] | None = None
-    ) -> None:
-        self._made_of = model, data, size_px, size_px, camera, view
+        self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str, Any] | None = None,
+        upright: bool = False,
+    ) -> None:  # fmt: skip
+        self._made_of, self._upright = (model, data, size_px, size_px, camera, view), upright
         self._renderer: MujocoRenderer | None = None
 
     def render(self) -> NDArray[np.uint8]:
@@ -26,7 +27,7 @@ class Pictures:
         if self._renderer is None:
             from sim.rendering import MujocoRenderer
 
-            self._renderer = MujocoRenderer(*self._made_of)
+            self._renderer = MujocoRenderer(*self._made_of, upright=self._upright)
         return self._renderer.render()
 
     def close(self) -> None:

@@ -29,7 +29,9 @@ class MujocoRenderer:
     """Renders one simulation offscreen. `camera`: a camera of the model, or None for a free one.
 
     `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`: with
-    shadows, reflections and smooth edges, many times slower.
+    shadows, reflections and smooth edges, many times slower. `upright`: pictures of a camera that is mounted upside
+    down are turned by half a turn. Not where the camera moves, or where its depths are to become points: one that looks
+    straight down has its up axis level, now a little above the horizon, now below.
     """
 
     def __init__(
@@ -41,8 +43,9 @@ class MujocoRenderer:
         camera: str | None = None,
         view: Mapping[str, Any] | None = None,
         pretty: bool = False,
+        upright: bool = False,
     ) -> None:
-        self._model, self._data = model, data
+        self._model, self._data, self._turns = model, data, upright
         self._context: Any = make_context(width, height)
         self._context.make_current()
         self._gpu = _on_gpu(model, width, height, pretty)
@@ -103,10 +106,9 @@ class MujocoRenderer:
         mujoco.mjr_render(self._viewport, self._scene, self._gpu)
 
     def _upright(self, picture: NDArray[Any]) -> NDArray[Any]:
-        """A copy, the first row on top: OpenGL's first row is the lowest. A camera mounted upside down (MetaWorld's
-        corner2) is turned by half a turn.
-        """
-        return np.ascontiguousarray(picture[:, ::-1] if self._is_upside_down() else picture[::-1])
+        """A copy, the first row on top: OpenGL's first row is the lowest."""
+        turned = self._turns and self._is_upside_down()
+        return np.ascontiguousarray(picture[:, ::-1] if turned else picture[::-1])
 
     def close(self) -> None:
         """Free the context. May be called twice."""

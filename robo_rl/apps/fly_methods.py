@@ -74,6 +74,7 @@ def make_trainer(config: FlyConfig, setting: Setting, policy: FlightPolicy, seed
     if not isinstance(method, RewardMethod):
         flights = setting.flights(config.flights, derive_seed("flights", seed), config, gradient=True)
         return FirstOrder(policy, flights, recipe(config)), flights.compile_s
+    _check_actor(method)
     env = reward_flights(config, setting, method, seed)
     given = {"rounds": total_updates(config)}
     learner = replace(cast("Any", method).learner, hidden=list(config.hidden))
@@ -97,6 +98,23 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
         spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,
     )  # fmt: skip
     return FlightRows(flights, HoverReward(task, method.reward, method.reward_size), setting.scale(), method.asymmetric)
+
+
+def _check_actor(method: RewardMethod) -> None:
+    """Raises ConfigError for an actor whose weights do not make the same function as a flight policy."""
+    learner = cast("Any", method).learner
+    norm = learner.layer_norm if learner.actor_norm is None else learner.actor_norm
+    found = {
+        "method.learner.activation=relu": learner.activation != "tanh",
+        f"method.learner.{'layer' if learner.actor_norm is None else 'actor'}_norm=true": norm,
+        "method.ppo.squash=false": isinstance(method, PpoMethod) and not method.ppo.squash,
+    }
+    for setting, there in found.items():
+        if there:
+            raise ConfigError(
+                f"{setting} cannot be used: a flight policy is tanh after every layer and nothing else, so what is "
+                "learned would not be what is flown. Leave it out."
+            )
 
 
 def hand_over(trainer: Trainer, policy: FlightPolicy) -> None:

@@ -29,8 +29,8 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
 from sim.engines.quad.swarm import Practice, Swarm
 from sim.engines.quad.swarm_trial import SwarmPaths, SwarmTrial, measure
-from sim.tasks.swarm.scenarios import SCENARIOS, check_scenarios
-from sim.tasks.swarm.terms import CYLINDER_ROWS, NEIGHBOUR_ROWS, SwarmSenses
+from sim.tasks.swarm.scenarios import SCENARIOS, check_room, check_scenarios
+from sim.tasks.swarm.terms import CYLINDER_ROWS, GOAL_M, NEIGHBOUR_ROWS, SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
 
@@ -79,10 +79,13 @@ class SwarmSetting:
         others = tuple(replace(world, drones=num, density=share) for num, share in map(_size, config.also))
         for item in (world, *others, replace(world, density=max(config.density, config.train_density))):
             check_world(item)
+        scenarios = check_scenarios(config.scenarios)
+        for item in (world, *others):
+            check_room(item, scenarios)
         if config.downwash:
             check_downwash(craft)
         senses = SwarmSenses(config.neighbours, config.cylinders, config.history)
-        return cls(craft, world, others, senses, check_scenarios(config.scenarios))
+        return cls(craft, world, others, senses, scenarios)
 
     def practice(self, config: SwarmConfig, seed: int) -> Swarm:
         """Worlds to train in: of all densities, shorter, some of them begun before a collision."""
@@ -104,9 +107,9 @@ class SwarmSetting:
         """The contract of the policy."""
         senses = self.senses
         unit = (
-            f"to goal m, rotation 1, velocity m/s, rates rad/s, goal velocity m/s, last {senses.history} actions 1, "
-            f"{senses.neighbours} drones (position m, velocity m/s, nearness 1), {senses.cylinders} cylinders "
-            "(position m, nearness 1)"
+            f"to goal m (bent towards {GOAL_M:g} m), rotation 1, velocity m/s, rates rad/s, goal velocity m/s, "
+            f"last {senses.history} actions 1, {senses.neighbours} drones (bearing 1, relative velocity m/s, nearness "
+            f"1), {senses.cylinders} cylinders (bearing 1, nearness 1); of drones and of cylinders row after row of all"
         )
         action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
         state = ArraySpec((senses.obs_rows,), unit=unit)

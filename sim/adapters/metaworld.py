@@ -81,7 +81,7 @@ class MetaWorldLane:
         self._env = env = build_env(options.task)
         self._resetter = PureReset(env)
         self._screen = SCREENS[options.task]
-        self._pictures = Pictures(env.model, env.data, options.render_size, camera="corner2")
+        self._pictures = Pictures(env.model, env.data, options.render_size, camera="corner2", upright=True)
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
         self._hand, self._right, self._left = (env.data.body(name).xpos for name in ("hand", "rightclaw", "leftclaw"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import mujoco
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -38,12 +39,14 @@ class Chain:
             raise ConfigError(
                 f"The tool of {robot.name} does not hang on {', '.join(missing)}; name joints on its chain."
             )
+        ids = [int(model.joint(name).id) for name in robot.joints]
+        _check_hinges(model, robot, ids, [body for body in self.bodies if body in self.links] == self.links)
 
         def tensor(array: Any) -> Tensor:
             return torch.tensor(array, device=device, dtype=dtype)
 
-        ids = [int(model.joint(name).id) for name in robot.joints]
         self.axis, self.anchor_m = tensor(model.jnt_axis[ids]), tensor(model.jnt_pos[ids])  # (j, 3), in their links
+        self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # where links are as the MJCF has them
         self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
         self.tool = Pose(tensor(tool_m), tensor(tool_quat))
         self.tool_body = tool_body
@@ -59,7 +62,7 @@ class Chain:
             m, quat = m + rotate(quat, rest.m.expand(n, 3)), multiply(quat, rest.quat.expand(n, 4))
             if body in self.links:
                 i = self.links.index(body)
-                turned = multiply(quat, from_rotvec(self.axis[i] * q_rad[:, i : i + 1]))
+                turned = multiply(quat, from_rotvec(self.axis[i] * (q_rad[:, i : i + 1] - self._zero_rad[i])))
                 m = m + rotate(quat, self.anchor_m[i].expand(n, 3)) - rotate(turned, self.anchor_m[i].expand(n, 3))
                 quat = turned
                 links.append(Pose(m, quat))
@@ -142,6 +145,18 @@ def _less(value: Tensor, first: list[Tensor], second: list[Tensor]) -> Tensor:
     for a, b in zip(first, second, strict=False):
         value = value - a * b
     return value
+
+
+def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -> None:
+    """Raises ConfigError for joints that these formulas do not know."""
+    for name, i in zip(robot.joints, ids, strict=True):
+        if int(model.jnt_type[i]) != int(mujoco.mjtJoint.mjJNT_HINGE):
+            raise ConfigError(f"The joint '{name}' of {robot.name} is no hinge; arms are commanded by hinges only.")
+    if not in_order:
+        raise ConfigError(
+            f"The joints of {robot.name} are named {', '.join(robot.joints)}; expected one for each link, from the "
+            "base to the tool."
+        )
 
 
 def _path(model: Any, body: int) -> list[int]:

@@ -235,7 +235,7 @@ class RaceTask:
         times = self.lap_times(passed)
         flying = ~flown.left
         speed = flown.velocity_m_s.norm(dim=1)[flying]
-        crashed = (flown.kept[:, CRASHED] > 0.0).any(0)
+        crashed = ((flown.kept[:, CRASHED] > 0.0) & (flown.left.cumsum(0) <= 1)).any(0)  # not after the end
         facts = {
             "lap_time_best_s": float(times.min()) if len(times) else None,
             "lap_time_s": float(times.median()) if len(times) else None,

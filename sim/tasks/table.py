@@ -105,7 +105,7 @@ class TaskOptions:
     robot: str | None = None  # none: what is usual, for arms panda; or a YAML file of your own robot
     control: str | None = None  # none: what is usual, for arms cartesian; else joint_velocity or joint_position
     radius_m: float | None = None  # of reach: success is within it
-    clearance_mm: float | None = None  # of peg_insert: the hole's diameter less the peg's
+    clearance_mm: float | None = None  # of peg_insert: between the peg and the hole's wall, on either side
     goal: str | None = None  # of reorient: upright (about the vertical) or any
     coverage: float | None = None  # of push_t: share of the outline to cover
     turns: float | None = None  # of unscrew: of the nut until it is free

@@ -50,6 +50,9 @@ def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["start=lqr", "task=figure8"], "law about hover"),
         (["start=lqr", "method=ppo"], "method=ppo"),
         (["start=lqr", "craft=cf21"], "Raise history"),
+        (["method=td3", "method.learner.activation=relu"], "method.learner.activation=relu cannot be used"),
+        (["method=sac", "method.learner.actor_norm=true"], "method.learner.actor_norm=true cannot be used"),
+        (["method=ppo", "method.ppo.squash=false"], "method.ppo.squash=false cannot be used"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(

@@ -122,3 +122,10 @@ def test_mistakes_are_answered_in_one_sentence(
     captured = capsys.readouterr()
     assert words in captured.err + captured.out
     assert "Traceback" not in captured.err + captured.out
+
+
+def test_the_contract_says_what_is_seen() -> None:
+    """Of things near a policy sees bearings, without unit, not places in metres; the goal is bent."""
+    unit = SwarmSetting.of(SwarmConfig()).spec().obs["state"].unit
+    assert "bent towards 1.5 m" in unit
+    assert "6 drones (bearing 1, relative velocity m/s, nearness 1), 4 cylinders (bearing 1, nearness 1)" in unit

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import mujoco
+import numpy as np
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim import gl
 from sim.adapters.metaworld import MetaWorldLanes
 from sim.registry import make_env
+from sim.rendering import MujocoRenderer
 
 
 def opengl_works() -> bool:
@@ -31,6 +34,29 @@ def test_metaworld_looks_the_right_way_up() -> None:
     assert picture[:15].std(axis=(0, 1)).max() < 3.0
     assert picture[-15:].std(axis=(0, 1)).min() > 20.0
     lane.close()
+
+
+@needs_opengl
+def test_a_camera_that_looks_down_is_not_turned_over() -> None:
+    """Its up axis is level: leaning by a hair to either side changes no picture, and depths stay where points are."""
+    xml = """<mujoco><worldbody><geom type="plane" size="2 2 0.1" rgba="0.2 0.2 0.2 1"/>
+    <geom type="box" size="0.1 0.1 0.1" pos="0.3 0.4 0.1" rgba="1 0 0 1"/>
+    <body><joint axis="1 0 0"/><geom size="0.01" pos="0 0 3"/><camera name="down" pos="0 0 2"/></body>
+    </worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(xml)
+    data = mujoco.MjData(model)
+    renderer = MujocoRenderer(model, data, 64, 64, "down")
+    near = []
+    for lean_rad in (1e-4, -1e-4):
+        data.qpos[0] = lean_rad
+        mujoco.mj_forward(model, data)
+        depth_m = renderer.depth_m()
+        near.append(depth_m < 1.9)
+        rows, columns = near[-1].nonzero()
+        assert rows.mean() < 32 < columns.mean()  # the box stands to the right and ahead
+        assert np.array_equal(near[-1], renderer.render()[..., 0] > renderer.render()[..., 1] + 20)
+    assert np.array_equal(*near)
+    renderer.close()
 
 
 @needs_opengl

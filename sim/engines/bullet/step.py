@@ -84,7 +84,8 @@ def bullet_flights(
     spread: Spread | None = None, realism: Realism | None = None,
 ) -> Flights:  # fmt: skip
     """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in PyBullet."""
-    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s))
+    windy = realism is not None and realism.gust_m_s > 0.0
+    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
     step = BulletStep(craft, physics, num, scene)
     return Flights(
         craft, task, senses, num, seed, physics=physics, spread=spread, realism=realism, gradient=False, eager=True,

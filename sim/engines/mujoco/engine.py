@@ -106,11 +106,13 @@ class MujocoEngine:
             change_model(self._models[world], self.scene.model, mine, self._data[0])
 
     def save(self) -> dict[str, Tensor]:
-        return {"rows": torch.from_numpy(self._rows.copy())}
+        return {"rows": torch.from_numpy(self._rows.copy()), "sensors": torch.from_numpy(self._sensors.copy())}
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         self._rows[:] = saved["rows"].numpy()
         self._read(range(self.num_envs))
+        if "sensors" in saved:  # which snapshots before 2026-11 have not
+            self._sensors[:] = saved["sensors"].numpy()
 
     def render(
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None

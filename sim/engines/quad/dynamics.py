@@ -228,8 +228,11 @@ def unit_quaternion(quat: Rows) -> Rows:
 
 
 def ground_gain(craft: Craft, height_m: Tensor) -> Tensor:
-    """Thrust gained near the floor, 1 + c (r / 4h)^2 (gym-pybullet-drones), the height no less than half a radius."""
-    ratio = craft.prop_radius_m / (4.0 * height_m.clamp(min=0.5 * craft.prop_radius_m))
+    """Thrust gained near the floor, 1 + c (r / 4h)^2, and at most 1 + 4 / 15, where gym-pybullet-drones cuts it off:
+    h >= r sqrt(15 c / 4) / 4.
+    """
+    least_m = 0.25 * craft.prop_radius_m * math.sqrt(15.0 * craft.ground_effect / 4.0)
+    ratio = craft.prop_radius_m / (4.0 * height_m.clamp(min=max(least_m, 1e-6)))
     return 1.0 + craft.ground_effect * ratio * ratio
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.envelope import FlightEnvelope
@@ -21,18 +21,26 @@ def envelope_of(trial: Trial) -> FlightEnvelope | None:
     flown = trial.held
     if not flown.any():
         return None
-    position = trial.position_m[:, :, flown].permute(1, 0, 2).flatten(1)
-    low, high = position.amin(1), position.amax(1)
+    position, quat, velocity, rate = (
+        _in_flight(rows, flown) for rows in (trial.position_m, trial.quat_wxyz, trial.velocity_m_s, trial.rate_rad_s)
+    )
+    low, high = position.amin(0), position.amax(0)
     middle, half = (low + high) / 2, ((high - low) / 2 * MARGIN).clamp(min=LEAST_SIDE_M)
-    tilt_rad = max(LEAST_TILT_RAD, MARGIN * float(tilt(trial.quat_wxyz[:, :, flown]).max()))
+    tilt_rad = max(LEAST_TILT_RAD, MARGIN * float(tilt(quat.unsqueeze(2)).max()))
     return FlightEnvelope(
         tilt_rad=min(tilt_rad, torch.pi),
-        rate_rad_s=max(LEAST_RATE_RAD_S, MARGIN * float(trial.rate_rad_s[:, :, flown].norm(dim=1).max())),
-        speed_m_s=max(LEAST_SPEED_M_S, MARGIN * float(trial.velocity_m_s[:, :, flown].norm(dim=1).max())),
+        rate_rad_s=max(LEAST_RATE_RAD_S, MARGIN * float(rate.norm(dim=1).max())),
+        speed_m_s=max(LEAST_SPEED_M_S, MARGIN * float(velocity.norm(dim=1).max())),
         fence_low_m=_vec3(middle - half),
         fence_high_m=_vec3(middle + half),
         cut_tilt_rad=max(2.1, min(1.1 * tilt_rad, torch.pi)),  # a policy that recovers from upside down may go on
     )
+
+
+def _in_flight(rows: Float[Tensor, "t c n"], flown: Bool[Tensor, " n"]) -> Float[Tensor, "m c"]:
+    """All moments of these flights at which they flew: laps may be done, and the flight end later."""
+    moments = rows[:, :, flown].transpose(1, 2).flatten(0, 1)
+    return moments[~moments.isnan().any(1)]
 
 
 def tilt(quat_wxyz: Float[Tensor, "t 4 n"]) -> Float[Tensor, "t n"]:

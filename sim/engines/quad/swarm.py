@@ -21,7 +21,7 @@ from sim.engines.quad.flight import SEEN_ROWS, blank_memory
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, RATE, ROTOR, VEL, parameters, start
 from sim.engines.quad.swarm_replay import Replay, World, stacked
 from sim.kernels import compile_kernel, differentiable
-from sim.tasks.swarm.scenarios import GOAL_ROWS, SCENARIOS, Setup, draw, goal_at
+from sim.tasks.swarm.scenarios import GOAL_ROWS, SCENARIOS, Setup, check_room, draw, goal_at
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
 from sim.tasks.swarm.world import Near, SwarmWorld, check_world, nearest
 
@@ -56,6 +56,7 @@ class Swarm:
         first_scenario: int = 0,
     ) -> None:  # fmt: skip
         check_world(world)
+        check_room(world, scenarios)
         if with_downwash:
             check_downwash(craft)
         self.craft, self.world, self.senses, self.worlds, self.scenarios = craft, world, senses, worlds, scenarios

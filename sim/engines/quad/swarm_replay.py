@@ -31,8 +31,9 @@ class Replay:
 
     def watch(self, worlds: World, since: Int64[Tensor, " w"], collided: Bool[Tensor, " w"]) -> None:
         """Once a step. worlds: all that a moment needs. since: steps since each world began or was put back."""
-        for index in (collided & (since > _EVERY * (_BEFORE + 1))).nonzero()[:, 0].tolist():
-            self._keep({name: value[:, index].clone() for name, value in self._pictures[0].items()})
+        if self._pictures:  # none at the first step, when worlds may have been going on for long
+            for index in (collided & (since > _EVERY * (_BEFORE + 1))).nonzero()[:, 0].tolist():
+                self._keep({name: value[:, index].clone() for name, value in self._pictures[0].items()})
         if self._steps % _EVERY == 0:
             self._pictures = [*self._pictures[-_BEFORE:], {name: value.clone() for name, value in worlds.items()}]
         self._steps += 1

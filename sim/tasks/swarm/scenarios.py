@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
@@ -39,6 +39,18 @@ def check_scenarios(names: list[str]) -> tuple[str, ...]:
         if name not in SCENARIOS:
             raise UnknownNameError("scenario", name, SCENARIOS)
     return tuple(names)
+
+
+def check_room(world: SwarmWorld, names: tuple[str, ...]) -> None:
+    """Raises ConfigError, with the number that would do, for a formation that begins outside of the room."""
+    wide, _, high = world.room_m
+    fits = min(wide / 2 - world.arm_m, (high - world.arm_m - world.low_m) / 2)
+    if "formation" in names and (radius := _radius_m(world.drones)) > fits:
+        raise ConfigError(
+            f"A formation of {world.drones} drones begins in an upright circle of {2 * radius:.1f} m, and there is "
+            f"room for {2 * fits:.1f} m: take at most {int(2.0 * math.pi * fits / _SPACING_M)} drones, or leave out "
+            "the scenario formation."
+        )
 
 
 def draw(
@@ -131,10 +143,14 @@ def _swap(start: Tensor, other: Tensor) -> Tensor:
 def _circle(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
     """An upright circle in a plane between cells, neighbours _SPACING_M apart, as low as it may be."""
     angle = 2.0 * math.pi * torch.arange(world.drones) / world.drones
-    radius = max(_SPACING_M * world.drones / (2.0 * math.pi), 0.4)
+    radius = _radius_m(world.drones)
     across = radius * angle.cos().expand(num, -1)
     up = world.low_m + radius * (1.0 + angle.sin()).expand(num, -1)
     return _upright(world, across, up, rand)
+
+
+def _radius_m(drones: int) -> float:
+    return max(_SPACING_M * drones / (2.0 * math.pi), 0.4)
 
 
 def _grid(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:

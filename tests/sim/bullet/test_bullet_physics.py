@@ -22,6 +22,7 @@ from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 from sim.engines.quad.dynamics import Physics, make_step
 from sim.engines.quad.flight import Senses
 from sim.engines.quad.flights import Flights
+from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread, parameters, start
 from sim.engines.quad.trial import controller_pilot, fly
 from sim.tasks.hover import HoverTask, tilted
@@ -205,6 +206,27 @@ def test_flights_are_those_of_quad_with_another_step() -> None:
     assert trials[0].left.equal(trials[1].left)
     apart = (trials[0].position_m - trials[1].position_m).norm(dim=1).nan_to_num()
     assert 0.0 < apart.max() < 5e-3
+
+
+def test_gusts_blow_here_too() -> None:
+    """Same seed, rotors at hover for 0.4 s: gusts of 1.5 m/s carry every drone away by the same way as in `quad`."""
+    craft, task = load_craft("cf21"), HoverTask()
+
+    def ends(gust_m_s: float) -> list[Tensor]:
+        given = (craft, task, Senses(noise=False), 4, 1)
+        real = Realism(gust_m_s=gust_m_s)
+        made = [
+            Flights(*given, realism=real, gradient=False, eager=True),
+            bullet_flights(*given, replace(STILL, rate_hz=1000.0), realism=real),
+        ]
+        for _ in range(40):
+            for flights in made:
+                flights.advance(torch.full((4, 4), 2.0 * craft.hover_speed - 1.0))
+        return [flights.state[POS] for flights in made]
+
+    (home, away), (home_calm, away_calm) = ends(1.5), ends(0.0)
+    assert (home - home_calm).norm(dim=0).min() > 0.02
+    assert (away - away_calm - home + home_calm).abs().max() < 2e-3
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

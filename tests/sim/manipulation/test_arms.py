@@ -17,9 +17,9 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.arms.chain import Chain, Pose, damped_step, pose_error, solve_positive
 from sim.arms.control import Cartesian, JointPosition, JointVelocity, Reach
-from sim.arms.robot import PANDA, load_robot
+from sim.arms.robot import PANDA, ArmRobot, load_robot
 from sim.arms.rotation import about_z, axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec, yaw_of
-from sim.engines.scene import ASSETS, compile_scene
+from sim.engines.scene import ASSETS, Scene, compile_scene
 
 vectors = hnp.arrays(np.float64, (3,), elements=st.floats(-3.0, 3.0))
 
@@ -77,6 +77,36 @@ def test_the_chain_is_mujocos(chain: Chain) -> None:
         np.testing.assert_allclose(tool.m[i], data.site_xpos[site], atol=1e-9)
         np.testing.assert_allclose(links.m[i], data.xpos[chain.links], atol=1e-9)
         np.testing.assert_allclose(found[i], np.concatenate([moves, turns])[:, first : first + 7], atol=1e-9)
+
+
+BENT = """<mujoco><compiler angle="radian"/><worldbody><body name="a" pos="0 0 0.1">
+<joint name="j0" axis="0 1 0" range="-2 2" ref="0.5"/><geom size="0.02"/><body name="b" pos="0.3 0 0">
+<joint name="j1" axis="0 1 0" range="-2 2" {} /><geom size="0.02"/><site name="tool" pos="0.2 0 0"/></body></body>
+</worldbody></mujoco>"""
+
+
+def _two(joint: str, names: tuple[str, ...] = ("j0", "j1")) -> tuple[Scene, ArmRobot]:
+    scene = Scene(mujoco.MjModel.from_xml_string(BENT.format(joint)), "")
+    return scene, ArmRobot("bent", "", names, (0.0, 0.0), (1.0, 1.0))
+
+
+def test_a_joint_may_have_a_reference() -> None:
+    """MuJoCo counts from it: at q = ref the link is as the MJCF has it."""
+    scene, robot = _two("")
+    data = mujoco.MjData(scene.model)
+    data.qpos[:] = 0.9, 0.2
+    mujoco.mj_kinematics(scene.model, data)
+    tool, _ = Chain(scene, robot).place(torch.tensor([[0.9, 0.2]], dtype=torch.float64))
+    np.testing.assert_allclose(tool.m[0], data.site("tool").xpos, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("joint", "names", "says"),
+    [('type="slide"', ("j0", "j1"), "'j1' of bent is no hinge"), ("", ("j1", "j0"), "from the base to the tool")],
+)
+def test_joints_that_the_chain_does_not_know_are_a_sentence(joint: str, names: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Chain(*_two(joint, names))
 
 
 def test_inverse_kinematics_arrives_and_stays_in_range(chain: Chain) -> None:

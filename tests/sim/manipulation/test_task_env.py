@@ -188,6 +188,18 @@ def test_an_expert_must_see_the_scene() -> None:
     assert isinstance(make_env("arm/lift", 1), TaskVecEnv)
 
 
+@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+def test_what_fingers_feel_is_in_a_snapshot(engine: str) -> None:
+    """With the cube in its hand the expert goes on lifting in another environment: it goes by touch."""
+    made, other = (make_task_env("lift", 1, engine=engine) for _ in range(2))
+    made.reset(EpisodeSeeds(("touch", 0)))
+    while not (made.view.physics.touch_n > 0.5).all():
+        made.step(made.from_script(made.script()).float())
+    other.restore(made.snapshot())
+    assert other.view.physics.touch_n.equal(made.view.physics.touch_n)
+    assert other.script().equal(made.script())
+
+
 def test_randomised_worlds_keep_the_contract() -> None:
     """Other masses, gains, delays and noise every episode, and still a function of seed and actions, also restored."""
     check_vec_env(make_env("arm/peg_insert:randomise=wide", 3, max_episode_steps=9), steps=20)

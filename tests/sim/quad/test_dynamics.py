@@ -188,13 +188,14 @@ def test_the_ground_carries_and_lifts() -> None:
     down = fly(craft, state, torch.zeros(4, 1).double(), 200, Physics(ground=True))
     assert down[2, 0] == 0.0
     assert down[VEL].abs().max() < 0.1
-    low, high = hovering(craft), hovering(craft)
-    low[2], high[2] = 0.03, 2.0
+    low, floor, high = hovering(craft), hovering(craft), hovering(craft)
+    low[2], floor[2], high[2] = 0.05, 0.0, 2.0
     command = torch.full((4, 1), craft.hover_speed, dtype=torch.float64)
-    gain = [float(fly(craft, s, command, 1, Physics(ground_effect=True))[9, 0]) for s in (low, high)]
-    ratio = 1.0 + 11.36859 * (0.0231348 / (4 * 0.03)) ** 2
+    gain = [float(fly(craft, s, command, 1, Physics(ground_effect=True))[9, 0]) for s in (low, floor, high)]
+    ratio = 1.0 + 11.36859 * (0.0231348 / (4 * 0.05)) ** 2
     assert gain[0] == pytest.approx((ratio - 1.0) * GRAVITY_M_S2 * 0.01, rel=2e-2)
-    assert gain[1] == pytest.approx(0.0, abs=1e-4)
+    assert gain[1] == pytest.approx(4.0 / 15.0 * GRAVITY_M_S2 * 0.01, rel=2e-2)  # as in PyBullet
+    assert gain[2] == pytest.approx(0.0, abs=1e-4)
 
 
 def test_euler_with_substeps_comes_close_to_rk4() -> None:

@@ -39,5 +39,15 @@ def test_it_holds_what_succeeded_with_a_quarter_more() -> None:
     assert envelope.tilt_rad == pytest.approx(0.35)
 
 
+def test_a_success_that_ends_later_counts_while_it_flies() -> None:
+    """Laps that are done stay done where the flight ends afterwards; its rows are NaN from then on."""
+    whole = _trial([True, False])
+    longer = [torch.cat([rows, torch.full_like(rows[:1], torch.nan)]) for rows in (
+        whole.position_m, whole.quat_wxyz, whole.velocity_m_s, whole.rate_rad_s, whole.rotor, whole.goal_m
+    )]  # fmt: skip
+    ended = Trial(*longer, whole.error_m, torch.tensor([True, True]), whole.held)
+    assert envelope_of(ended) == envelope_of(whole)
+
+
 def test_who_never_succeeded_has_none() -> None:
     assert envelope_of(_trial([False, False])) is None

@@ -85,8 +85,10 @@ def test_laps_are_timed_from_gate_zero_to_gate_zero() -> None:
     kept[:, PASSED] = passed.unsqueeze(1)
     left = torch.zeros(300, 2, dtype=torch.bool)
     left[140:, 1] = True
+    kept[150:, CRASHED, 1] = 1.0  # out of the room, and then into a gate
     score = TASK.score(Flown(torch.zeros(300, 3, 2), torch.ones(300, 3, 2), kept, left))
     assert score.success.tolist() == [True, False]
+    assert score.facts["hit_a_gate"] == 0.0
     assert score.facts["lap_time_s"] == pytest.approx(0.7)
     assert score.facts["laps_per_flight"] == pytest.approx((4 + 1) / 2)
     assert score.facts["mean_speed_m_s"] == pytest.approx(math.sqrt(3.0))

@@ -10,10 +10,11 @@ import torch
 from robo_rl.core.errors import CheckpointError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.conformance import check_vec_env
+from sim.engines.quad.craft import load_craft
 from sim.engines.quad.vec_env import QuadVecEnv
 from sim.keyed import keyed_normal, keyed_uniform
 from sim.registry import list_envs, make_env
-from sim.tasks.hover import tilted
+from sim.tasks.hover import START_NUMBERS, HoverTask, tilted
 
 
 def test_it_keeps_the_contract() -> None:
@@ -52,6 +53,14 @@ def test_a_snapshot_of_another_number_of_lanes_is_refused() -> None:
     env.reset(EpisodeSeeds(("test", 0)))
     with pytest.raises(CheckpointError, match="2"):
         QuadVecEnv("hover", 3).restore(env.snapshot())
+
+
+def test_no_uniform_number_is_one() -> None:
+    """24 bits, all of them set, and a half would be rounded up: with this seed hover was pushed with infinite force."""
+    unit = keyed_uniform(torch.tensor([5330368]), 0, START_NUMBERS)
+    assert float(unit.max()) == 1.0 - 2.0**-24
+    state, external = HoverTask().start(load_craft("cf2x_l2f"), unit)
+    assert torch.isfinite(torch.cat([state, external])).all()
 
 
 def test_keyed_numbers_look_random_and_belong_to_their_key() -> None:

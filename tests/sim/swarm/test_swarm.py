@@ -119,6 +119,17 @@ def test_a_collision_is_flown_again_from_before_it() -> None:
     assert 150 <= 200 - int(distance.argmin()) <= 176
 
 
+def test_a_collision_at_the_first_step_is_not_kept() -> None:
+    """The curriculum turns the replay on in worlds that are long under way: there is no picture of them yet."""
+    made = swarm(worlds=1, practice=Practice(seconds=60.0))
+    made.since = torch.full_like(made.since, 1000)
+    made.state = made.state.clone()
+    made.state[POS, 1] = made.state[POS, 0] + 0.02
+    _, back = made.step(made._idle)
+    assert back[0:2].all()
+    assert len(made.replay) == 0
+
+
 def test_an_episode_is_scored_by_hand() -> None:
     """Hovering drones: those whose start is their goal have reached it at once; those put together have collided."""
     made = swarm(gradient=False)

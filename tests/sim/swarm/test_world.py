@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import load_craft
-from sim.tasks.swarm.scenarios import EVADER_M_S, SCENARIOS, check_scenarios, draw, goal_at
+from sim.tasks.swarm.scenarios import EVADER_M_S, SCENARIOS, check_room, check_scenarios, draw, goal_at
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld, arm_m, check_world, nearest
 
 
@@ -100,6 +100,11 @@ def test_worlds_that_cannot_be_are_refused() -> None:
         check_world(SwarmWorld(density=1.2))
     with pytest.raises(ConfigError, match="lie outside"):
         check_world(SwarmWorld(high_m=11.0))
+    check_room(SwarmWorld(drones=56), SCENARIOS)
+    assert not SwarmWorld().outside(draw(SwarmWorld(drones=56), ("formation",), 1, rng()).start_m[:, 0]).any()
+    with pytest.raises(ConfigError, match="at most 56 drones"):
+        check_room(SwarmWorld(drones=57), SCENARIOS)
+    check_room(SwarmWorld(drones=57), ("random", "swap"))
     with pytest.raises(UnknownNameError, match="swap"):
         check_scenarios(["swop"])
 
