@@ -111,7 +111,7 @@ class MujocoEngine:
     def load(self, saved: Mapping[str, Tensor]) -> None:
         self._rows[:] = saved["rows"].numpy()
         self._read(range(self.num_envs))
-        if "sensors" in saved:  # which snapshots before 2026-11 have not
+        if "sensors" in saved:  # older snapshots have none
             self._sensors[:] = saved["sensors"].numpy()
 
     def render(
