@@ -20,15 +20,18 @@ class CriticEnsemble(nn.Module):
     element-wise passes per layer cost as much as the matrix product at these sizes.
 
     `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a better start
-    than 0. Initial weights follow torch.nn.Linear, per head.
+    than 0. Initial weights follow torch.nn.Linear, per head. `doubt`: see `compare`.
     """
 
     def __init__(
-        self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0
-    ) -> None:
+        self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0,
+        doubt: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
-        self.heads, self.layer_norm = heads, layer_norm
+        self._config = {
+            "in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm, "doubt": doubt,
+        }  # fmt: skip
+        self.heads, self.layer_norm, self.doubt = heads, layer_norm, doubt
         sizes = (in_dim, *hidden, 1)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
@@ -56,9 +59,17 @@ class CriticEnsemble(nn.Module):
     def compare(
         self, x: Float[Tensor, "b i"], first: Float[Tensor, "b a"], second: Float[Tensor, "b a"]
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-        """Mean Q over the heads of two candidate actions, in one pass."""
-        q = self(torch.cat([x, x]), torch.cat([first, second])).mean(dim=0).view(2, -1)  # chunk(2) would fix the batch
-        return q[0], q[1]
+        """Q of two candidate actions in one pass: what `first` is worth at least, and `second` at most.
+
+        That is `doubt` standard deviations of the heads below and above their mean; with 1 and two heads, the lower and
+        the higher of them.
+        """
+        q = self(torch.cat([x, x]), torch.cat([first, second])).view(self.heads, 2, -1)  # chunk(2) would fix the batch
+        mean = q.mean(dim=0)
+        if self.doubt == 0.0:
+            return mean[0], mean[1]
+        apart = self.doubt * (q - mean).square().mean(dim=0).sqrt()
+        return mean[0] - apart[0], mean[1] + apart[1]
 
     def config(self) -> dict[str, Any]:
         return dict(self._config)

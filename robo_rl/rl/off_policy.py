@@ -77,8 +77,9 @@ class OffPolicyLearner:
     def _make_critic(self, obs_dim: int) -> CriticEnsemble:
         cfg = self.cfg
         return CriticEnsemble(
-            self.views.critic_width(obs_dim) + self.map.critic_dim, cfg.hidden, cfg.heads, cfg.layer_norm
-        )
+            self.views.critic_width(obs_dim) + self.map.critic_dim, cfg.hidden, cfg.heads, cfg.layer_norm,
+            doubt=cfg.gate_doubt,
+        )  # fmt: skip
 
     def _x(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
         """What the actor sees."""
