@@ -179,6 +179,22 @@ def test_blind_it_sinks_then_stops() -> None:
     assert outs[-1] is None
 
 
+def test_each_flight_may_be_blind_for_as_long() -> None:
+    """A blind landing leaves nothing behind: the next one's motors turn for as long before they are cut."""
+    flight, ticks = Flight(), []
+    for _ in range(2):
+        flight.heard = True
+        flight.begin()
+        flight.heard = False
+        flying = 0
+        while flight.fly(flight.hover()) is not None:
+            flying += flight.filter.phase is not FlightPhase.CUTTING
+        assert flight.filter.reason is Reason.BLIND
+        ticks.append(flying)
+        flight.state[POS], flight.state[VEL] = 0.0, 0.0
+    assert ticks[0] == ticks[1]
+
+
 def test_a_short_silence_is_held() -> None:
     """Level and still while no command comes; when one is back in time, the policy flies on."""
     flight = Flight(velocity=[0.3, 0.0, 0.0])
