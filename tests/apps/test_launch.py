@@ -52,9 +52,18 @@ def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
 
 
 def test_a_namespace_and_a_bus_reach_every_node() -> None:
-    nodes = launch(describe("sim"), namespace="left", bus="dds")
+    nodes = launch(describe("sim"), namespace="left")
     assert {node.namespace for node in nodes} == {"left"}
-    assert all(node.arguments[-1] == "bus=dds" for node in nodes)
+    assert all(node.arguments[-1] == "bus=rclpy" for node in nodes)
+
+
+@pytest.mark.parametrize("bus", ["dds", "auto"])
+def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
+    """Who has no rclpy reads no `--ros-args`: two robots would share one filter's topics."""
+    nodes = launch(describe("sim"), namespace="left", bus=bus)
+    assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
+    with pytest.raises(ConfigError, match="needs bus=rclpy"):
+        launch(describe("arm"), **GIVEN, bus=bus, controller="joint_trajectory_controller")
 
 
 def test_a_controller_takes_what_the_filter_sends() -> None:
