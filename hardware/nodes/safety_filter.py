@@ -67,6 +67,7 @@ class SafetyFilterNode:
         self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
+        self._wants_arming &= not message.on  # releasing it moves nothing
         self.filter.on_emergency(message.on)
         self._tick()
 
@@ -74,6 +75,7 @@ class SafetyFilterNode:
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
+        self._wants_arming = False
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer

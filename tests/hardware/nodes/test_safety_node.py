@@ -129,6 +129,22 @@ def test_the_emergency_stop_is_latched_over_the_bus() -> None:
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
 
 
+@pytest.mark.parametrize("stopped_by", ["estop", "service"])
+def test_a_stop_before_the_robot_is_heard_ends_the_wish_to_arm(stopped_by: str) -> None:
+    """`arm=true` arms once the robot is heard, not when a button that was pressed until then is released."""
+    cell = Cell(armed=True)
+    if stopped_by == "estop":
+        press = ESTOP.publisher(cell.world.bus("button"))
+        press(Flag(True))
+        cell.until(0.5)
+        press(Flag(False))
+    else:
+        cell.policy_bus.call("filter/stop", 1.0)
+    cell.until(1.0)
+    assert not cell.safe
+    assert cell.policy_bus.call("filter/arm", 1.0)[0]
+
+
 def test_an_end_is_a_braked_stop_and_is_said() -> None:
     """SIGTERM in motion: braked, the last position three times, silence; then the bus is closed."""
     cell, said, ending = Cell(), list[str](), Ending()
