@@ -73,14 +73,14 @@ class ActionHeadNode:
         seen = None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
-                seen = self._observer.build(message, self._images, self._goal)
+                seen, self._complaint = self._observer.build(message, self._images, self._goal), ""
             except DataError as error:
                 self._complain(str(error))
         self.head.on_state(message.stamp_s, seen, received_s)
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
-        self._joints = message.names
-        self.head.on_chunk(message)
+        if self.head.on_chunk(message):
+            self._joints = message.names
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)

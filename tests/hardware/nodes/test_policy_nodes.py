@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, GOAL, POLICY_STATUS, RAW, SAFETY_STATE
+from hardware.topics import CHUNK, GOAL, LOOP_STATUS, POLICY_STATUS, RAW, SAFETY_STATE
 from policies.bundle import Bundle
 from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
@@ -232,9 +233,28 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
         cell.until(1.0)
         assert cell.said == [f"{who}: The topic 'goal' holds [nan], not finite numbers, so the policy is not asked."]
         assert not cell.raw
+        heard = list[Diagnostics]()
+        for topic in (POLICY_STATUS, LOOP_STATUS):
+            topic.subscribe(cell.bus["task"], lambda m, at, into=heard: into.append(m))  # type: ignore[misc]
         cell.give(Floats(np.array([0.5])))
         cell.until(2.0)
         assert cell.raw
+        newest = {status.name: (status.level, status.message) for m in heard for status in m.status}
+        assert newest[who] == (0, "inferring" if who == "policy" else "commanding")
+
+
+def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
+    """One without waypoints, and an old one that names the joints in another order, while a good one is played."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    good, before = cell.chunks[-1], len(cell.raw)
+    say = CHUNK.publisher(cell.bus["task"])
+    say(replace(good, names=good.names[::-1]))
+    say(replace(good, position_rad=np.zeros((0, 3)), times_s=np.zeros(0), sequence=good.sequence + 1))
+    cell.until(1.1)
+    assert len(cell.raw) > before + 3
+    assert {message.names for message in cell.raw} == {good.names}
 
 
 def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:
