@@ -14,6 +14,7 @@ from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
 from hardware.nodes.arm_policy import named_joints
+from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW, image_topic
 from policies.bundle import Bundle
@@ -45,7 +46,7 @@ class ActionHeadNode:
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
-        self._sequence, self._complaint = 0, ""
+        self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -108,11 +109,8 @@ class ActionHeadNode:
         command = self.head.tick(self._bus.now())
         if command is not None and self._wanted:
             position = np.asarray(command, dtype=np.float64)[None]
-            self._send(
-                JointTrajectory(
-                    self._bus.stamp(), self._joints, position, self._period_s, self.head.epoch, self._sequence
-                )
-            )
+            epoch, stamp_s = self._first_epoch + self.head.epoch, self._bus.stamp()
+            self._send(JointTrajectory(stamp_s, self._joints, position, self._period_s, epoch, self._sequence))
             self._sequence += 1
         self.head.done(self._bus.now())
 

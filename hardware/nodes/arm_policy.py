@@ -17,6 +17,7 @@ from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
+from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
 from policies.bundle import Bundle
@@ -43,6 +44,7 @@ class ArmPolicyNode:
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
+        self._first_epoch = first_epoch(bus)
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took_s: deque[float] = deque(maxlen=_KEPT)  # of the newest inferences
@@ -159,7 +161,8 @@ class ArmPolicyNode:
         if epoch == self._epoch and self._wanted:
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
-            self._send(JointTrajectory(stamp_s, self._joints, chunk.astype(np.float64), times_s, epoch, self._sequence))
+            order, waypoints = (self._first_epoch + epoch, self._sequence), chunk.astype(np.float64)
+            self._send(JointTrajectory(stamp_s, self._joints, waypoints, times_s, *order))
             self._sequence += 1
         return None
 

@@ -192,6 +192,20 @@ def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
     assert [m.sequence for m in cell.raw if m.epoch == 1] == list(range(sum(m.epoch == 1 for m in cell.raw)))
 
 
+def test_a_policy_that_is_started_anew_is_played(chunks: Bundle) -> None:
+    """The head stays, and has heard a second of chunks of the one before, after a reset."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.bus["task"].call("policy/reset", 1.0)
+    cell.until(1.0)
+    cell.bus["policy"].close()
+    again, asked = cell.world.bus("policy"), len(cell.chunks)
+    ArmPolicyNode(again, chunks, arm(), DelayedInference(cell.world, chunks, 0.03), True, cell.said.append)
+    cell.until(1.8)
+    assert len(cell.chunks) > asked + 2
+    assert cell.filter.filter.reason is None
+
+
 def test_services_start_and_stop(chunks: Bundle) -> None:
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
