@@ -44,6 +44,7 @@ class ActionHeadNode:
         self._bus, self._wanted, self._say, self._filter = bus, start, say, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
+        self._names, self._heard = frozenset(robot.names), False
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
@@ -71,7 +72,10 @@ class ActionHeadNode:
         """Nothing: what the robot does without commands is the filter's concern."""
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        seen = None
+        whole = self._names <= set(message.names)
+        if self._heard and not whole:
+            return  # of a gripper, which shares the topic
+        self._heard, seen = whole, None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
                 seen, self._complaint = self._observer.build(message, self._images, self._goal), ""

@@ -37,7 +37,7 @@ class ArmPolicyNode:
         say: Callable[[str], None] = print, realtime: bool = False,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
-        self._joints = named_joints(bundle)
+        self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
@@ -86,7 +86,8 @@ class ArmPolicyNode:
         self._inference.close()
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        self._state = message, received_s
+        if self._state is None or self._names <= set(message.names):  # else a gripper's, which shares the topic
+            self._state = message, received_s
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)

@@ -15,13 +15,13 @@ from hardware.loop.head import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
-from hardware.messages import Diagnostics, Floats, JointTrajectory
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, GOAL, LOOP_STATUS, POLICY_STATUS, RAW, SAFETY_STATE
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, RAW, SAFETY_STATE
 from policies.bundle import Bundle
 from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
@@ -145,6 +145,24 @@ def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float)
     # The old chunk is eight actions further on, and the delay is certain, with a period for the phases.
     assert {len(running.action) for running in asked[2:]} == {16 - 8}
     assert {running.certain for running in asked[3:]} <= {round(delay_s / 0.02) + n for n in (1, 2)}
+
+
+def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle) -> None:
+    """It tells its own joint alone, between the arm's states: they are looked at, and kept fresh, by nobody."""
+    for bundle in (chunks, single):
+        cell = Cell(bundle)
+        gripper = cell.world.bus("gripper")
+        tell = JOINT_STATES.publisher(gripper)
+        gripper.timer(0.007, lambda tell=tell: tell(JointState(0.0, ("finger",), np.zeros(1))))  # type: ignore[misc]
+        cell.give(Floats(np.array([0.5])))
+        cell.until(2.0)
+        assert len(cell.raw) >= 90
+        assert len(cell.said) <= 1  # before the arm was heard
+        cell.world.kill("robot")
+        cell.until(2.2)
+        sent = len(cell.raw)
+        cell.until(2.5)
+        assert len(cell.raw) == sent
 
 
 def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:
