@@ -68,6 +68,15 @@ def test_the_arm_follows_through_the_filter() -> None:
     assert cell.node.filter.reason is None
 
 
+def test_a_controller_is_told_now() -> None:
+    """joint_trajectory_controller compares any other stamp with its own clock, which may be a simulator's."""
+    cell, stamps = Cell(), list[float]()
+    SAFE.subscribe(cell.world.bus("controller"), lambda m, at: stamps.append(m.stamp_s))
+    cell.until(1.0)
+    assert len(stamps) > 40
+    assert set(stamps) == {0.0}
+
+
 def test_nothing_is_sent_before_arming() -> None:
     """And the service arms."""
     cell = Cell(armed=False)
