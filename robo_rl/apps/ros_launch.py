@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from robo_rl.apps.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.supervise import rest_s
 from robo_rl.core.errors import ConfigError
 
-STOP_S = "8"  # a node has so long to come to rest after SIGINT, before launch sends SIGTERM
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
     "controller": ("", "joint_trajectory_controller that takes the filter's commands; empty: they go to command/safe"),
@@ -67,7 +67,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
             remappings=taken if name == "safety_filter" else [],
             output="screen",
             emulate_tty=True,
-            sigterm_timeout=STOP_S,
+            sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
             on_exit=Shutdown(reason=f"{name} has ended: all nodes stop"),
         )
         for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()

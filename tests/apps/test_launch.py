@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from robo_rl.apps import node_life
 from robo_rl.apps.node_sets import MODULE, load_set
 from robo_rl.core.errors import ConfigError
 from tests.apps.fake_launch import DeclareLaunchArgument, Shutdown, install, launch
@@ -72,6 +73,13 @@ def test_a_controller_takes_what_the_filter_sends() -> None:
     taken = {node.name: node.remappings for node in nodes if node.remappings}
     assert taken == {"safety_filter": [("command/safe", "joint_trajectory_controller/joint_trajectory")]}
     assert not any(node.remappings for node in launch(describe("arm"), **GIVEN))
+
+
+def test_the_flight_filter_has_the_time_to_land() -> None:
+    """SIGTERM is a second request: the motors would stop in the air."""
+    stops_s = {node.name: node.sigterm_timeout_s for node in launch(describe("quad"), bundle="/b")}
+    assert stops_s["flight_filter"] > node_life.REST_S
+    assert stops_s["quad_policy"] < 10.0
 
 
 def test_sim_takes_either_set() -> None:
