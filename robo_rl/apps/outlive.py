@@ -31,4 +31,4 @@ class Unheard:
 
 def outlive_readers() -> None:
     """From now on no print raises because nobody reads it."""
-    sys.stdout, sys.stderr = Unheard(sys.stdout), Unheard(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Unheard(sys.stdout), Unheard(sys.stderr)
