@@ -34,8 +34,9 @@ class JointState:
 class JointTrajectory:
     """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command is one waypoint.
 
-    epoch counts resets of the sender and sequence its messages since: a receiver refuses what is out of order. On the
-    wire they are the header's frame_id, as "<epoch>/<sequence>", which trajectory controllers ignore.
+    epoch counts resets of the sender, from the time of its start [ms], and sequence its messages since: a receiver
+    refuses what is out of order. On the wire they are the header's frame_id, as "<epoch>/<sequence>", which trajectory
+    controllers ignore.
     """
 
     stamp_s: float

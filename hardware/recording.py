@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -58,7 +59,7 @@ class Recording:
         self.messages, self._flushed_s = 0, time.monotonic()
         self._flush()
 
-    def add(self, topic: str, cdr: bytes, unix_ns: int) -> None:
+    def add(self, topic: str, cdr: bytes | memoryview, unix_ns: int) -> None:
         """One message and when it was received. Raises OSError when the disk is full."""
         self._writer.write(self._connections[topic], unix_ns, cdr)
         self.messages += 1
@@ -80,12 +81,13 @@ class Recording:
 
     def discard(self) -> None:
         """Throw it away."""
-        self._writer.abort()
+        self.abandon()
         shutil.rmtree(self._part)
 
     def abandon(self) -> None:
         """Close after an error; what is on the disk stays."""
-        self._writer.abort()
+        with suppress(OSError):  # a full disk does not take what is still buffered; the file is closed all the same
+            self._writer.abort()
 
     def _flush(self) -> None:
         storage = self._writer.storage

@@ -6,6 +6,7 @@ again. A file that was cut ends somewhere within one. https://mcap.dev/spec says
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import struct
 from collections.abc import Iterator
@@ -29,11 +30,14 @@ class Found:
 
     types: dict[int, str] = field(default_factory=dict)
     channels: dict[int, tuple[str, Channel]] = field(default_factory=dict)
-    messages: list[tuple[int, int, bytes]] = field(default_factory=list)  # channel, Unix ns, CDR
+    messages: list[tuple[int, int, memoryview]] = field(default_factory=list)  # channel, Unix ns, CDR in the file
 
 
 def salvage(folder: Path, types: RosTypes) -> list[str]:
-    """Commit what was recorded before a kill, below `folder`. Returns one sentence per recording."""
+    """Commit what was recorded before a kill, below `folder`. Returns one sentence per recording.
+
+    Raises DataError where the disk does not take it; what was recorded stays as it is then.
+    """
     said = []
     for torn in sorted((folder / IN_PROGRESS).glob("*")):
         found = read(torn)
@@ -48,12 +52,13 @@ def salvage(folder: Path, types: RosTypes) -> list[str]:
 
 
 def read(torn: Path) -> Found:
-    """Every whole record of the recording's file."""
+    """Every whole record of the recording's file, which is mapped: an hour of pictures fits into no memory."""
     found = Found()
     for path in sorted(torn.glob("*.mcap")):
-        data = memoryview(path.read_bytes())
-        if bytes(data[: len(MAGIC)]) == MAGIC:
-            _records(data[len(MAGIC) :], found)
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                _records(data[len(MAGIC) :], found)
     return found
 
 
@@ -74,7 +79,7 @@ def _records(data: memoryview, found: Found) -> None:
             found.channels[number] = (topic, Channel(found.types[schema], _profile(bytes(body))))
         elif code == MESSAGE and len(body) >= MESSAGE_HEAD.size:
             channel, _, unix_ns, _ = MESSAGE_HEAD.unpack_from(body)
-            found.messages.append((channel, unix_ns, bytes(body[MESSAGE_HEAD.size :])))
+            found.messages.append((channel, unix_ns, body[MESSAGE_HEAD.size :]))
 
 
 def _split(data: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -108,9 +113,19 @@ def _commit(folder: Path, torn: Path, found: Found, types: RosTypes) -> str:
         name = f"{torn.name}_{number}"
     room = folder / f".salvage_{torn.name}"  # a kill in here leaves the torn one for the next time
     shutil.rmtree(room, ignore_errors=True)
-    whole = Recording(room, name, dict(found.channels.values()), types)
-    for channel, unix_ns, cdr in found.messages:
-        whole.add(found.channels[channel][0], cdr, unix_ns)
-    whole.commit().rename(folder / name)
+    whole = None
+    try:
+        whole = Recording(room, name, dict(found.channels.values()), types)
+        for channel, unix_ns, cdr in found.messages:
+            whole.add(found.channels[channel][0], cdr, unix_ns)
+        whole.commit().rename(folder / name)
+    except OSError as error:
+        if whole is not None:
+            whole.abandon()
+        shutil.rmtree(room, ignore_errors=True)
+        raise DataError(
+            f"{torn.name} was cut off, and there is no way to keep it ({error}). Make as much room in {folder} as it "
+            f"takes, or move {torn} elsewhere; then start again."
+        ) from error
     shutil.rmtree(room)
     return name

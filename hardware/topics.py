@@ -1,7 +1,7 @@
 """Names, types, quality of service and rates of all topics and services: one table, which nodes and docs are held to.
 
-Names are relative, so that a namespace gives each robot its own. Every stamped message carries the time of capture;
-how old it is, is judged by the local time of its receipt.
+Names are relative, so that a namespace gives each robot its own. Every stamped message carries the time of capture,
+but for `command/safe`; how old it is, is judged by the local time of its receipt.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ SAFE = Topic(
     "as command/raw; holds at the command rate",
     "safety_filter",
     "sim_robot, robot_driver, joint_trajectory_controller, recorder",
-    "the only commands that a robot obeys",
+    "the only commands that a robot obeys; stamped 0: at once",
 )
 SAFETY_STATE = Topic(
     "safety/state",

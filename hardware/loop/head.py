@@ -122,17 +122,15 @@ class ActionHead:
         self._seen, self._seen_s = seen, received_s
 
     def on_chunk(self, message: JointTrajectory) -> bool:
-        """Take a chunk; False when it is out of order, from before the reset, not finite, or of no more use."""
+        """Take a chunk; False when it is out of order, from before the reset, empty, not finite, or of no more use."""
         order = message.epoch, message.sequence
         start = self._counter.find(message.stamp_s)
-        if order <= self._chunk_order or start is None or not np.isfinite(message.position_rad).all():
+        if order <= self._chunk_order or start is None or len(message.times_s) == 0:
+            return False
+        if not np.isfinite(message.position_rad).all():
             return False
         self._chunk_order = order
         return self.player.offer(resampled(message.position_rad, message.times_s, self._period_s), start)
-
-    def restarted(self) -> None:
-        """Whoever sends chunks begins to count anew."""
-        self._chunk_order = (-1, -1)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
         """The command of this tick; None when the state is stale or nothing is queued. Call `done` after sending it."""

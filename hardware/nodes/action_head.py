@@ -14,6 +14,7 @@ from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
 from hardware.nodes.arm_policy import named_joints
+from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW, image_topic
 from policies.bundle import Bundle
@@ -43,9 +44,10 @@ class ActionHeadNode:
         self._bus, self._wanted, self._say, self._filter = bus, start, say, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
+        self._names, self._heard = frozenset(robot.names), False
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
-        self._sequence, self._complaint = 0, ""
+        self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -70,17 +72,20 @@ class ActionHeadNode:
         """Nothing: what the robot does without commands is the filter's concern."""
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        seen = None
+        whole = self._names <= set(message.names)
+        if self._heard and not whole:
+            return  # of a gripper, which shares the topic
+        self._heard, seen = whole, None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
-                seen = self._observer.build(message, self._images, self._goal)
+                seen, self._complaint = self._observer.build(message, self._images, self._goal), ""
             except DataError as error:
                 self._complain(str(error))
         self.head.on_state(message.stamp_s, seen, received_s)
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
-        self._joints = message.names
-        self.head.on_chunk(message)
+        if self.head.on_chunk(message):
+            self._joints = message.names
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
@@ -108,11 +113,8 @@ class ActionHeadNode:
         command = self.head.tick(self._bus.now())
         if command is not None and self._wanted:
             position = np.asarray(command, dtype=np.float64)[None]
-            self._send(
-                JointTrajectory(
-                    self._bus.stamp(), self._joints, position, self._period_s, self.head.epoch, self._sequence
-                )
-            )
+            epoch, stamp_s = self._first_epoch + self.head.epoch, self._bus.stamp()
+            self._send(JointTrajectory(stamp_s, self._joints, position, self._period_s, epoch, self._sequence))
             self._sequence += 1
         self.head.done(self._bus.now())
 

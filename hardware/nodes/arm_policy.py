@@ -17,6 +17,7 @@ from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
+from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
 from policies.bundle import Bundle
@@ -36,13 +37,14 @@ class ArmPolicyNode:
         say: Callable[[str], None] = print, realtime: bool = False,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
-        self._joints = named_joints(bundle)
+        self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._images: dict[str, Image] = {}
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
+        self._first_epoch = first_epoch(bus)
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took_s: deque[float] = deque(maxlen=_KEPT)  # of the newest inferences
@@ -84,7 +86,8 @@ class ArmPolicyNode:
         self._inference.close()
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        self._state = message, received_s
+        if self._state is None or self._names <= set(message.names):  # else a gripper's, which shares the topic
+            self._state = message, received_s
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
@@ -159,7 +162,8 @@ class ArmPolicyNode:
         if epoch == self._epoch and self._wanted:
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
-            self._send(JointTrajectory(stamp_s, self._joints, chunk.astype(np.float64), times_s, epoch, self._sequence))
+            order, waypoints = (self._first_epoch + epoch, self._sequence), chunk.astype(np.float64)
+            self._send(JointTrajectory(stamp_s, self._joints, waypoints, times_s, *order))
             self._sequence += 1
         return None
 

@@ -59,10 +59,12 @@ class FlightFilterNode:
             self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
+        self._wants_arming &= not message.on  # releasing it moves nothing
         self.filter.on_emergency(message.on)
         self._tick()
 
     def _stop(self) -> Answer:
+        self._wants_arming = False
         return self.filter.stop()
 
     def _on_timer(self) -> None:

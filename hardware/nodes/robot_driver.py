@@ -1,7 +1,8 @@
 """A driver on the bus: `command/safe` to an arm, `joint_states` from it; `flight/safe` to a quadcopter, `odom` from it.
 
 A state is published once: one that does not come any more must look old to whoever reads it. When commands stop, the
-driver's own watchdog stops the robot; from then on it obeys again after ~/connect.
+driver's own watchdog stops the robot; from then on it obeys again after ~/connect. A command that lay waiting for as
+long as the watchdog does, while connecting took its time, is not obeyed any more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.driver import ArmDriver, Driver, QuadDriver
+from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
@@ -61,8 +62,8 @@ class _DriverNode(ABC, Generic[S]):
             finally:
                 self._driver.close()
 
-    def _write(self, command: Any) -> None:
-        if self._fault:
+    def _write(self, command: Any, received_s: float) -> None:
+        if self._fault or self._bus.now() - received_s > WATCHDOG_S:
             return
         try:
             self._driver.write(command)
@@ -123,8 +124,11 @@ class ArmDriverNode(_DriverNode[ArmState]):
         if missing := [name for name in self._names if name not in message.names]:
             self._fail(DriverError(f"command/safe has no joint {', '.join(missing)}. Use this robot's description."))
             return
+        if len(message.position_rad) == 0:
+            self._fail(DriverError("command/safe has no waypoint. To stop the arm, call the filter's ~/stop."))
+            return
         order = [message.names.index(name) for name in self._names]
-        self._write(JointCommand(message.position_rad[-1][order]))
+        self._write(JointCommand(message.position_rad[-1][order]), received_s)
 
     def _publish(self, state: ArmState, stamp_s: float) -> None:
         self._tell(JointState(stamp_s, self._names, state.position_rad, state.velocity_rad_s))
@@ -147,7 +151,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
         if values.shape != (4,):
             self._fail(DriverError(f"flight/safe must hold thrust and three rates, found {values.shape}."))
             return
-        self._write(BodyRates(values[1:], float(values[0])))
+        self._write(BodyRates(values[1:], float(values[0])), received_s)
 
     def _publish(self, state: QuadState, stamp_s: float) -> None:
         velocity_body = rotation_of(state.quat_wxyz).T @ state.velocity_m_s

@@ -16,6 +16,9 @@ from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY
 
 WATCHDOG_HZ = 200.0  # at least: how often it looks for what did not come
 _STATUS_S = 0.5
+# A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a simulator's
+# or another machine's: what ends in its past is refused, what begins in its future waits.
+NOW_S = 0.0
 
 
 class SafetyFilterNode:
@@ -67,6 +70,7 @@ class SafetyFilterNode:
         self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
+        self._wants_arming &= not message.on  # releasing it moves nothing
         self.filter.on_emergency(message.on)
         self._tick()
 
@@ -74,6 +78,7 @@ class SafetyFilterNode:
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
+        self._wants_arming = False
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer
@@ -87,8 +92,7 @@ class SafetyFilterNode:
         if position_rad is None:
             return
         period_s = np.array([1.0 / self._robot.command_hz])
-        stamp_s = self._bus.stamp()
-        self._send(JointTrajectory(stamp_s, self._robot.names, position_rad[None], period_s, 0, self._sequence))
+        self._send(JointTrajectory(NOW_S, self._robot.names, position_rad[None], period_s, 0, self._sequence))
         self._sequence += 1
 
     def _report(self) -> None:

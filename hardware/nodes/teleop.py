@@ -12,6 +12,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory
+from hardware.nodes.epoch import first_epoch
 from hardware.teleop.device import NOTHING, Device, Wish
 from hardware.teleop.jog import Jog
 from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
@@ -38,7 +39,7 @@ class TeleopNode:
         self._jog = Jog(robot.column("low_rad"), robot.column("high_rad"), speed_rad_s)
         self._measured_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf
-        self._on, self._epoch, self._sequence = False, 0, 0
+        self._on, self._epoch, self._sequence = False, first_epoch(bus), 0
         self._told, self._gone, self._closed = "", False, False
         self._send, self._flag = TELEOP.publisher(bus), INTERVENTION.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)

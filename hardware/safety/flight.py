@@ -101,6 +101,7 @@ class FlightFilter:
             return False, f"not armed: {why.sentence}"
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
+        self._landing_s = math.nan  # of the flight before, which may have ended blind
         return True, "armed: silent until the first command, then flying"
 
     def stop(self, reason: Reason = Reason.LAND_REQUESTED) -> Answer:

@@ -24,6 +24,7 @@ from robo_rl.core.frames import rotation_of
 GRAVITY_M_S2 = 9.81
 _KV, _SIDE_M_S2, _RISE_M_S2 = 2.0, 3.5, 5.0  # 1/s; limits of the horizontal and vertical acceleration asked for
 _ROTOR_S = 0.02  # time constant that slow rotors are overdriven to
+_FAR = 1e6  # m/s, rad/s: an estimate beyond it is as good as one at it, and cannot overflow into NaN
 _LAG_SHARE, _DAMPING = 0.33, 0.8  # frequency of the attitude times the lag of the rotors; its damping
 
 
@@ -50,7 +51,7 @@ class Lander(Protocol):
 def descent(state: Odometry, descend_m_s: float, gain_per_s: float) -> tuple[float, Float[ndarray, " 3"]]:
     """(acceleration along the body's up [m/s^2], body rates [rad/s]) of a level descent."""
     turn = rotation_of(state.quat_wxyz)
-    velocity = turn @ state.velocity_body_m_s
+    velocity = turn @ np.clip(state.velocity_body_m_s, -_FAR, _FAR)
     wanted = _KV * (np.array([0.0, 0.0, -descend_m_s]) - velocity)
     side = float(np.hypot(wanted[0], wanted[1]))
     wanted[:2] *= min(1.0, _SIDE_M_S2 / max(side, 1e-9))
@@ -121,7 +122,7 @@ class MotorsLander:
 
     def descend(self, state: Odometry, descend_m_s: float) -> Float[ndarray, " 4"]:
         up_m_s2, rates = descent(state, descend_m_s, self._attitude)
-        torque = self._inertia * self._rate * (rates - state.rates_rad_s)
+        torque = self._inertia * self._rate * (rates - np.clip(state.rates_rad_s, -_FAR, _FAR))
         torque[2] = 0.0  # heading is nobody's concern, and yaw costs the most thrust
         tilting = self._inverse[:, 1:3] @ torque[:2]
         lift = self._inverse[:, 0] * self._craft.mass_kg * up_m_s2

@@ -7,6 +7,7 @@ Two keys cannot be held at once: a terminal repeats only the last one.
 from __future__ import annotations
 
 import os
+import select
 import termios
 import tty
 
@@ -35,7 +36,6 @@ class Keyboard:
                 "terminal of its own."
             ) from error
         tty.setcbreak(file)
-        os.set_blocking(file, False)
 
     def poll(self, now_s: float) -> Wish:
         for key in self._typed():
@@ -50,13 +50,12 @@ class Keyboard:
 
     def close(self) -> None:
         """Give the terminal back as it was."""
-        os.set_blocking(self._file, True)
         termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
     def _typed(self) -> str:
+        """Never waits, and leaves the terminal blocking: what is printed goes to the same open file."""
         try:
-            return os.read(self._file, 256).decode(errors="ignore")
-        except BlockingIOError:
-            return ""
+            waiting, _, _ = select.select([self._file], [], [], 0.0)
+            return os.read(self._file, 256).decode(errors="ignore") if waiting else ""
         except OSError as error:
             raise DriverError("The terminal of the keyboard is gone.") from error

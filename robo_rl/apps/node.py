@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from robo_rl.apps.asker import asker
 from robo_rl.apps.node_life import leave, listening, live
+from robo_rl.apps.outlive import outlive_readers
 from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
 
 if TYPE_CHECKING:  # see node_life
@@ -121,4 +122,5 @@ def _attribute(path: str) -> Any:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

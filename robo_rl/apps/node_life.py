@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the load
     from hardware.nodes.protocol import Node
 
 SAME_S = 0.5  # signals this close are one request
-REST_S = 15.0  # longest time that coming to rest, or to the ground, may take
+REST_S = 60.0  # longest time that coming to rest may take, or to the ground: 18 m at 0.3 m/s
 
 
 class Ending:

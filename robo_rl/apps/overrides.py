@@ -20,7 +20,8 @@ def split(verb: str, override: str, known: Iterable[str], of_tasks: Sequence[str
     if override.startswith("-") or not equals:
         hint = nearest(key.strip("-"), known, "=...")
         raise ConfigError(f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help")
-    if key in of_tasks:
+    known = list(known)
+    if key in of_tasks and key not in known:  # `run` has a robot of its own
         raise ConfigError(f"{key}={value} says something of a task: give task=... too. See: robo-rl {verb} --help")
     if key not in known:
         hint = nearest(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])

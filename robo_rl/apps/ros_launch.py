@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from robo_rl.apps.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.supervise import rest_s
+from robo_rl.core.errors import ConfigError
 
-STOP_S = "8"  # a node has so long to come to rest after SIGINT, before launch sends SIGTERM
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
     "controller": ("", "joint_trajectory_controller that takes the filter's commands; empty: they go to command/safe"),
@@ -52,16 +53,21 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
     taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}
+    common = [f"bus={value('bus')}"]
+    if value("bus") != "rclpy":  # remappings and ROS' own namespace are for rclpy alone
+        if taken:
+            raise ConfigError(f"controller={value('controller')} needs bus=rclpy: bus={value('bus')} remaps no topics.")
+        common += [f"{key}={name}" for key, name in space.items()]
     return [
         Node(
             executable="python3",  # not package=: works for a colcon build and for pip in a virtual environment
-            arguments=["-m", MODULE, *words, f"bus={value('bus')}"],
+            arguments=["-m", MODULE, *words, *common],
             name=name,
             **space,
             remappings=taken if name == "safety_filter" else [],
             output="screen",
             emulate_tty=True,
-            sigterm_timeout=STOP_S,
+            sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
             on_exit=Shutdown(reason=f"{name} has ended: all nodes stop"),
         )
         for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()

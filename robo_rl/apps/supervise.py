@@ -17,10 +17,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
+from robo_rl.apps import node_life
 from robo_rl.apps.asker import ENDED_BY, asker
 from robo_rl.apps.node_life import SAME_S
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
+LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls
 KILL_S = 2.0  # and so long after a second SIGINT
 
 
@@ -114,7 +116,7 @@ class Supervisor:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         asked_s = time.monotonic()
-        late_s = asked_s + REST_S
+        late_s = asked_s + rest_s(name)
         while process.poll() is None and time.monotonic() < late_s:
             self._print()
             # The user does not want to wait: hold at once. A node takes what comes too soon for the same request.
@@ -125,12 +127,17 @@ class Supervisor:
             time.sleep(0.02)
         if process.poll() is None:
             process.kill()
-            self._say(f"up: {name} did not stop within {REST_S:g} s and was killed; see that the robot holds.")
+            self._say(f"up: {name} did not stop within {rest_s(name):g} s and was killed; see that the robot holds.")
         process.wait()
 
     def _print(self) -> None:
         while not self._lines.empty():
             self._say(self._lines.get())
+
+
+def rest_s(name: str) -> float:
+    """How long a node may take to stop before it is made to."""
+    return node_life.REST_S + REST_S if name == LANDS else REST_S
 
 
 def ending(code: int) -> str:

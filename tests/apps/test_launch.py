@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from robo_rl.apps import node_life
 from robo_rl.apps.node_sets import MODULE, load_set
 from robo_rl.core.errors import ConfigError
 from tests.apps.fake_launch import DeclareLaunchArgument, Shutdown, install, launch
@@ -52,9 +53,18 @@ def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
 
 
 def test_a_namespace_and_a_bus_reach_every_node() -> None:
-    nodes = launch(describe("sim"), namespace="left", bus="dds")
+    nodes = launch(describe("sim"), namespace="left")
     assert {node.namespace for node in nodes} == {"left"}
-    assert all(node.arguments[-1] == "bus=dds" for node in nodes)
+    assert all(node.arguments[-1] == "bus=rclpy" for node in nodes)
+
+
+@pytest.mark.parametrize("bus", ["dds", "auto"])
+def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
+    """Who has no rclpy reads no `--ros-args`: two robots would share one filter's topics."""
+    nodes = launch(describe("sim"), namespace="left", bus=bus)
+    assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
+    with pytest.raises(ConfigError, match="needs bus=rclpy"):
+        launch(describe("arm"), **GIVEN, bus=bus, controller="joint_trajectory_controller")
 
 
 def test_a_controller_takes_what_the_filter_sends() -> None:
@@ -63,6 +73,13 @@ def test_a_controller_takes_what_the_filter_sends() -> None:
     taken = {node.name: node.remappings for node in nodes if node.remappings}
     assert taken == {"safety_filter": [("command/safe", "joint_trajectory_controller/joint_trajectory")]}
     assert not any(node.remappings for node in launch(describe("arm"), **GIVEN))
+
+
+def test_the_flight_filter_has_the_time_to_land() -> None:
+    """SIGTERM is a second request: the motors would stop in the air."""
+    stops_s = {node.name: node.sigterm_timeout_s for node in launch(describe("quad"), bundle="/b")}
+    assert stops_s["flight_filter"] > node_life.REST_S
+    assert stops_s["quad_policy"] < 10.0
 
 
 def test_sim_takes_either_set() -> None:

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from hardware.bus.dds import DdsBus
 from hardware.messages import JointTrajectory
-from hardware.topics import SAFE
+from hardware.topics import SAFE, SAFETY_STATE
 from robo_rl.apps import node as node_verb
 from robo_rl.apps.node import NODES, main
 from robo_rl.apps.node_life import Ending
@@ -38,6 +38,20 @@ def node(*words: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> None:
+    """kill -9 of `robo-rl up`: who prints then gets a broken pipe; the stop is braked and sent all the same."""
+    with closing(DdsBus("probe", domain=domain)) as bus, node("safety_filter", "robot=sim_arm", "bus=dds") as process:
+        alive = list[float]()
+        SAFETY_STATE.subscribe(bus, lambda m, at: alive.append(at))
+        end_s = bus.now() + 30.0
+        bus.spin(lambda: bool(alive) or bus.now() > end_s)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20.0) == 0
+        process.stdout = None
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,15 @@ def test_who_does_not_stop_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) 
     assert any("robot" in line and "at rest" in line for line in terminal.lines)
 
 
+def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node rests in 0.1 s here, which is more than what others get."""
+    monkeypatch.setattr(supervise, "REST_S", 0.02)
+    terminal = Ctrl(2)
+    Supervisor({"flight_filter": node("f"), "policy": node("p")}, terminal).run()
+    assert any("policy did not stop" in line for line in terminal.lines)
+    assert any("flight_filter" in line and "at rest" in line for line in terminal.lines)
+
+
 def test_a_second_ctrl_c_hurries_the_node_that_brakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets its second SIGINT, at which a node holds at once; the wait after that is short."""
     monkeypatch.setattr(supervise, "KILL_S", 0.3)

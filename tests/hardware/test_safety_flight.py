@@ -179,6 +179,41 @@ def test_blind_it_sinks_then_stops() -> None:
     assert outs[-1] is None
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(
+    "lander", [MotorsLander(CRAFT, DT_S), MotorsLander(model(load_craft("x500")), DT_S), RatesLander(0.5)]
+)
+@pytest.mark.parametrize("part", ["velocity", "rates"])
+@pytest.mark.parametrize("huge", [1e155, 1e308, -1.7e308])
+def test_a_state_that_overflows_is_landed_with_numbers(lander: Lander, part: str, huge: float) -> None:
+    """Finite, so no bad state, and outside of the envelope: what the landing then sends is finite as well."""
+    filter_ = FlightFilter(ENVELOPE, lander, 1 / DT_S, 1 / DT_S)
+    filter_.on_state(odometry(), 0.0)
+    assert filter_.arm(0.0)[0]
+    assert filter_.on_command(FlightCommand(np.zeros(4)), 0.0)
+    filter_.on_state(odometry(**{part: [huge] * 3}), 0.0)
+    out = filter_.tick(0.0)
+    assert filter_.phase is FlightPhase.LANDING
+    assert out is not None
+    assert np.isfinite(out).all()
+
+
+def test_each_flight_may_be_blind_for_as_long() -> None:
+    """A blind landing leaves nothing behind: the next one's motors turn for as long before they are cut."""
+    flight, ticks = Flight(), []
+    for _ in range(2):
+        flight.heard = True
+        flight.begin()
+        flight.heard = False
+        flying = 0
+        while flight.fly(flight.hover()) is not None:
+            flying += flight.filter.phase is not FlightPhase.CUTTING
+        assert flight.filter.reason is Reason.BLIND
+        ticks.append(flying)
+        flight.state[POS], flight.state[VEL] = 0.0, 0.0
+    assert ticks[0] == ticks[1]
+
+
 def test_a_short_silence_is_held() -> None:
     """Level and still while no command comes; when one is back in time, the policy flies on."""
     flight = Flight(velocity=[0.3, 0.0, 0.0])

@@ -15,6 +15,7 @@ from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, POLICY_STATUS
 from policies.bundle import Bundle
+from robo_rl.apps.node_life import Ending, live
 from robo_rl.apps.run_quad import SimulatedQuad, craft_model, envelope_of, flight_env, flight_observer
 from robo_rl.core.errors import CheckpointError
 from sim.engines.quad.robot import QuadBody
@@ -61,6 +62,17 @@ def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
     assert flight.node.at_rest
     assert flight.node.filter.reason is Reason.LANDED
     assert flight.body.read()[0][2] < ENVELOPE.fence_low_m[2] + 0.1 or (flight.sent[-1] == -1.0).all()
+
+
+def test_the_end_of_the_program_waits_for_the_ground(hover: Bundle) -> None:
+    """Six metres at 0.3 m/s take 20 s; its last word stops the motors."""
+    flight, ending = Flight(hover), Ending()
+    flight.node.filter.ground_m = -6.0
+    flight.until(1.0)
+    ending.ask("Ctrl-C")
+    live([(flight.node, flight.bus["filter"])], ending, say=flight.said.append)
+    assert flight.node.filter.reason is Reason.LANDED
+    assert flight.body.read()[0][2] < -5.8
 
 
 def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:

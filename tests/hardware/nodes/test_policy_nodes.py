@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from hardware.loop.head import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
-from hardware.messages import Diagnostics, Floats, JointTrajectory
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, GOAL, POLICY_STATUS, RAW, SAFETY_STATE
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, RAW, SAFETY_STATE
 from policies.bundle import Bundle
 from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
@@ -146,6 +147,24 @@ def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float)
     assert {running.certain for running in asked[3:]} <= {round(delay_s / 0.02) + n for n in (1, 2)}
 
 
+def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle) -> None:
+    """It tells its own joint alone, between the arm's states: they are looked at, and kept fresh, by nobody."""
+    for bundle in (chunks, single):
+        cell = Cell(bundle)
+        gripper = cell.world.bus("gripper")
+        tell = JOINT_STATES.publisher(gripper)
+        gripper.timer(0.007, lambda tell=tell: tell(JointState(0.0, ("finger",), np.zeros(1))))  # type: ignore[misc]
+        cell.give(Floats(np.array([0.5])))
+        cell.until(2.0)
+        assert len(cell.raw) >= 90
+        assert len(cell.said) <= 1  # before the arm was heard
+        cell.world.kill("robot")
+        cell.until(2.2)
+        sent = len(cell.raw)
+        cell.until(2.5)
+        assert len(cell.raw) == sent
+
+
 def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:
     """And nothing is made up: the arm holds, the status says why."""
     cell, heard = Cell(chunks), list[Diagnostics]()
@@ -191,6 +210,20 @@ def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
     assert [m.sequence for m in cell.raw if m.epoch == 1] == list(range(sum(m.epoch == 1 for m in cell.raw)))
 
 
+def test_a_policy_that_is_started_anew_is_played(chunks: Bundle) -> None:
+    """The head stays, and has heard a second of chunks of the one before, after a reset."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.bus["task"].call("policy/reset", 1.0)
+    cell.until(1.0)
+    cell.bus["policy"].close()
+    again, asked = cell.world.bus("policy"), len(cell.chunks)
+    ArmPolicyNode(again, chunks, arm(), DelayedInference(cell.world, chunks, 0.03), True, cell.said.append)
+    cell.until(1.8)
+    assert len(cell.chunks) > asked + 2
+    assert cell.filter.filter.reason is None
+
+
 def test_services_start_and_stop(chunks: Bundle) -> None:
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
@@ -232,9 +265,28 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
         cell.until(1.0)
         assert cell.said == [f"{who}: The topic 'goal' holds [nan], not finite numbers, so the policy is not asked."]
         assert not cell.raw
+        heard = list[Diagnostics]()
+        for topic in (POLICY_STATUS, LOOP_STATUS):
+            topic.subscribe(cell.bus["task"], lambda m, at, into=heard: into.append(m))  # type: ignore[misc]
         cell.give(Floats(np.array([0.5])))
         cell.until(2.0)
         assert cell.raw
+        newest = {status.name: (status.level, status.message) for m in heard for status in m.status}
+        assert newest[who] == (0, "inferring" if who == "policy" else "commanding")
+
+
+def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
+    """One without waypoints, and an old one that names the joints in another order, while a good one is played."""
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    good, before = cell.chunks[-1], len(cell.raw)
+    say = CHUNK.publisher(cell.bus["task"])
+    say(replace(good, names=good.names[::-1]))
+    say(replace(good, position_rad=np.zeros((0, 3)), times_s=np.zeros(0), sequence=good.sequence + 1))
+    cell.until(1.1)
+    assert len(cell.raw) > before + 3
+    assert {message.names for message in cell.raw} == {good.names}
 
 
 def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +195,72 @@ def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
     assert kept == sorted(kept)
     assert kept[0] == 0
     assert kept[-1] >= 4
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """What the kernel says then is not "no space", but it says it at the same places: also when a file is closed."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_takes_nothing_more_does_not_end_the_node(bus: DdsBus, tmp_path: Path) -> None:
+    """What is still buffered cannot be written when the file is closed, either."""
+    said: list[str] = []
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, said.append)
+    with files_of_at_most(60_000):
+        for number in range(1000):
+            recorder._add("joint_states", ros_types().encode(joints(number)), bus.now())
+            if recorder._running is not None:
+                recorder._running._flushed_s = 0.0
+        assert "broke off after" in said[-1]
+        recorder.begin()
+        recorder.discard()
+    recorder.last_word()
+
+
+def torn_pictures(folder: Path, count: int) -> None:
+    """A recording of pictures of 1 MB each, as a kill leaves it."""
+    types, channels = ros_types(), {"x": Channel("sensor_msgs/msg/Image", Profile.SENSOR)}
+    running = Recording(folder, "episode", channels, types)
+    cdr = types.encode(m.Image(0.0, np.zeros((1000, 350, 3), np.uint8)))
+    for number in range(count):
+        running.add("x", cdr, number)
+        running._flush()
+    running.abandon()
+
+
+def test_a_recording_larger_than_the_memory_is_salvaged(tmp_path: Path) -> None:
+    """48 MB of pictures, of which a few at a time are in memory."""
+    torn_pictures(tmp_path, 48)
+    types = ros_types()
+    tracemalloc.start()
+    try:
+        (sentence,) = salvage(tmp_path, types)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "its 48 messages are kept" in sentence
+    assert peak < 12e6
+
+
+def test_what_a_full_disk_does_not_take_is_kept_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torn_pictures(tmp_path, 2)
+
+    def full(self: Recording) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recording, "commit", full)
+        with pytest.raises(DataError, match=r"episode was cut off, and .* No space left on device.* Make as much room"):
+            salvage(tmp_path, ros_types())
+    assert [path.name for path in tmp_path.iterdir()] == [IN_PROGRESS]
+    (sentence,) = salvage(tmp_path, ros_types())
+    assert "its 2 messages are kept" in sentence
 
 
 def test_a_full_disk_ends_the_recording_not_the_node(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import pytest
 from hardware.arms.bounds import JointLimits
 from hardware.arms.simulated import SimulatedArmDriver
 from hardware.bus.in_process import World
-from hardware.messages import FlightCommand
+from hardware.messages import FlightCommand, JointTrajectory
 from hardware.nodes.protocol import Node
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.states import BodyRates, QuadState, Setpoint
@@ -21,6 +25,7 @@ from robo_rl.apps.robot_builders import read_settings, robot_driver
 from robo_rl.conf.node import RobotDriverNodeConfig
 from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
 from tests.hardware.arms import command
+from tests.hardware.domains import free_domain
 from tests.hardware.nodes.fakes import LagArm
 from tests.hardware.peers import Peer, own_address
 
@@ -64,6 +69,54 @@ def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
     assert node.at_rest
     for _ in range(2):
         node.last_word()
+
+
+@pytest.fixture
+def domain() -> Iterator[int]:
+    with free_domain() as number:
+        yield number
+
+
+class SlowToConnect(SimulatedArmDriver):
+    """Connecting takes half a second of real time, as uploading a program does; what is sent meanwhile waits."""
+
+    def connect(self) -> None:
+        time.sleep(0.5)
+        super().connect()
+
+
+def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> None:
+    """On the wire: the newest one lies in the reader until the node looks again."""
+    pytest.importorskip("cyclonedds", reason="the bus without ROS (extra [dds])")
+    from hardware.bus.dds import DdsBus
+
+    lag, made = LagArm(), partial(DdsBus, domain=domain)
+    with closing(made("driver")) as bus, closing(made("filter")) as other:
+        node, say = ArmDriverNode(bus, SlowToConnect(lag, LIMITS, watchdog_s=9.0), 100.0), SAFE.publisher(other)
+
+        def obeyed(seconds: float) -> int:
+            before, end_s = len(lag.commands), bus.now() + seconds
+            bus.spin(lambda: bus.now() >= end_s)
+            return len(lag.commands) - before
+
+        obeyed(0.3)
+        say(command([0.1, 0.1, 0.1]))
+        assert obeyed(0.3) == 1
+        threading.Timer(0.1, lambda: say(command([0.2, 0.2, 0.2]))).start()
+        assert node._connect() == (True, "connected")
+        assert obeyed(0.3) == 0
+        say(command([0.1, 0.1, 0.1]))
+        assert obeyed(0.3) == 1
+
+
+def test_a_command_without_a_waypoint_is_refused() -> None:
+    """As some say "stop" to a controller; the node goes on."""
+    world, said = World(), list[str]()
+    bus, other = world.bus("robot_driver"), world.bus("other")
+    ArmDriverNode(bus, SimulatedArmDriver(LagArm(), LIMITS, clock=world.now), 100.0, said.append)
+    SAFE.publisher(other)(JointTrajectory(0.0, ("a", "b", "c"), np.zeros((0, 3)), np.zeros(0)))
+    bus.spin(lambda: world.now() >= 0.1)
+    assert said == ["command/safe has no waypoint. To stop the arm, call the filter's ~/stop."]
 
 
 class Craft:

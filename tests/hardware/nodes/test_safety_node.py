@@ -68,6 +68,15 @@ def test_the_arm_follows_through_the_filter() -> None:
     assert cell.node.filter.reason is None
 
 
+def test_a_controller_is_told_now() -> None:
+    """joint_trajectory_controller compares any other stamp with its own clock, which may be a simulator's."""
+    cell, stamps = Cell(), list[float]()
+    SAFE.subscribe(cell.world.bus("controller"), lambda m, at: stamps.append(m.stamp_s))
+    cell.until(1.0)
+    assert len(stamps) > 40
+    assert set(stamps) == {0.0}
+
+
 def test_nothing_is_sent_before_arming() -> None:
     """And the service arms."""
     cell = Cell(armed=False)
@@ -126,6 +135,22 @@ def test_the_emergency_stop_is_latched_over_the_bus() -> None:
     sent = len(cell.safe)
     cell.until(2.0)
     assert len(cell.safe) == sent
+    assert cell.policy_bus.call("filter/arm", 1.0)[0]
+
+
+@pytest.mark.parametrize("stopped_by", ["estop", "service"])
+def test_a_stop_before_the_robot_is_heard_ends_the_wish_to_arm(stopped_by: str) -> None:
+    """`arm=true` arms once the robot is heard, not when a button that was pressed until then is released."""
+    cell = Cell(armed=True)
+    if stopped_by == "estop":
+        press = ESTOP.publisher(cell.world.bus("button"))
+        press(Flag(True))
+        cell.until(0.5)
+        press(Flag(False))
+    else:
+        cell.policy_bus.call("filter/stop", 1.0)
+    cell.until(1.0)
+    assert not cell.safe
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
 
 

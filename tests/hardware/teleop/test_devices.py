@@ -83,6 +83,7 @@ def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
     try:
         assert isinstance(keyboard, Device)
         assert not keyboard.poll(0.0).held
+        assert os.get_blocking(terminal)  # or a long print into the same terminal would fail
         os.write(ours, b"w")
         wish = poll_until_held(keyboard, 1.0)
         assert wish.rates is not None

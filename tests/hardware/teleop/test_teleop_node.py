@@ -14,6 +14,7 @@ from hardware.nodes.protocol import Node
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import MATCH_RAD, TeleopNode
+from hardware.safety.reasons import Reason
 from hardware.teleop.device import NOTHING, Wish
 from hardware.teleop.jog import LEAD_S, Jog
 from hardware.topics import INTERVENTION, TELEOP
@@ -77,6 +78,22 @@ def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
     commands = [m for _, what, m in cell.heard if what == "command"]
     assert {m.epoch for m in commands} == {1, 2}
     assert commands[-1].sequence < commands[0].sequence + len(commands)
+
+
+def test_a_teleop_that_is_started_anew_is_obeyed() -> None:
+    """The filter stays armed meanwhile, and has heard many interventions of the one before."""
+    cell = Cell()
+    for held in 5 * (True, False):
+        cell.hand.wish = Wish(held, rates=np.array([0.1, 0.0, 0.0]))
+        cell.run(0.1)
+    cell.bus.close()
+    again, hand = cell.world.bus("teleop"), Hand()
+    TeleopNode(again, hand, arm(), cell.said.append)
+    hand.wish = Wish(True, rates=np.array([1.0, 0.0, 0.0]))
+    place, end_s = cell.arm.place.copy(), cell.world.now() + 0.5
+    again.spin(lambda: cell.world.now() >= end_s)
+    assert cell.arm.place[0] > place[0] + 0.2
+    assert Reason.OLD_EPOCH not in cell.filter.filter.counts
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-3.0, 3.0)), min_size=1, max_size=25))
