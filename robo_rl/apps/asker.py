@@ -7,11 +7,17 @@ import signal
 import sys
 
 KEEPER = "ROBO_RL_KEEPER"  # process id of the `robo-rl up` that looks after this node
-ENDED_BY = (signal.SIGINT, signal.SIGTERM)
+_ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ended_by() -> tuple[signal.Signals, ...]:
+    """What asks this process to end. A terminal that goes away does, but not where `nohup` said to outlive it."""
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not outlives)
 
 
 def asker(number: int) -> str:
-    """The sender of a SIGINT or SIGTERM as far as it can be known: the keeper, a key of the terminal, or the signal."""
+    """The sender of a signal as far as it can be known: the keeper, a key of the terminal, or the signal itself."""
     keeper = os.environ.get(KEEPER)
     if keeper is not None and os.getppid() != int(keeper):
         return "robo-rl up is gone"
@@ -20,6 +26,8 @@ def asker(number: int) -> str:
             return "robo-rl up stops it"
         if _at_the_terminal():
             return "Ctrl-C"
+    if number == signal.SIGHUP:
+        return "the terminal is gone"
     return signal.Signals(number).name
 
 

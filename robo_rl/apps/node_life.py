@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hardware.bus.shield import shielded
-from robo_rl.apps.asker import ENDED_BY, asker
+from robo_rl.apps.asker import asker, ended_by
 
 if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the loader's own lines
     from hardware.bus.protocol import Bus
@@ -63,7 +63,7 @@ def listening() -> Iterator[Ending]:
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    before = {number: signal.signal(number, ending.on_signal) for number in ENDED_BY}
+    before = {number: signal.signal(number, ending.on_signal) for number in ended_by()}
     try:
         yield ending
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import IO
 
 from robo_rl.apps import node_life
-from robo_rl.apps.asker import ENDED_BY, asker
+from robo_rl.apps.asker import asker, ended_by
 from robo_rl.apps.node_life import SAME_S
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
@@ -41,7 +41,7 @@ class Signals:
 def noted() -> Iterator[Signals]:
     """Inside the block signals are noted, and interrupt nothing."""
     signals = Signals()
-    before = {number: signal.signal(number, signals.note) for number in ENDED_BY}
+    before = {number: signal.signal(number, signals.note) for number in ended_by()}
     try:
         yield signals
     finally:

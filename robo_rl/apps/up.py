@@ -11,6 +11,7 @@ from functools import partial
 from hardware.bus.choose import choose
 from hardware.bus.names import domain_id
 from robo_rl.apps.node_sets import NodeSet, load_set
+from robo_rl.apps.outlive import outlive_readers
 from robo_rl.apps.preflight import alone
 from robo_rl.apps.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
@@ -22,6 +23,7 @@ ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "cam
 
 def main(config: UpConfig) -> int:
     """Run the set until it is stopped, or one of its nodes ends."""
+    outlive_readers()
     chosen = load_set(config.set)
     asked = {name: getattr(config, name) for name in ARGUMENTS}
     texts = {name: _text(value) for name, value in asked.items() if value is not None}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.apps.asker import KEEPER, asker
+from robo_rl.apps.asker import KEEPER, asker, ended_by
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_A_TERMINAL = """
@@ -52,6 +52,17 @@ def test_in_the_foreground_of_a_terminal_it_is_ctrl_c() -> None:
         os.close(ours)
         os.close(theirs)
     assert done.stdout.split() == ["Ctrl-C", "SIGTERM"]
+
+
+def test_nohup_outlives_its_terminal() -> None:
+    """An ssh that breaks is a safe stop, unless the user said that the program should go on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        assert signal.SIGHUP in ended_by()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert ended_by() == (signal.SIGINT, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_kept_node_knows_its_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
