@@ -151,8 +151,10 @@ def load(folder: Path) -> dict[str, dict[str, Line]]:
     return found
 
 
-def number(value: float) -> str:
+def number(value: float | str) -> str:
     """Four significant digits, thousands separated, millions as such."""
+    if isinstance(value, str):  # such as 790/800
+        return value
     if abs(value) >= 1e6:
         return f"{value / 1e6:.3g} M"
     if abs(value) >= 1000 or float(value).is_integer():
