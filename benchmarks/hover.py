@@ -80,7 +80,8 @@ def report(name: str, rows: list[FlyRow]) -> None:
     ended = [item.terminated_fraction for item in rows]
     cpu_s = [item.train_cpu_s for item in rows]
     spent = {"train_cpu_s": round(fmean(cpu_s), 1)} if any(cpu_s) else {}
-    emit(f"{name}/position_error_m", round(fmean(errors), 4), "m", per_seed=[round(e, 4) for e in errors], **spent)
+    if math.isfinite(fmean(errors)):  # else nobody stayed, which the next line says
+        emit(f"{name}/position_error_m", round(fmean(errors), 4), "m", per_seed=[round(e, 4) for e in errors], **spent)
     emit(f"{name}/terminated_fraction", round(fmean(ended), 4), "fraction", per_seed=ended)
     if spent:
         emit(f"{name}/train_cpu_s", round(fmean(cpu_s), 1), "cpu-s", per_seed=cpu_s,

@@ -58,8 +58,11 @@ def compare(
             report(f"hover/{name}/{budget_s:g}_cpu_s", runs, updates, env_steps)
     for name, curve in curves.items():
         for point in curve:
-            error = point.error_m if math.isfinite(point.error_m) else -1.0
-            emit(f"hover/{name}/curve/{point.cpu_s:.0f}_cpu_s", round(error, 4), "m", left=round(point.left, 4))
+            if math.isfinite(point.error_m):
+                emit(
+                    f"hover/{name}/curve/{point.cpu_s:.0f}_cpu_s", round(point.error_m, 4), "m",
+                    left=round(point.left, 4),
+                )  # fmt: skip
     return curves
 
 
@@ -103,7 +106,9 @@ def report(name: str, runs: list[Point], updates: int, env_steps: int) -> None:
         ("terminated_fraction", [run.left for run in runs], "fraction"),
     ):
         mean, extra = sum(values) / len(values), {}
-        if len(values) > 1 and math.isfinite(mean):
+        if not math.isfinite(mean):  # of a seed nobody stayed; how many left is said
+            continue
+        if len(values) > 1:
             found = mean_over_seeds(values)
             extra = {"low": round(found.low, 4), "high": round(found.high, 4)}
         emit(
