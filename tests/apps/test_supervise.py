@@ -20,15 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 NODE = """
 import signal, sys, time
 name, stubborn = sys.argv[1], len(sys.argv) > 2
+say = lambda *words: sys.stdout.write(" ".join(map(str, words)) + "\\n") and sys.stdout.flush()  # a line in one piece
 asked = []
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: asked.append(signal.Signals(number).name))
-print("up", flush=True)
+say("up")
 while not asked or stubborn:
     time.sleep(0.01)
-print("braking after", *asked, flush=True)
+say("braking after", *asked)
 time.sleep(0.1)
-print("at rest after", len(asked), "signals", flush=True)
+say("at rest after", len(asked), "signals")
 """
 
 
@@ -167,6 +168,6 @@ def test_nodes_come_to_rest_when_their_keeper_is_killed() -> None:
     assert [keeper.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
     keeper.kill()
     keeper.wait()
-    rest = keeper.stdout.read()  # ends when both nodes have; they share the pipe, and lines may run into each other
+    rest = keeper.stdout.read().splitlines()  # ends when both nodes have
     keeper.stdout.close()
     assert rest.count("braking after SIGTERM") == 2

@@ -76,7 +76,7 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(tmp_path: Path, capsys:
 
 def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
-    given = [*SMALL, "updates=6", "seeds=2", "horizon=2", "checkpoint_every=2", "episodes=1"]
+    given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=2", "episodes=1"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     trained(given, whole, resume=False)
     command = [sys.executable, "-m", "robo_rl.apps.cli", "swarm", *given, f"out={cut}"]
@@ -84,10 +84,10 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     try:
-        for _ in range(600):
-            if (cut / "checkpoints" / "00000008").exists():
+        for _ in range(12_000):
+            if (cut / "checkpoints" / "00000014").exists():
                 break
-            time.sleep(0.1)
+            time.sleep(0.005)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
