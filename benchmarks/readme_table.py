@@ -102,6 +102,7 @@ HEADLINES = (
         )
         for task in ("lift", "peg_insert")
     ),
+    Headline("pictures of 84 px, a scene of an arm", "engine/mujoco/render84/frames_per_cpu_s", "aim 1,300"),
     *(
         Headline(
             f"peg insertion {how}, moved to PyBullet",
