@@ -193,7 +193,11 @@ def demo_table(lines: dict[str, Line]) -> str:
         return ""
     head = "| policy | success | 95 % | p vs base | ms per decision, p50 / p99 | env steps | CPU-s |\n"
     wall = lines.get("demo/wall_minutes")
-    after = "" if wall is None else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {wall['commit']}).\n"
+    after = (
+        ""
+        if wall is None
+        else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {commits(wall)}).\n"
+    )
     return head + "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n" + after
 
 
@@ -218,7 +222,7 @@ def full_table(lines: dict[str, Line]) -> str:
 
 def commits(line: Line) -> str:
     """Where it was measured; of trainings that were kept and only summed up later, where they were trained."""
-    return ", ".join(line.get("trained_at", [line["commit"]]))
+    return ", ".join(line.get("trained_at", [line.get("demo_commit", line["commit"])]))
 
 
 def for_readme(results: dict[str, dict[str, Line]]) -> str:

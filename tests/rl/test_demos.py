@@ -70,9 +70,8 @@ def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
 def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> None:
     """Of 4 steps without an end: with the 5th observation and the base's action there, else 3 steps, from the 4th."""
     base = flow_policy(SPEC)
-    options = {"noise_scale": 1.0, "recorded": True}
     seen, unseen = (
-        demo_replay([Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, **options)  # type: ignore[arg-type]
+        demo_replay([Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, noise_scale=1.0, recorded=True)
         for final_obs in (True, False)
     )
     assert (len(seen), len(unseen)) == (4, 3)

@@ -37,6 +37,27 @@ def test_metaworld_looks_the_right_way_up() -> None:
 
 
 @needs_opengl
+def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> None:
+    """The same scene drawn large and made small: nobody sees the facets, and a viewer's model keeps its own."""
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><light pos='0 0 3'/><geom type='capsule' size='0.2 0.3'/>"
+        "<camera name='c' pos='0 -2 0' xyaxes='1 0 0 0 0 1'/></worldbody></mujoco>"
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    visual = model.vis
+    before = (visual.quality.numslices, visual.quality.offsamples, visual.global_.offwidth, visual.global_.offheight)
+    small, large = (MujocoRenderer(model, data, side, side, "c") for side in (96, 192))
+    after = (visual.quality.numslices, visual.quality.offsamples, visual.global_.offwidth, visual.global_.offheight)
+    assert after == before
+    shrunk = large.render().reshape(96, 2, 96, 2, 3).mean((1, 3))
+    assert np.abs(small.render() - shrunk).mean() < 3.0
+    assert shrunk.std() > 10.0
+    small.close()
+    large.close()
+
+
+@needs_opengl
 def test_a_camera_that_looks_down_is_not_turned_over() -> None:
     """Its up axis is level: leaning by a hair to either side changes no picture, and depths stay where points are."""
     xml = """<mujoco><worldbody><geom type="plane" size="2 2 0.1" rgba="0.2 0.2 0.2 1"/>

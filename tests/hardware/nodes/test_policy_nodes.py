@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle
         cell = Cell(bundle)
         gripper = cell.world.bus("gripper")
         tell = JOINT_STATES.publisher(gripper)
-        gripper.timer(0.007, lambda tell=tell: tell(JointState(0.0, ("finger",), np.zeros(1))))  # type: ignore[misc]
+        gripper.timer(0.007, partial(tell, JointState(0.0, ("finger",), np.zeros(1))))
         cell.give(Floats(np.array([0.5])))
         cell.until(2.0)
         assert len(cell.raw) >= 90
@@ -267,7 +268,7 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
         assert not cell.raw
         heard = list[Diagnostics]()
         for topic in (POLICY_STATUS, LOOP_STATUS):
-            topic.subscribe(cell.bus["task"], lambda m, at, into=heard: into.append(m))  # type: ignore[misc]
+            topic.subscribe(cell.bus["task"], partial(_keep, heard))
         cell.give(Floats(np.array([0.5])))
         cell.until(2.0)
         assert cell.raw
@@ -328,3 +329,7 @@ def test_two_rates(tmp_path: Path, chunks: Bundle) -> None:
     corrected = decide({"state": state}, action)
     np.testing.assert_allclose(corrected, expected, atol=1e-5)
     assert np.abs(corrected - action).max() > 1e-4
+
+
+def _keep(heard: list[Diagnostics], message: Diagnostics, received_s: float) -> None:
+    heard.append(message)

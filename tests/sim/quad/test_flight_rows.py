@@ -45,6 +45,19 @@ def test_symmetric_sight_is_one() -> None:
     assert torch.equal(env.obs[:, env.views.critic], env.obs[:, env.views.actor])
 
 
+def test_flights_remember_what_was_seen_where_they_ended() -> None:
+    """Fresh flights are written over it in place; asked for afterwards, it is what the step led to, in every lane."""
+    flights = rows().flights
+    for _ in range(80):
+        _, ended = flights.fly_on(-torch.ones(4, 16))
+        if ended.any():
+            break
+    reached = flights.obs.clone()
+    flights.renew(ended)
+    assert torch.equal(flights.final_obs, reached)
+    assert not torch.equal(flights.obs[:, ended], reached[:, ended])
+
+
 def test_an_ending_shows_where_it_ended_and_earns_nothing() -> None:
     """Rotors stopped: everybody falls out of the box; the last observation is outside, the next one a fresh start."""
     env = rows()
