@@ -193,11 +193,7 @@ def demo_table(lines: dict[str, Line]) -> str:
         return ""
     head = "| policy | success | 95 % | p vs base | ms per decision, p50 / p99 | env steps | CPU-s |\n"
     wall = lines.get("demo/wall_minutes")
-    after = (
-        ""
-        if wall is None
-        else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {commits(wall)}).\n"
-    )
+    after = "" if wall is None else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {commits(wall)}).\n"
     return head + "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n" + after
 
 
