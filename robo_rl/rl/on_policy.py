@@ -17,7 +17,7 @@ from robo_rl.core.protocols import Logger
 from robo_rl.rl.collect import Collector, Episode
 from robo_rl.rl.finetune import FinetuneConfig, Phase
 from robo_rl.rl.losses import Info
-from robo_rl.rl.ppo import PpoConfig, RewardScale
+from robo_rl.rl.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.ppo_learner import PpoLearner
 from robo_rl.rl.rollout import Rollout
 
@@ -42,6 +42,9 @@ class PpoTuner:
                 f"env_steps={config.env_steps} is less than one roll-out of {ppo.rollout} steps in {lanes} lanes. "
                 "Raise env_steps, or lower method.ppo.rollout."
             )
+        # Of each lane's decisions one is the older policy's, and the last is stored when its successor is decided.
+        steps = collector.executor.execute if collector.map.timescale == "chunk" else 1
+        check_rollout(ppo, lanes, steps, left_out=1)
         self.config, self.ppo, self.collector, self.learner, self.rollout = config, ppo, collector, learner, rollout
         self.logger = logger
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)

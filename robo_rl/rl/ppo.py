@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import at_least
 from robo_rl.rl.losses import Info
 
@@ -32,6 +33,24 @@ class PpoConfig:
     clip_reward: float = at_least(0.0, 5.0)  # of normalised rewards
     value_bias: float = 0.25  # the critic's answer at the start
     warmup: int = at_least(0, 5)  # roll-outs in which the learning rates rise; they fall by a cosine afterwards
+
+
+def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int = 0) -> None:
+    """Raise ConfigError where a roll-out may hold too few decisions, of `steps` control steps each, to learn from.
+
+    left_out: decisions that a lane may lose at the borders of a roll-out. A minibatch needs two decisions: advantages
+    are compared with each other, and a single one, standardised, is always 0.
+    """
+    per_lane, needed = config.rollout // steps - left_out, 2 * config.minibatches
+    if lanes * per_lane >= needed:
+        return
+    enough = steps * (-(-needed // lanes) + left_out)
+    raise ConfigError(
+        f"method.ppo.rollout={config.rollout} in {lanes} lanes, at {steps} control steps per decision, may end with "
+        f"{lanes * max(0, per_lane)} whole decisions; method.ppo.minibatches={config.minibatches} needs {needed}, two "
+        f"in each. Set method.ppo.rollout={enough} or more, raise the number of lanes, or lower "
+        "method.ppo.minibatches."
+    )
 
 
 def gae(

@@ -54,6 +54,10 @@ class PpoLearner:
             raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1.")
+        if ppo.normalize_reward and ppo.clip_reward <= 0.0:
+            raise ConfigError(
+                "ppo.clip_reward=0 makes every reward 0: give a bound above 0, or normalize_reward=false."
+            )
         self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
         self.updates = self.rounds = 0
         self.std = ppo.std  # of u now

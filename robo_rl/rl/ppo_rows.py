@@ -18,7 +18,7 @@ from robo_rl.core.rows import RowEnv
 from robo_rl.core.settings import at_least, check_settings
 from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.losses import Info
-from robo_rl.rl.ppo import PpoConfig, RewardScale, gae
+from robo_rl.rl.ppo import PpoConfig, RewardScale, check_rollout, gae
 from robo_rl.rl.ppo_learner import PpoLearner
 from robo_rl.rl.rollout import Transitions
 
@@ -37,6 +37,7 @@ class PpoRows:
 
     def __init__(self, env: RowEnv, config: PpoRowsConfig, start: Tensor, generator: torch.Generator) -> None:
         check_settings(config)
+        check_rollout(config.ppo, env.num)
         self.env, self.config, self.rounds = env, config, 0
         self.learner = PpoLearner(
             env.obs.shape[1], DirectMap(len(start)), config.learner, config.ppo, generator, env.views

@@ -191,6 +191,41 @@ def test_only_the_running_decision_is_left_out() -> None:
     assert counts == [60 - int(cut.sum()) for cut in running]
 
 
+@pytest.mark.parametrize(
+    ("action_map", "lanes", "rollout", "minibatches"),
+    [
+        (ResidualMap(1, 0.5), 3, 2, 1),
+        (ResidualMap(1, 0.5), 1, 3, 1),
+        (ResidualMap(1, 0.5), 3, 7, 8),
+        (ResidualMap(1, 0.5, steps=2), 3, 4, 1),
+        (LatentMap(4, 1, 1.5), 1, 6, 1),
+    ],
+)
+def test_the_shortest_roll_outs_that_are_allowed_teach(
+    action_map: ActionMap, lanes: int, rollout: int, minibatches: int
+) -> None:
+    """Wherever episodes end, every round has two decisions for each part, none of them alone."""
+    tuner, env, _ = make_tuner(action_map, lanes, env_steps=600, rollout=rollout, minibatches=minibatches)
+    sizes, rounds, plain = list[int](), list[int](), tuner.learner.update
+    plain_step = tuner.learner._step
+
+    def step(x: Tensor, *rest: Tensor) -> Any:
+        sizes.append(len(x))
+        return plain_step(x, *rest)
+
+    def update(data: Transitions, total: int) -> Any:
+        rounds.append(len(data.u))
+        return plain(data, total)
+
+    tuner.learner.update, tuner.learner._step = update, step  # type: ignore[method-assign]
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert len(rounds) == 600 // (lanes * rollout)
+    assert min(rounds) >= 2 * minibatches
+    assert min(sizes) >= 2
+
+
 @pytest.mark.parametrize("action_map", MAPS, ids=["step", "chunk", "steering", "shift"])
 def test_it_starts_at_the_base(action_map: ActionMap) -> None:
     """The mean is exactly 0 before the first round."""
@@ -263,6 +298,14 @@ def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) ->
     ("build", "word"),
     [
         (lambda: make_tuner(DirectMap(1), env_steps=59), "less than one roll-out"),
+        (lambda: make_tuner(ResidualMap(1, 0.5), rollout=1), "rollout=1 .*ppo.rollout=2 or more"),
+        (lambda: make_tuner(ResidualMap(1, 0.5, steps=2), rollout=3), "rollout=3 .*ppo.rollout=4 or more"),
+        (lambda: make_tuner(ResidualMap(1, 0.5), lanes=1, rollout=2), "rollout=2 .*ppo.rollout=3 or more"),
+        (lambda: make_tuner(ResidualMap(1, 0.5), rollout=4, minibatches=8), "minibatches=8 .*ppo.rollout=7 or more"),
+        (
+            lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(clip_reward=0.0), generator("x")),
+            "clip_reward=0 makes every reward 0",
+        ),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(gate=True), PpoConfig(), generator("x")), "gate"),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(std=0.0), generator("x")), "std"),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")), "ppo.epochs"),

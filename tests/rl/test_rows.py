@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.rows import RowStep
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.core.views import Views
@@ -149,3 +150,11 @@ def test_exploration_shrinks_evenly_in_its_logarithm() -> None:
     config = PpoConfig(std=0.4, final_std=0.1)
     assert [spread(config, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.2, 0.1])
     assert spread(PpoConfig(std=0.4), 0.7) == 0.4
+
+
+def test_a_minibatch_of_one_teaches_nothing() -> None:
+    """A single advantage, standardised, is 0: 32 lanes of one step cannot be shared out to 20 parts, but to 16."""
+    rng = torch.Generator().manual_seed(0)
+    with pytest.raises(ConfigError, match=r"minibatches=20 .* method\.ppo\.rollout=2 or more"):
+        PpoRows(Push(), PpoRowsConfig(1, PpoConfig(rollout=1, minibatches=20)), START, rng)
+    PpoRows(Push(), PpoRowsConfig(1, PpoConfig(rollout=1, minibatches=16)), START, rng).update()
