@@ -3,13 +3,15 @@
 runs/<name>/config.yaml            settings, complete
             run.json               commit, seed, versions, arguments, machine
             metrics.jsonl, tb/     scalars
-            checkpoints/<step>/    whole training states; a folder is there whole or not at all
+            checkpoints/<step>/    whole training states; a folder is there whole or not at all. A step that is saved
+                                   again is <step>.1 until its older state is gone
             policy/                the final policy
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.provenance import commit, machine, versions
 
+_CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 # May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
 FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
@@ -91,26 +94,38 @@ class RunDir:
     def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
         """A folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
 
-        A kill at any instant leaves either the whole folder or none. With `keep`, only the newest `keep` stay.
+        A kill at any instant leaves either the whole folder or none, and what was committed before until it is there.
+        Of states of the same step the newest stays; with `keep`, only the newest `keep` of all.
         """
-        draft, final = self.checkpoints / f".{step:08d}.tmp", self.checkpoints / f"{step:08d}"
+        draft = self.checkpoints / f".{step:08d}.tmp"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         yield draft
         _fsync_tree(draft)
-        if final.exists():  # the same step again, after going back to an older one: the newer state counts
-            shutil.rmtree(final)
-        draft.rename(final)
+        same, final = [path for at, path in self.steps() if at == step], self.checkpoints / f"{step:08d}"
+        # No call replaces a folder by another: the new one gets a name of its own, until the old one is gone.
+        newest = draft.rename(final if not same else f"{final}.{_order(same[-1])[1] + 1}")
         fsync_dir(self.checkpoints)
+        for old in same:
+            self._remove(old)
+        newest.rename(final)
         if keep is not None:
             for _, old in self.steps()[:-keep]:
-                shutil.rmtree(old)
+                self._remove(old)
+
+    def _remove(self, folder: Path) -> None:
+        """Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's name."""
+        hidden = folder.with_name(f".{folder.name}.old.tmp")
+        shutil.rmtree(hidden, ignore_errors=True)
+        folder.rename(hidden)
+        shutil.rmtree(hidden)
 
     def steps(self) -> list[tuple[int, Path]]:
-        """Committed checkpoints, oldest first."""
+        """(step, folder) of the committed checkpoints, oldest first."""
         if not self.checkpoints.is_dir():
             return []
-        return sorted((int(path.name), path) for path in self.checkpoints.iterdir() if path.name.isdigit())
+        folders = [path for path in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(path.name)]
+        return [(_order(path)[0], path) for path in sorted(folders, key=_order)]
 
     def latest(self) -> tuple[int, Path] | None:
         """The newest committed checkpoint, or None before the first."""
@@ -148,6 +163,12 @@ class RunDir:
                     f"{self.path} was started with {key}={old.get(key)} and cannot be resumed with "
                     f"{key}={settings.get(key)}. Give the setting it was started with, or start a new run."
                 )
+
+
+def _order(checkpoint: Path) -> tuple[int, int]:
+    """(step, how often that step was saved before)."""
+    step, _, again = checkpoint.name.partition(".")
+    return int(step), int(again or 0)
 
 
 def _provenance(settings: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -110,6 +111,23 @@ def test_a_checkpoint_is_whole_or_absent(tmp_path: Path) -> None:
     assert (latest[1] / "state.json").read_text() == "30"
     RunDir.create(tmp_path / "run", _Config(), resume=True)
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["00000020", "00000030"]
+
+
+@pytest.mark.parametrize("step", [10, 20])
+def test_a_kill_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, step: int) -> None:
+    """The same step once more, and the next one, each with keep=1: first the old state is the newest, then the new."""
+    command = [sys.executable, "tests/apps/die_in_checkpoint.py", str(tmp_path), str(step)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": "."}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [result["died"] for result in results] == [True] * (len(results) - 1) + [False]
+    assert len(results) > 15
+    found = [result["found"] for result in results]
+    assert found == sorted(found)
+    assert [value for i, value in enumerate(found) if value not in found[:i]] == [[10, 1.0], [step, 2.0]]
+    for result in results:
+        assert result["resumed"] == result["found"]
+        assert (result["after"], result["left"]) == ([step, 3.0], [f"{step:08d}"])
 
 
 def test_metrics_are_cut_back_to_the_restored_step(tmp_path: Path) -> None:
