@@ -165,11 +165,12 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     name, options = env_name(config), env_options(config)
     limited = options | {"max_episode_steps": patience(config, method, demos)}
     at = run.latest() if config.resume else None
+    state = None if at is None else load_state(at[1])
     with (
         closing(make_env(name, config.num_envs, config.num_workers, **limited)) as env,
         closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
         progress(method.env_steps, method.name, "step", initial=at[0] if at else 0) as bar,
-        run.metrics(at[0] if at else None, bar=bar) as metrics,
+        _log(run, at, state, bar) as metrics,
     ):
         metrics.shown = ("eval/success", "critic/q")
         train_env = supervised(method, name, env, config.seed)
@@ -180,7 +181,8 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         start_from(session.tuner, config.init)
         loop = _Loop(config, session, train_env, eval_env, run, metrics)
         with stop_between_steps() as stop:
-            loop.start(None if at is None else load_state(at[1]))
+            loop.start(state)
+            state = None  # a replay is large: let it go
             loop.run(bar, stop)
         if stop.asked:
             raise KeyboardInterrupt(
@@ -191,6 +193,14 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
         write_json(run.path / CURVE_FILE, loop.progress.to_json())
     return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+
+
+def _log(run: RunDir, at: tuple[int, Path] | None, state: dict[str, Any] | None, bar: Any) -> Metrics:
+    """The run's log, cut back to the instant of the checkpoint `at`."""
+    if at is None or state is None:
+        return run.metrics(None, bar=bar)
+    # Of its own step the checkpoint may have seen one line (the evaluation) and not the next (offline learning).
+    return run.metrics(at[0], resume_lines=state.get("log_lines"), bar=bar)
 
 
 @dataclass(frozen=True)
@@ -291,6 +301,7 @@ class _Loop:
             "env": self.env.snapshot(),
             "seeds": self._seeds.count,
             "progress": self.progress.to_json(),
+            "log_lines": self.metrics.lines,
         }
         with self.run_dir.new_checkpoint(self.tuner.env_steps, keep=1) as folder:
             save_state(folder, state)

@@ -31,16 +31,25 @@ class Metrics:
 
     A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a checkpoint
     at step s calls with `resume_step` = s: lines beyond s are dropped, because they will be made again, and the curve
-    equals that of a run that was never killed. So log step s before the checkpoint of step s is written.
+    equals that of a run that was never killed. So log step s before the checkpoint of step s is written, or keep
+    `lines` in the checkpoint and give it back as `resume_lines`: then the rest of step s is dropped as well.
     Values are deterministic functions of the run only; wall time is kept by TensorBoard.
     """
 
     def __init__(
-        self, folder: Path, resume_step: int | None = None, *, tensorboard: bool = True, bar: Any = None
+        self,
+        folder: Path,
+        resume_step: int | None = None,
+        *,
+        resume_lines: int | None = None,
+        tensorboard: bool = True,
+        bar: Any = None,
     ) -> None:
         self.path, self.bar = folder / "metrics.jsonl", bar
         self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
+        kept = kept[:resume_lines]
+        self.lines = len(kept)  # written so far
         write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
         self._file = self.path.open("a")
         self._board = _board(folder / "tb", kept) if tensorboard else None
@@ -51,6 +60,7 @@ class Metrics:
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
         self._file.write(json.dumps({"step": step, **finite}) + "\n")
         self._file.flush()
+        self.lines += 1
         if self._board is not None:
             _mirror(self._board, step, numbers)
         if self.bar is not None and (text := _glance(numbers, self.shown)):

@@ -86,9 +86,16 @@ class RunDir:
         """run.json."""
         return dict(read_json(self.path / "run.json"))
 
-    def metrics(self, resume_step: int | None = None, *, bar: Any = None, tensorboard: bool = True) -> Metrics:
-        """The run's scalar log; with `resume_step`, cut back to that step."""
-        return Metrics(self.path, resume_step, tensorboard=tensorboard, bar=bar)
+    def metrics(
+        self,
+        resume_step: int | None = None,
+        *,
+        resume_lines: int | None = None,
+        bar: Any = None,
+        tensorboard: bool = True,
+    ) -> Metrics:
+        """The run's scalar log; with `resume_step`, cut back to that step and, where given, to `resume_lines`."""
+        return Metrics(self.path, resume_step, resume_lines=resume_lines, tensorboard=tensorboard, bar=bar)
 
     @contextmanager
     def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:

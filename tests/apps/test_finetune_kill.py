@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,8 +24,10 @@ from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core import state_io
 from robo_rl.core.errors import RoboRLError
+from robo_rl.data.store import DatasetWriter
 from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.finetune import FineTuner
+from robo_rl.rl.mix import MixConfig
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -124,6 +128,52 @@ def same_run(one: Path, other: Path) -> None:
         for policy in ("policy", "base"):
             del result[policy]["wall_s"], result[policy]["cpu_s"]
     assert results[0] == results[1]
+
+
+def test_killed_at_the_very_end(base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last step has its checkpoint before it is evaluated: the evaluation made again is logged once."""
+    run = config(base, tmp_path / "run", checkpoint_every=40)  # 120 steps are three of these
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "save_policy", dying(save_policy, 1))
+        with pytest.raises(Killed):
+            finetune.main(run)
+    run.resume = True
+    assert finetune.main(run) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_stopped_offline_then_killed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
+    writer = DatasetWriter.create(tmp_path / "data", SPEC)
+    with writer.episode() as episode:
+        for _ in range(4):
+            episode.add({"state": np.ones(2, np.float32)}, np.ones(1, np.float32))
+        episode.commit(success=True)
+
+    def verb(out: Path, **changes: Any) -> FinetuneVerb:
+        made = config(base, out, demos=str(tmp_path / "data"), **changes)
+        made.method.offline_updates, made.method.mix = 250, MixConfig(online=0.5, demo=0.5)
+        return made
+
+    assert finetune.main(verb(tmp_path / "whole")) == 0
+    learn, pieces = FineTuner._learn_offline, list[int]()
+
+    def interrupted(tuner: FineTuner, updates: int) -> None:
+        learn(tuner, updates)
+        pieces.append(updates)
+        if len(pieces) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "_learn_offline", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="saved step 0"):
+            finetune.main(verb(tmp_path / "run"))
+        patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 4))  # two pieces, a step, and no checkpoint yet
+        with pytest.raises(Killed):
+            finetune.main(verb(tmp_path / "run", resume=True))
+    assert pieces == [100, 100, 50]
+    assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
+    same_run(tmp_path / "whole", tmp_path / "run")
 
 
 def test_killed_again_and_again(base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
