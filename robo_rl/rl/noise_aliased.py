@@ -19,6 +19,7 @@ from torch import Tensor
 from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.replay import Batch
+from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import flatten_parameters
 from robo_rl.rl.config import LearnerConfig
@@ -75,11 +76,17 @@ class NoiseAliasedLearner(OffPolicyLearner):
 
     @torch.no_grad()
     def _noise_where_the_actor_goes(self, batch: Batch) -> Float[Tensor, "b k"]:
-        u = self._explore(torch.cat([batch.obs, batch.ctx], dim=-1))
+        u = self._scattered(torch.cat([batch.obs, batch.ctx], dim=-1))
         uniform = torch.rand(u.shape, generator=self.generator) * 2.0 - 1.0
         # Every second row: a mixed batch is ordered by store, and each store needs both kinds of noise.
         second = (torch.arange(len(u)) % 2 == 1).unsqueeze(1)
         return self.map.to_critic(torch.where(second, uniform, u), batch.ctx)
+
+    def _scattered(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
+        """The actor's u for rows of a batch, which are no lanes: noise without the memory and the spread of lanes."""
+        if isinstance(self.actor, GaussianActor):
+            return self.actor.sample(x, self._normal(len(x)))[0]
+        return (self.actor.mode(x) + self.cfg.explore_std * self._normal(len(x))).clamp(-1.0, 1.0)
 
     @torch.no_grad()
     def _target(self, batch: Batch) -> tuple[Float[Tensor, " b"], Info]:

@@ -176,6 +176,17 @@ def test_steering_stays_within_its_magnitude() -> None:
     assert last.abs().max() <= 1.5
 
 
+@pytest.mark.parametrize("rows", [3, 32])
+def test_learning_leaves_the_wandering_of_the_lanes_alone(rows: int) -> None:
+    """Critics draw u for batches too; three lanes that wander must not go on with noise of a batch, nor start anew."""
+    cfg = LearnerConfig(hidden=[16], actor="deterministic", explore_correlation=0.9)
+    learner = NoiseAliasedLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), flow_policy(SPEC))
+    learner.act(torch.randn(3, 4), torch.zeros(3, 0), explore=True)
+    before = learner._wander.clone()
+    learner.update(batch(rows, width=2))
+    assert torch.equal(learner._wander, before)
+
+
 def test_noise_aliased_targets_are_soft_where_asked() -> None:
     """DSRL-NA's published backup adds the entropy to Q_A's target: -alpha log pi, discounted."""
     base, data = flow_policy(SPEC), batch(width=2, discount=torch.full((32,), 0.9))
