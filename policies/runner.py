@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,6 +15,7 @@ from policies.bundle import Bundle
 from policies.executor import ChunkExecutor
 from policies.graph import Device, Graph
 from policies.noise import EpisodeNoise, NoiseSource
+from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
@@ -79,7 +79,10 @@ def bundle_noise(bundle: Bundle) -> EpisodeNoise:
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """A closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned."""
+    """A closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned.
+
+    Counts are exact, percentiles to half a per cent: see robo_rl/core/durations.py.
+    """
 
     rate_hz: float
     ticks: int
@@ -100,13 +103,25 @@ class LoopReport:
         )
 
 
-@dataclass(slots=True)
 class _Log:
-    late_s: list[float] = field(default_factory=list)
-    work_s: list[float] = field(default_factory=list)
-    decision_s: list[float] = field(default_factory=list)
-    deadlines_s: list[float] = field(default_factory=list)
-    success: list[bool] = field(default_factory=list)
+    """What has happened so far, in memory that grows by a flag per episode and by nothing per tick."""
+
+    def __init__(self, period_s: float) -> None:
+        self.late, self.work, self.decision = Durations(), Durations(), Durations()
+        self.missed = self.skipped = 0
+        self.success: list[bool] = []
+        self._period_s = period_s
+        self._deadline_s: float | None = None
+
+    def tick(self, begin_s: float, late_s: float, work_s: float) -> None:
+        """One tick began at begin_s, late_s after its deadline, and took work_s."""
+        self.late.add(late_s)
+        self.work.add(work_s)
+        self.missed += late_s + work_s > self._period_s
+        deadline_s = begin_s - late_s
+        if self._deadline_s is not None:
+            self.skipped += round((deadline_s - self._deadline_s) / self._period_s) - 1
+        self._deadline_s = deadline_s
 
 
 def run_closed_loop(
@@ -132,7 +147,7 @@ def run_closed_loop(
         )
     if (episodes is None) == (seconds is None):
         raise ConfigError("A closed loop ends after `episodes` or after `seconds`: give exactly one of the two.")
-    log, seeds, start_s = _Log(), _seeds(eval_seed), clock()
+    log, seeds, start_s = _Log(1.0 / rate_hz), _seeds(eval_seed), clock()
     obs = env.reset(_seeds(eval_seed))
     executor.reset(obs)
     noise.reset([0], [next(seeds)])
@@ -143,9 +158,7 @@ def run_closed_loop(
         ended = _tick(env, executor, noise, log, clock)
         if ended:
             noise.reset([0], [next(seeds)])
-        log.late_s.append(late_s)
-        log.deadlines_s.append(begin_s - late_s)
-        log.work_s.append(clock() - begin_s)
+        log.tick(begin_s, late_s, clock() - begin_s)
         on_tick()
     return _report(log, rate_hz, clock() - start_s)
 
@@ -159,7 +172,7 @@ def _tick(env: VecEnv, executor: ChunkExecutor, noise: NoiseSource, log: _Log, c
     deciding, begin_s = len(executor.due()) > 0, clock()
     action = env.spec.action.denormalize(executor.act(noise))
     if deciding:
-        log.decision_s.append(clock() - begin_s)
+        log.decision.add(clock() - begin_s)
     obs, _, _, _, info = env.step(action)
     executor.observe(obs)
     if ended := bool(info["final_mask"][0]):
@@ -169,25 +182,18 @@ def _tick(env: VecEnv, executor: ChunkExecutor, noise: NoiseSource, log: _Log, c
 
 
 def _report(log: _Log, rate_hz: float, wall_s: float) -> LoopReport:
-    period_s = 1.0 / rate_hz
-    over = [late + work > period_s for late, work in zip(log.late_s, log.work_s, strict=True)]
-    steps = np.rint(np.diff(log.deadlines_s) / period_s) if len(log.deadlines_s) > 1 else np.ones(0)
     return LoopReport(
         rate_hz=rate_hz,
-        ticks=len(log.work_s),
-        missed=sum(over),
-        skipped=int((steps - 1).sum()),
-        decision_ms_p50=_percentile_ms(log.decision_s, 50),
-        decision_ms_p99=_percentile_ms(log.decision_s, 99),
-        tick_ms_p99=_percentile_ms(log.work_s, 99),
-        late_ms_p99=_percentile_ms(log.late_s, 99),
+        ticks=log.work.count,
+        missed=log.missed,
+        skipped=log.skipped,
+        decision_ms_p50=1e3 * log.decision.percentile_s(50),
+        decision_ms_p99=1e3 * log.decision.percentile_s(99),
+        tick_ms_p99=1e3 * log.work.percentile_s(99),
+        late_ms_p99=1e3 * log.late.percentile_s(99),
         success=tuple(log.success),
         wall_s=wall_s,
     )
-
-
-def _percentile_ms(seconds: list[float], q: float) -> float:
-    return float(np.percentile(seconds, q) * 1e3) if seconds else 0.0
 
 
 def _seeds(eval_seed: int) -> Iterator[int]:
