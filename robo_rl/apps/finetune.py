@@ -33,6 +33,7 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from robo_rl.core.state_io import load_state, save_state
+from robo_rl.data.choice import choose
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
@@ -162,6 +163,9 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     if method.execute is not None and method.map.kind != "direct":
         base = replanned(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
+    replayed = config.demos is not None and method.mix.demo > 0.0
+    if replayed and (said := choose(EpisodeStore(str(config.demos)), "unfailed").sentence()):
+        print(said)
     name, options = env_name(config), env_options(config)
     limited = options | {"max_episode_steps": patience(config, method, demos)}
     at = run.latest() if config.resume else None

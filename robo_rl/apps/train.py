@@ -19,9 +19,11 @@ from robo_rl.apps.interrupt import Interruptible
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
+from robo_rl.core.errors import DataError
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.data.choice import Choice, choose
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
@@ -32,10 +34,13 @@ def main(config: TrainConfig) -> int:
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
-    source = window_source(config, store.spec)
-    policy = fresh_policy(config, store).to(device)
+    choice = chosen(config, store)
+    source = window_source(config, choice)
+    policy = fresh_policy(config, choice).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"}
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
+    if said := choice.sentence():
+        print(f"{said} learn_from=all takes every one.")
     done = newest_step(run.path)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     with (
@@ -54,12 +59,23 @@ def main(config: TrainConfig) -> int:
         except KeyboardInterrupt as stop:
             kept = f"saved update {newest_step(run.path)} in {run.path}; the same command with resume=true goes on"
             raise KeyboardInterrupt(kept) from stop
-    save_policy(run.policy, trained, train_note(config, store))
+    save_policy(run.policy, trained, train_note(config, choice))
     print(f"Policy: {run.policy}\nNext:   robo-rl evaluate policy={run.policy}")
     return 0
 
 
-def fresh_policy(config: TrainConfig, store: EpisodeStore) -> GenerativePolicy:
+def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
+    """The episodes to learn from. Raises DataError when the rule leaves none."""
+    choice = choose(store, config.learn_from)
+    if len(store) and not choice.positions:
+        raise DataError(
+            f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to learn from: "
+            f"{choice.reasons}. Record some that succeed, or take every one by learn_from=all."
+        )
+    return choice
+
+
+def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:
     """A policy for the dataset's contract; weights follow from the seed, the normaliser from the data."""
     shape = GenerativeConfig(
         obs_steps=config.obs_steps,
@@ -71,22 +87,23 @@ def fresh_policy(config: TrainConfig, store: EpisodeStore) -> GenerativePolicy:
         points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
-    return GenerativePolicy.build(store.spec, fit_normalizer(store), shape)
+    return GenerativePolicy.build(choice.store.spec, fit_normalizer(choice), shape)
 
 
-def fit_normalizer(store: EpisodeStore) -> Normalizer:
-    """Statistics of every state observation over all frames of the dataset."""
-    keys = [key for key, spec in store.spec.obs.items() if sense_of(key, spec) == "state"]
-    return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in store]) for key in keys})
+def fit_normalizer(choice: Choice) -> Normalizer:
+    """Statistics of every state observation over all frames that are learned from."""
+    episodes, obs = choice.episodes, choice.store.spec.obs
+    keys = [key for key, spec in obs.items() if sense_of(key, spec) == "state"]
+    return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in episodes]) for key in keys})
 
 
-def window_source(config: TrainConfig, env: EnvSpec) -> WindowSource:
+def window_source(config: TrainConfig, choice: Choice) -> WindowSource:
     """Windows in memory for states, through a loader when there are pictures or point clouds."""
-    spec = WindowSpec(config.obs_steps, config.chunk)
+    spec, env = WindowSpec(config.obs_steps, config.chunk), choice.store.spec
     if _has_pictures(env):
-        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec)
+        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=choice.positions)
         return LoaderWindows(dataset, env.action, config.num_workers, collate)
-    columns = load_tensors(config.data, spec)
+    columns = load_tensors(config.data, spec, episodes=choice.positions)
     action = env.action.normalize(columns.pop("action"))
     return TensorWindows(columns, action)
 
@@ -100,12 +117,13 @@ def newest_step(folder: Path) -> int:
     return max((int(path.parent.name) for path in (folder / "checkpoints").glob("*/state.json")), default=0)
 
 
-def train_note(config: TrainConfig, store: EpisodeStore) -> dict[str, Any]:
+def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:
     """Where the policy came from, for policy.json and the bundle's manifest."""
-    totals = store.totals
+    frames = sum(episode.frames for episode in choice.episodes)
+    data = {"path": config.data, "episodes": len(choice.positions), "frames": frames, "left_out": choice.left_out}
     return {
         "verb": "train",
-        "data": {"path": config.data, "episodes": totals.episodes, "frames": totals.frames},
+        "data": data,
         "steps": config.steps,
         "seed": config.seed,
         "commit": commit(),

@@ -8,7 +8,8 @@ from policies.diffusion import DiffusionConfig
 from policies.flow import FlowConfig
 from policies.process import ProcessConfig
 from policies.training import BaseTrainConfig
-from robo_rl.conf.fields import REQUIRED, at_least, variant
+from robo_rl.conf.fields import REQUIRED, at_least, one_of, variant
+from robo_rl.data.choice import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.point_encoder import PointEncoderConfig
@@ -25,6 +26,7 @@ class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: what is learned from, what is built, and how it is trained."""
 
     data: str = REQUIRED  # folder of the dataset
+    learn_from: str = one_of(*RULES)  # episodes; unfailed: whole ones, marked successful or not marked; success; all
     out: str = REQUIRED  # folder of the run
     resume: bool = False  # go on with the run in `out` after its last checkpoint
     overwrite: bool = False  # replace the run in `out`

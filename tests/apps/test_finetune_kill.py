@@ -142,13 +142,16 @@ def test_killed_at_the_very_end(base: Path, whole: Path, tmp_path: Path, monkeyp
     same_run(whole, tmp_path / "run")
 
 
-def test_stopped_offline_then_killed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_offline_then_killed(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
     writer = DatasetWriter.create(tmp_path / "data", SPEC)
-    with writer.episode() as episode:
-        for _ in range(4):
-            episode.add({"state": np.ones(2, np.float32)}, np.ones(1, np.float32))
-        episode.commit(success=True)
+    for success in (True, False):
+        with writer.episode() as episode:
+            for _ in range(4):
+                episode.add({"state": np.ones(2, np.float32)}, np.ones(1, np.float32))
+            episode.commit(success=success)
 
     def verb(out: Path, **changes: Any) -> FinetuneVerb:
         made = config(base, out, demos=str(tmp_path / "data"), **changes)
@@ -156,6 +159,7 @@ def test_stopped_offline_then_killed(base: Path, tmp_path: Path, monkeypatch: py
         return made
 
     assert finetune.main(verb(tmp_path / "whole")) == 0
+    assert "from 1 of the 2 episodes" in capsys.readouterr().out
     learn, pieces = FineTuner._learn_offline, list[int]()
 
     def interrupted(tuner: FineTuner, updates: int) -> None:

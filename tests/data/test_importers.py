@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.choice import choose
 from robo_rl.data.importers import Source, import_replay_buffer
 from robo_rl.data.pusht import block_keypoints, pusht_keys, pusht_spec
 from robo_rl.data.store import EpisodeStore
@@ -66,6 +67,7 @@ def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path / "set")
     assert store.spec == SMALL
     assert [episode.frames for episode in store] == [3, 1, 5]
+    assert choose(store, "unfailed").positions == (0, 1, 2)  # nobody said that a human's recording failed
     for episode, (start, end) in zip(store, [(0, 3), (3, 4), (4, 9)], strict=True):
         np.testing.assert_array_equal(episode.obs("state"), arrays["data/pos"][start:end].astype(np.float32))
         np.testing.assert_array_equal(episode.obs("image.top"), arrays["data/img"][start:end].astype(np.uint8))

@@ -1,0 +1,57 @@
+"""Which episodes are learned from: marks decide, and where there are none, all count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.choice import choose
+from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
+from tests.data.recordings import ENV, add_frames, interrupt
+
+MARKS = (True, False, None, True, None)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> EpisodeStore:
+    """Two successes, a failure, two without a mark, and at position 5 one that was salvaged."""
+    writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0, durable=False)
+    for seed, mark in enumerate(MARKS):
+        with writer.episode(seed=seed) as episode:
+            add_frames(episode, seed, 2)
+            episode.commit(success=mark)
+    interrupt(writer, 9, 2)
+    recover(tmp_path / "set")
+    return EpisodeStore(tmp_path / "set")
+
+
+@pytest.mark.parametrize(
+    ("rule", "positions", "left_out"),
+    [
+        ("unfailed", (0, 2, 3, 4), {"failed": 1, "interrupted": 1, "unmarked": 0}),
+        ("success", (0, 3), {"failed": 1, "interrupted": 1, "unmarked": 2}),
+        ("all", (0, 1, 2, 3, 4, 5), {"failed": 0, "interrupted": 0, "unmarked": 0}),
+    ],
+)
+def test_marks_decide(mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]) -> None:
+    """Every episode is taken or counted among the reasons, once."""
+    choice = choose(mixed, rule)
+    assert (choice.positions, choice.left_out) == (positions, left_out)
+    assert len(positions) + sum(left_out.values()) == len(mixed)
+    assert [episode.number for episode in choice.episodes] == list(positions)
+
+
+def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
+    """How many and why; nothing at all where nothing was."""
+    assert choose(mixed, "all").sentence() == ""
+    said = choose(mixed, "success").sentence()
+    assert said.startswith(f"Learning from 2 of the 6 episodes in {mixed.path}; left out: ")
+    assert said.endswith("1 marked as failed, 1 interrupted, 2 not marked as successful.")
+
+
+def test_a_rule_that_does_not_exist_is_refused(mixed: EpisodeStore) -> None:
+    """In Python, too, where no command line has checked it."""
+    with pytest.raises(ConfigError, match=r"learn_from=best .* unfailed \| success \| all"):
+        choose(mixed, "best")
