@@ -8,8 +8,9 @@ With --base-seed all seeds start from the demonstrations and the base of that se
 names then end in /one_base.
 
 Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
-finetune/<task>/<method>/success (mean over seeds), .../worst_seed, .../env_steps_to_95, .../cpu_s (training, per seed),
-.../worst_drop_points (largest fall below the base at any evaluation), and base, base_zero_noise of the task.
+finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
+.../env_steps_to_95, .../cpu_s (training, per seed), .../worst_drop_points (largest fall below the base at any
+evaluation), and base, base_zero_noise of the task.
 """
 
 from __future__ import annotations
@@ -177,8 +178,10 @@ def _verb(name: str, *overrides: str) -> None:
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:
-    """Mean over seeds with its bootstrap interval, and the worst seed; `trained_at`: commits of kept trainings."""
-    from robo_rl.eval.stats import mean_over_seeds
+    """Mean and interquartile mean with bootstrap intervals, and the worst seed; `trained_at`: commits of trainings."""
+    import numpy as np
+
+    from robo_rl.eval.stats import interquartile_mean, mean_over_seeds
 
     task, suffix = calls[0].task, calls[0].suffix
     name, success = f"finetune/{task}/{calls[0].method}", [result.success for result in results]
@@ -186,8 +189,9 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
     extra: dict[str, Any] = {"seeds": len(results), "episodes": results[0].episodes, "per_seed": success}
     extra["trained_at"] = sorted({note["commit"] for note in notes})
     if len(results) > 1:
-        interval = mean_over_seeds(success)
+        interval, middle = mean_over_seeds(success), interquartile_mean(np.array([success]))
         extra["bootstrap95"] = [interval.low, interval.high]
+        extra["iqm"], extra["iqm_bootstrap95"] = middle.value, [middle.low, middle.high]
     emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
     emit(f"{name}/worst_seed{suffix}", min(success), "fraction", seeds=len(results))
     reached = [result.env_steps_to_95 for result in results]

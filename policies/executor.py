@@ -112,11 +112,6 @@ class ChunkExecutor:
             return self._sum[rows, 0] / self._weight[rows, :1]
         return self._chunk[rows, self._at[rows]]
 
-    @property
-    def phase(self) -> Float[Tensor, " n"]:
-        """Position of the next action in its executed chunk, in [0, 1)."""
-        return self._at.float() / self.execute
-
     def advance(self) -> None:
         """The actions at the heads were executed: move on."""
         self._left -= 1

@@ -45,15 +45,6 @@ def by_distance(threshold: float) -> Judge:
     return bad
 
 
-def by_value(value: Callable[[Obs, Tensor], Tensor], share: float) -> Judge:
-    """Bad: worth less than `share` times the human's action, by a reference critic (RLIF's value-based rule)."""
-
-    def bad(obs: Obs, action: Float[Tensor, "n a"], human: Float[Tensor, "n a"]) -> Bool[Tensor, " n"]:
-        return value(obs, action) < share * value(obs, human)
-
-    return bad
-
-
 class Intervened:
     """A VecEnv in which `human` may act in the policy's place; `info` says what really happened.
 

@@ -27,11 +27,9 @@ MakeExecutor = Callable[[ChunkPolicy, int], Executor]
 
 @dataclass
 class Gathered:
-    """The answers, and how the rollouts went."""
+    """The answers, and what they cost."""
 
     data: DistillData
-    episodes: int
-    successes: int
     env_steps: int
 
 
@@ -62,7 +60,7 @@ class Gatherer:
         self.noise.reset(range(n), [next(first) for _ in range(n)])
         book = _Book(n, self.teacher.chunk, self.env.spec.action.dim)
         by_student = torch.zeros(n, dtype=torch.bool)
-        steps = episodes = successes = 0
+        steps = 0
         while steps < env_steps:
             rows = executor.due()
             if len(rows):
@@ -81,13 +79,12 @@ class Gatherer:
             ended = torch.nonzero(info["final_mask"]).flatten()
             if len(ended):
                 book.close(ended, ~by_student[ended])
-                episodes, successes = episodes + len(ended), successes + int(info["success"][ended].sum())
                 executor.reset(obs, ended)
                 self.noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
             full = torch.nonzero(book.length == self.teacher.execute).flatten()
             book.close(full, ~by_student[full])
         data = book.data() if self.corrects_steps else self._label(book.states())
-        return Gathered(data, episodes, successes, steps)
+        return Gathered(data, steps)
 
     def _who(self, count: int, student: ChunkPolicy | None, share: float) -> Bool[Tensor, " k"]:
         if student is None:

@@ -150,17 +150,6 @@ def test_an_ensemble_forgets_the_episode_before() -> None:
     assert ex.peek()[1].item() == pytest.approx(-0.9)
 
 
-def test_the_phase_counts_through_the_executed_part() -> None:
-    """2 of 4 actions are executed: phase 0, then 1/2, then 0 again."""
-    ex, phases = executor(1), []
-    for _ in range(3):
-        if len(ex.due()):
-            ex.plan(ex.due(), chunk(0.1, 0.2, 0.3, 0.4))
-        phases.append(ex.phase.item())
-        ex.advance()
-    assert phases == [0.0, 0.5, 0.0]
-
-
 def test_lanes_do_not_see_each_other() -> None:
     """Three lanes together act like each alone: batches change nothing."""
     noise = EpisodeNoise((4, 1))

@@ -10,7 +10,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.conformance import check_vec_env
-from sim.intervention import Intervened, by_distance, by_value
+from sim.intervention import Intervened, by_distance
 from sim.workers import WorkerVecEnv
 from tests.rl.worlds import LIMIT, TargetLane
 
@@ -141,13 +141,6 @@ def test_a_snapshot_in_the_middle_of_an_intervention_is_exact(under_way: bool) -
     fresh = make(error=0.3, steps=3)
     fresh.restore(snapshot, EpisodeSeeds(SEEDS, snapshot["env"]["seeds_count"]))
     assert same(expected, roll(fresh, actions))
-
-
-def test_a_reference_critic_can_be_the_judge() -> None:
-    """RLIF's rule by hand: interrupt where Q(policy) < 0.9 Q(human)."""
-    judge = by_value(lambda obs, action: action[:, 0], 0.9)
-    policy, human = torch.tensor([[0.8], [0.95]]), torch.ones(2, 1)
-    assert judge({}, policy, human).tolist() == [True, False]
 
 
 def test_what_cannot_work_is_refused() -> None:
