@@ -42,7 +42,10 @@ from sim.registry import make_env
 
 PROBE_FILE, START_FILE = "probe.json", "start.json"
 CHOICE_SEED = 2  # of the episodes on which stages are compared; see `choice_seed`
-CHOICE_EPISODES = 50
+CHOICE_EPISODES = 50  # of a comparison, with FULL_STEPS or more to train in
+LEAST_EPISODES = 10  # ... however short training is: fewer tell nothing apart
+DRAWS = 8  # of the noise, in the probe
+FULL_STEPS = 50_000
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
 WEAK = 0.6  # a start that succeeds less often than this misses by more than a usual residual can correct
@@ -66,7 +69,7 @@ def finetune_auto(config: FinetuneVerb) -> int:
             "a recipe, run method=steering or method=residual with it."
         )
     base, run = load_base(config), RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
-    total = config.env_steps or config.method.env_steps
+    total = total_steps(config)
     finer = steerable(base)
     found = probe_base(config, finer, run)
     plan = found.recommend()
@@ -132,17 +135,34 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
     if path.exists():
         return Probe.from_json(read_json(path))
     shape = (base.chunk, base.action_spec.dim)
+    episodes, draws = effort(total_steps(config))
     with (
         closing(make_env(env_name(config), 10, 0, **env_options(config))) as env,
         progress(None, "probe", "episode") as bar,
     ):
         found = probe(
             env, base, ChunkExecutor, lambda scale, stream: EpisodeNoise(shape, scale, stream),
-            eval_seed=choice_seed(config), episodes=CHOICE_EPISODES, best_of_seeds=CHOICE_EPISODES // 2,
+            eval_seed=choice_seed(config), episodes=episodes, best_of_seeds=max(1, episodes // 2), draws=draws,
             progress=bar.update,
         )  # fmt: skip
     write_json(path, found.to_json())
     return found
+
+
+def total_steps(config: FinetuneVerb) -> int:
+    """Environment steps of all stages together."""
+    return config.env_steps or config.method.env_steps
+
+
+def effort(total: int) -> tuple[int, int]:
+    """(episodes of a comparison, draws of the probe) for `total` steps of training.
+
+    The probe's steps are not part of `total`, but a probe of many times the training is not what a short run asks for:
+    below FULL_STEPS it shrinks with it, to a floor of LEAST_EPISODES, from where on half the draws have to do.
+    """
+    share = min(1.0, total / FULL_STEPS)
+    episodes = min(CHOICE_EPISODES, max(LEAST_EPISODES, round(share * CHOICE_EPISODES)))
+    return episodes, DRAWS if share * CHOICE_EPISODES >= LEAST_EPISODES else DRAWS // 2
 
 
 def choice_seed(config: FinetuneVerb) -> int:
@@ -196,4 +216,4 @@ def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float) -> Su
     """Success on the episodes that stages are compared on."""
     chosen = replace(config, eval_seed=choice_seed(config))
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
-        return measure(policy, noise_scale, env, chosen, CHOICE_EPISODES).rate
+        return measure(policy, noise_scale, env, chosen, effort(total_steps(config))[0]).rate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +161,38 @@ def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
     """The best of several on 50 episodes looks better there than it is: the final 100 must be others."""
     chosen = auto.choice_seed(FinetuneVerb(eval_seed=eval_seed))
     assert not set(eval_seeds(chosen, 50)) & set(eval_seeds(eval_seed, 100))
+
+
+@pytest.mark.parametrize(
+    ("total", "episodes", "draws"),
+    [(2_000, 10, 4), (9_999, 10, 4), (10_000, 10, 8), (25_000, 25, 8), (50_000, 50, 8), (400_000, 50, 8)],
+)
+def test_a_short_run_is_probed_shortly(
+    total: int, episodes: int, draws: int, base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the default's 50,000 steps on as always; with 2,000 steps the probe had up to 27 times as many as training.
+
+    What the probe is really asked for, and how many episodes a comparison meets.
+    """
+    monkeypatch.setattr(auto, "CHOICE_EPISODES", 50)
+    asked: dict[str, Any] = {}
+
+    def probed(*_: Any, **settings: Any) -> Probe:
+        asked.update(settings)
+        return Probe(*(SuccessRate(1, 2) for _ in range(3)), draws=8, env_steps=0, cpu_s=0.0)
+
+    def measured(*arguments: Any) -> Any:
+        asked["compared"] = arguments[-1]
+        return SimpleNamespace(rate=SuccessRate(1, 2))
+
+    monkeypatch.setattr(auto, "probe", probed)
+    monkeypatch.setattr(auto, "measure", measured)
+    config = FinetuneVerb(out="unused", base=str(base[1]), env_steps=total)
+    policy = flow_policy(SPEC)
+    auto.probe_base(config, policy, RunDir(tmp_path))
+    auto.rate_of(config, policy, 0.0)
+    found = [asked[name] for name in ("episodes", "best_of_seeds", "draws", "compared")]
+    assert found == [episodes, episodes // 2, draws, episodes]
 
 
 @pytest.mark.parametrize(
