@@ -20,6 +20,7 @@ from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.spec import ActionSpec
 
+_BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
 Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in physical units
 
 
@@ -113,7 +114,9 @@ class Draws:
     """The random numbers of one update."""
 
     noise: Float[Tensor, "b Tp a"]
-    u: Float[Tensor, " b"]  # stratified: one per interval of width 1 / b, which lowers the variance of the gradient
+    u: Float[
+        Tensor, " b"
+    ]  # in [0, 1); stratified: one per interval of width 1 / b, which lowers the variance of the gradient
     crop: Float[Tensor, "b cameras 2"]
 
 
@@ -122,6 +125,7 @@ def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int) -
     b, device = len(action), action.device
     rng = generator("bc", seed, step, device=device)
     noise = torch.randn(action.shape, generator=rng, device=device)
-    u = (torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b
+    # The last interval ends at 1: float32 would round its highest draws up to 1, and there is no such training step.
+    u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(max=_BELOW_1)
     crop = torch.rand(b, cameras, 2, generator=rng, device=device)
     return Draws(noise, u, crop)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from policies.batches import LoaderWindows, TensorWindows, batch_indices, draws
+from policies.diffusion import Diffusion, DiffusionConfig
 from policies.training import BaseTrainConfig, learning_rate, train_base
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
 from robo_rl.core.spec import ActionSpec
@@ -131,6 +132,20 @@ def test_draws_depend_on_seed_and_step_only() -> None:
     assert not first.noise.equal(other.noise)
     assert (first.u * 16).long().tolist() == list(range(16))
     assert first.crop.shape == (16, 1, 2)
+
+
+@pytest.mark.parametrize("train_steps", [2, 50, 100, 128, 1000])
+def test_no_time_of_the_loss_is_behind_the_last_training_step(train_steps: int) -> None:
+    """Update 17,919 of seed 3 draws 255.99999 of 256, which float32 rounds to 256: training step 100 of 0 ... 99.
+
+    One update in 130,000 is like it at a batch of 256, one in 30,000 at 1,024; each ended the training.
+    """
+    action = torch.zeros(256, 1, 1)
+    drawn = draws(3, 17_919, action, 0)
+    assert 0.9999 < float(drawn.u.max()) < 1.0
+    process = Diffusion.build(DiffusionConfig(train_steps=train_steps, steps=2))
+    loss = process.bc_loss(lambda x, t, cond: x, action[:, 0], action, drawn.noise, drawn.u)
+    assert torch.isfinite(loss).all()
 
 
 def test_learning_rate_by_hand() -> None:
