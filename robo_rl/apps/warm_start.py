@@ -12,7 +12,7 @@ from policies.checkpoint import check_compatible, load_policy
 from policies.direct import DirectPolicy
 from robo_rl.apps.acting import find_policy
 from robo_rl.apps.run_dir import RunDir
-from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.state_io import load_state
 from robo_rl.data.normalizer import Normalizer
@@ -36,6 +36,10 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
     if demos is not None:
         episodes = EpisodeStore(demos, complete_only=True)
         check_compatible(policy, episodes.spec)
+        if not len(episodes):
+            raise DataError(
+                f"{demos} holds no whole episode to scale states by. Collect some first, or leave demos= out."
+            )
         seen = {key: np.concatenate([episode.obs(key) for episode in episodes]) for key in policy.normalizer.keys}
         fitted = Normalizer.fit({key: torch.from_numpy(np.array(value)) for key, value in seen.items()})
         return DirectPolicy(env, fitted).eval()

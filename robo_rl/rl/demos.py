@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float, Float32, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -16,6 +16,8 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import episode_noise
 from robo_rl.data.replay import Replay
+
+_BLOCK_ROWS = 256  # observations that go through the base's encoder at once
 
 
 class DemoEpisode(Protocol):
@@ -126,12 +128,15 @@ def _add(
     scale: float,
     outcome: Outcome,
 ) -> None:
-    obs = stacked_obs(episode, base)
+    # Block by block: the feature maps of all pictures of a long episode would be tens of gigabytes.
+    seen = {key: torch.from_numpy(np.array(episode.obs(key))) for key in base.obs_spec}
+    blocks = torch.arange(len(next(iter(seen.values())))).split(_BLOCK_ROWS)
     with torch.no_grad():
-        features = base.features(obs)
+        features = torch.cat([base.features(stacked_obs(seen, rows, base.obs_steps)) for rows in blocks])
         ctx = torch.zeros(len(features), 0)
         if action_map.ctx_dim:
-            ctx = base.refine(obs, _base_actions(features, base, index, scale))
+            planned = _base_actions(features, base, index, scale)
+            ctx = torch.cat([base.refine(stacked_obs(seen, rows, base.obs_steps), planned[rows]) for rows in blocks])
     outcome = known_outcome(outcome, len(features))
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
@@ -154,14 +159,13 @@ def _add(
         store.add(lane, values, gamma)
 
 
-def stacked_obs(episode: DemoEpisode, base: ChunkPolicy) -> Obs:
-    """Every observation of an episode with its history, (rows, To, *shape); the first one repeated at the start."""
-    obs: Obs = {}
-    for key in base.obs_spec:
-        rows = torch.from_numpy(np.array(episode.obs(key)))
-        index = torch.arange(len(rows)).unsqueeze(1) + torch.arange(1 - base.obs_steps, 1)
-        obs[key] = rows[index.clamp(min=0)]
-    return obs
+def stacked_obs(seen: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:
+    """These observations of an episode with their history, (k, To, *shape); the first one repeated at the start.
+
+    seen: (n, *shape), all observations of the episode.
+    """
+    index = (rows.unsqueeze(1) + torch.arange(1 - obs_steps, 1)).clamp(min=0)
+    return {key: value[index] for key, value in seen.items()}
 
 
 def _base_actions(features: Tensor, base: ChunkPolicy, index: int, scale: float) -> Float[Tensor, "n a"]:

@@ -17,7 +17,7 @@ from robo_rl.apps.config import CONF, load_config
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.state_io import save_state
@@ -276,6 +276,13 @@ def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
     states = torch.tensor([[[2.5, 1.0]], [[3.5, 4.0]]])
     torch.testing.assert_close(policy.features({"state": states}), torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))
     torch.testing.assert_close(empty_policy(SPEC, None, None).features({"state": states}), states[:, 0])
+
+
+def test_nothing_to_scale_states_by_is_one_sentence(tmp_path: Path) -> None:
+    """A dataset whose recording has not begun: NumPy would say that it needs arrays to concatenate."""
+    DatasetWriter.create(tmp_path / "data", SPEC)
+    with pytest.raises(DataError, match="holds no whole episode"):
+        empty_policy(SPEC, None, str(tmp_path / "data"))
 
 
 def test_interventions_need_a_human(demos: EpisodeStore) -> None:

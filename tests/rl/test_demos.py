@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from policies.executor import ChunkExecutor
 from robo_rl.core.action_map import DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import episode_noise
+from robo_rl.rl import demos
 from robo_rl.rl.demos import demo_replay
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, widths
@@ -126,6 +129,26 @@ def test_next_observations_follow_and_the_first_is_repeated_as_history() -> None
     assert torch.equal(store.data["next_obs"][0, :-1], store.data["obs"][0, 1:])
     last = base.features({"state": torch.tensor([[[2.0, 2.0], [3.0, 3.0]]])})
     torch.testing.assert_close(store.data["next_obs"][0, -1:], last)
+
+
+@pytest.mark.parametrize("final_obs", [True, False])
+def test_a_long_demonstration_goes_through_the_base_in_pieces(final_obs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of a minute at once would not fit into memory; histories and contexts are those of one piece."""
+    base, sizes = flow_policy(SPEC), list[int]()
+    features = base.features
+
+    def counted(obs: Obs) -> Tensor:
+        sizes.append(len(next(iter(obs.values()))))
+        return features(obs)
+
+    monkeypatch.setattr(base, "features", counted)
+    demo = Demo(600, final_obs=final_obs)
+    found = demo_replay([demo], base, MAP, widths(MAP), 0.5)
+    assert max(sizes) <= 256
+    monkeypatch.setattr(demos, "_BLOCK_ROWS", 1000)
+    whole = demo_replay([demo], base, MAP, widths(MAP), 0.5)
+    for name in ("obs", "ctx", "next_obs", "next_ctx", "mc_return"):
+        torch.testing.assert_close(found.data[name], whole.data[name])
 
 
 def test_steering_cannot_replay_a_demonstrator() -> None:
