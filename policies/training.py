@@ -20,6 +20,7 @@ from policies.generative import GenerativePolicy
 from policies.train_state import TrainState, latest_state, write_state
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger
+from robo_rl.core.settings import at_least
 from robo_rl.nets.ema import ema_decay, ema_update
 
 
@@ -35,7 +36,7 @@ class BaseTrainConfig:
     beta2: float = 0.99
     warmup_steps: int = 100
     final_lr: float = 0.01  # fraction of lr at the last step
-    grad_clip: float = 1.0
+    grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
     ema_power: float = 0.75
     ema_max: float = 0.9999
     seed: int = 0
@@ -114,7 +115,7 @@ def update(state: TrainState, obs: dict[str, Tensor], action: Tensor, config: Ba
     loss = policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop).mean()
     state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip)
+    norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip or math.inf)
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate(state.step, config)
     state.optimizer.step()

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from robo_rl.core.settings import at_least
 from robo_rl.nets.mlp import activation_module, mlp
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime
@@ -18,9 +19,9 @@ class MlpDenoiserConfig(NetConfig):
     """`depth` hidden layers of `width`; `residual` makes each a pre-norm residual block, for deep or wide nets."""
 
     name: str = "mlp"
-    width: int = 256
-    depth: int = 3
-    time_dim: int = 32
+    width: int = at_least(1, 256)
+    depth: int = at_least(0, 3)
+    time_dim: int = at_least(2, 32)
     time_scale: float = 100.0
     activation: str = "gelu"
     layer_norm: bool = False

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least, check_settings
 
 
 @dataclass
@@ -24,10 +25,10 @@ class ImageEncoderConfig:
     """
 
     widths: list[int] = field(default_factory=lambda: [32, 64, 128])
-    features: int = 64
+    features: int = at_least(1, 64)
     crop: float = 0.9
     pool: str = "softmax"
-    keypoints: int = 32
+    keypoints: int = at_least(1, 32)
     far_m: float = 2.0
 
 
@@ -36,7 +37,7 @@ class ResidualStage(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
-        groups = max(1, out_dim // 16)
+        groups = next(g for g in range(max(1, out_dim // 16), 0, -1) if out_dim % g == 0)  # of 16 channels, or more
         self.first = nn.Conv2d(in_dim, out_dim, 3, stride=2, padding=1)
         self.norm_first = nn.GroupNorm(groups, out_dim)
         self.second = nn.Conv2d(out_dim, out_dim, 3, padding=1)
@@ -68,6 +69,9 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig) -> None:
         super().__init__()
+        check_settings(config, "image.")
+        if not config.widths or min(config.widths) < 1:
+            raise ConfigError(f"image.widths={config.widths} cannot be used: give the channels of each level.")
         if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or not 0.0 < config.crop <= 1.0:
             raise ConfigError(
                 f"Images must be (height, width, 3), depths (height, width), with crop in (0, 1]; found {shape}, "

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least, check_settings
 
 
 @dataclass
@@ -19,7 +20,7 @@ class PointEncoderConfig:
     """Points come in metres, with the origin near them: in a robot's frame, not in a city's."""
 
     widths: list[int] = field(default_factory=lambda: [64, 128, 256])
-    features: int = 64
+    features: int = at_least(1, 64)
 
 
 class PointEncoder(nn.Module):
@@ -27,7 +28,8 @@ class PointEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], config: PointEncoderConfig) -> None:
         super().__init__()
-        if len(shape) != 2 or shape[1] < 3 or not config.widths:
+        check_settings(config, "points.")
+        if len(shape) != 2 or shape[1] < 3 or not config.widths or min(config.widths) < 1:
             raise ConfigError(f"A point cloud is (points, 3 or more) and needs widths, found {shape}, {config.widths}.")
         self.shape = tuple(shape)
         layers: list[nn.Module] = []

@@ -14,6 +14,7 @@ from torch import nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
+from robo_rl.core.settings import check_settings
 
 NETS: Table = {
     "mlp": ("robo_rl.nets.denoiser:MlpDenoiser", None),
@@ -31,6 +32,7 @@ class NetConfig:
 
 def make_net(config: NetConfig, action_dim: int, chunk: int, cond_dim: int) -> nn.Module:
     """Build the network that `config` describes. Raises UnknownNameError or ConfigError."""
+    check_settings(config, "net.")
     net = lookup("net", NETS, config.name)(action_dim, chunk, cond_dim, config)
     assert isinstance(net, nn.Module)
     return net

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from robo_rl.core.errors import ConfigError
+
 
 class SinusoidalTime(nn.Module):
     """t (b,) -> (b, dim): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i < dim/2.
@@ -19,6 +21,8 @@ class SinusoidalTime(nn.Module):
 
     def __init__(self, dim: int, scale: float = 100.0) -> None:
         super().__init__()
+        if dim < 2 or dim % 2:
+            raise ConfigError(f"A time embedding has as many sines as cosines: time_dim must be even, found {dim}.")
         half = dim // 2
         frequency = torch.exp(torch.arange(half) * (-math.log(10_000.0) / max(half - 1, 1)))
         # Derived from the configuration, so not part of a checkpoint.

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime
 
@@ -23,10 +24,10 @@ class TransformerConfig(NetConfig):
     """width must be divisible by heads; `causal` lets an action attend to earlier ones only."""
 
     name: str = "transformer"
-    width: int = 128
-    depth: int = 4
-    heads: int = 4
-    ratio: int = 4  # MLP width / width
+    width: int = at_least(2, 128)
+    depth: int = at_least(0, 4)
+    heads: int = at_least(1, 4)
+    ratio: int = at_least(1, 4)  # MLP width / width
     time_scale: float = 100.0
     causal: bool = False
 

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least
 from robo_rl.nets.conv1d import Conv1d, Upsample1d
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime
@@ -24,9 +25,9 @@ class Unet1dConfig(NetConfig):
 
     name: str = "unet1d"
     widths: list[int] = field(default_factory=lambda: [64, 128, 256])
-    kernel: int = 5
-    groups: int = 8
-    time_dim: int = 256
+    kernel: int = at_least(1, 5)
+    groups: int = at_least(1, 8)
+    time_dim: int = at_least(2, 256)
     time_scale: float = 100.0
 
 
@@ -110,7 +111,7 @@ def _run(blocks: nn.Module, h: Tensor, cond: Tensor) -> Tensor:
 
 
 def _check(chunk: int, widths: list[int], kernel: int, groups: int) -> None:
-    if len(widths) < 2 or any(width % groups for width in widths) or kernel % 2 == 0:
+    if len(widths) < 2 or any(width < 1 or width % groups for width in widths) or kernel % 2 == 0:
         raise ConfigError(
             f"A 1-D U-Net needs at least two widths divisible by groups={groups} and an odd kernel, "
             f"found widths {widths} and kernel {kernel}."

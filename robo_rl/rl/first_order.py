@@ -8,6 +8,7 @@ Lanes go on from where the last update left them, cut off from its graph.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
@@ -61,7 +62,7 @@ class FirstOrderConfig:
     horizon: int = at_least(1, 32)  # steps that a gradient reaches back
     lr: float = at_least(0.0, 1.5e-2)
     final_lr: float = at_least(0.0, 1e-5)
-    grad_clip: float = at_least(0.0, 1.0)
+    grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
     value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
     beyond: bool | None = None  # with value: an end by the task is no end of the cost; none: where it suits the task
     gamma: float = at_least(0.0, 0.99)  # discount of a step, where the cost-to-go is learned
@@ -94,7 +95,7 @@ class FirstOrder:
         loss, logs, window = self._plain() if self.value is None else self._valued(self.value)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), cfg.grad_clip)
+        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), cfg.grad_clip or math.inf)
         if not torch.isfinite(norm):
             raise RoboRLError(
                 f"The gradient of update {self.updates} is not finite (cost {float(loss.detach()):g}). Lower lr, or "

@@ -96,6 +96,25 @@ def test_configurations_survive_json() -> None:
         assert net_config(net_config_json(config)) == config
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (MlpDenoiserConfig(time_dim=33), "time_dim must be even, found 33"),
+        (Unet1dConfig(time_dim=33), "time_dim must be even, found 33"),
+        (MlpDenoiserConfig(time_dim=0), r"net\.time_dim=0"),
+        (MlpDenoiserConfig(width=0), r"net\.width=0"),
+        (TransformerConfig(heads=0), r"net\.heads=0"),
+        (Unet1dConfig(groups=0), r"net\.groups=0"),
+        (Unet1dConfig(kernel=-1), r"net\.kernel=-1"),
+        (Unet1dConfig(widths=[0, 8]), "widths"),
+    ],
+)
+def test_sizes_that_make_no_network_are_named(config: NetConfig, words: str) -> None:
+    """Most ended in an error of torch about matrices at the first update, and some in a network that sees no time."""
+    with pytest.raises(ConfigError, match=words):
+        make_net(config, action_dim=2, chunk=8, cond_dim=4)
+
+
 def test_impossible_networks_are_refused() -> None:
     """The message says which number has to change."""
     with pytest.raises(ConfigError, match="chunk divisible by 4, found 6"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -48,6 +50,22 @@ def test_bad_settings_are_refused() -> None:
         ImageEncoder((8, 8, 1), TINY)
     with pytest.raises(ConfigError, match="'softmax' or 'mean'"):
         ImageEncoder((8, 8, 3), ImageEncoderConfig(pool="max"))
+
+
+@pytest.mark.parametrize("widths", [[50], [40, 100], [17, 34]])
+def test_any_width_can_be_normalised_in_groups(widths: list[int]) -> None:
+    """16 channels a group where that divides them, else as near to it as can be; 32, 64, 128 as before."""
+    encoder = ImageEncoder((24, 24, 3), ImageEncoderConfig(widths=widths, keypoints=4, features=8))
+    assert encoder(torch.zeros(2, 24, 24, 3, dtype=torch.uint8)).shape == (2, 8)
+    usual = ImageEncoder((24, 24, 3), ImageEncoderConfig())
+    assert [m.num_groups for m in usual.modules() if isinstance(m, torch.nn.GroupNorm)] == [2, 2, 4, 4, 8, 8]
+
+
+@pytest.mark.parametrize(("setting", "value"), [("widths", []), ("widths", [8, 0]), ("features", 0), ("keypoints", 0)])
+def test_sizes_that_make_no_encoder_are_named(setting: str, value: Any) -> None:
+    """A sentence with the setting, not torch's about weights."""
+    with pytest.raises(ConfigError, match=rf"image\.{setting}="):
+        ImageEncoder((24, 24, 3), ImageEncoderConfig(**{setting: value}))
 
 
 def test_depths_are_pictures_of_one_channel() -> None:

@@ -50,6 +50,17 @@ def test_one_batch_can_be_overfitted(process: str, net: str) -> None:
     assert error < 0.25 * untrained
 
 
+def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
+    """grad_clip=0 is none, as with every other learner: the losses are those of a bound out of reach."""
+    data, logs = windows_of(ENV, 16), list[dict[int, float]]()
+    for bound in (0.0, 1e9):
+        log = _Log()
+        train_base(policy_of(), data, _short(grad_clip=bound, lr=1e-2), logger=log)
+        logs.append(log.loss)
+    assert logs[0] == logs[1]
+    assert logs[0][12] < logs[0][1]
+
+
 def test_pictures_train_through_a_loader() -> None:
     """Image windows come from a DataLoader, physical actions and all; the encoder learns too."""
 

@@ -78,6 +78,20 @@ def test_training_lowers_the_cost() -> None:
     assert cost() < 0.7 * before
 
 
+def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
+    """grad_clip=0 is none, as with every other learner: the update is that of a bound out of reach."""
+    ends = []
+    for bound in (0.0, 1e9):
+        made = learner(updates=2)
+        made.config.grad_clip = bound
+        before = weights(made)
+        while not made.done:
+            made.update()
+        assert not torch.equal(weights(made), before)
+        ends.append(weights(made))
+    assert torch.equal(*ends)
+
+
 @pytest.mark.parametrize("value", [False, True])
 def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
     """State, noise, starts and moments come back: six updates equal three, a save, a load into another, three more."""
