@@ -154,7 +154,7 @@ class RunDir:
 
     def _never_began(self) -> bool:
         """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with it."""
-        ours = {"config.yaml", "run.json", "metrics.jsonl", "tb", "checkpoints"}
+        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints"}
         others = {path.name for path in self.path.iterdir()} - ours
         if others or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import DataError
+from robo_rl.core.files import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec, sense_of
@@ -27,6 +29,8 @@ from robo_rl.data.choice import Choice, choose
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
+
+DATA_FILE = "data.json"  # in the run: which episodes it learns from
 
 
 def main(config: TrainConfig) -> int:
@@ -39,6 +43,7 @@ def main(config: TrainConfig) -> int:
     policy = fresh_policy(config, choice).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"}
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
+    keep_data(run, choice, resume=config.resume)
     if said := choice.sentence():
         print(f"{said} learn_from=all takes every one.")
     done = newest_step(run.path)
@@ -73,6 +78,24 @@ def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
             f"{choice.reasons}. Record some that succeed, or take every one by learn_from=all."
         )
     return choice
+
+
+def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
+    """Note what is learned from. Raises DataError when a resumed run would go on with something else.
+
+    Batches are functions of (seed, update, number of windows): with other episodes they would be others from the start.
+    """
+    path, numbers = run.path / DATA_FILE, [episode.number for episode in choice.episodes]
+    frames = sum(episode.frames for episode in choice.episodes)
+    now = {"episodes": len(numbers), "frames": frames, "numbers_crc32": zlib.crc32(str(numbers).encode())}
+    if not (resume and path.exists()):
+        write_json(path, now)
+    elif (begun := read_json(path)) != now:
+        raise DataError(
+            f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, and of "
+            f"{choice.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the data "
+            "that it was started with, or start a new run."
+        )
 
 
 def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:

@@ -70,6 +70,22 @@ def test_data_without_marks_are_learned_from_whole(tmp_path: Path, capsys: pytes
     assert "left out" not in capsys.readouterr().out
 
 
+def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
+    """Batches depend on how many windows there are: what was collected meanwhile is for a new run; failures are not."""
+    data = dataset(tmp_path / "data", (True, None))
+    whole, _ = trained(data, tmp_path / "run")
+    writer = DatasetWriter.open(data, min_free_bytes=0, durable=False)
+    for success in (False, True):
+        with writer.episode(seed=7) as episode:
+            add_frames(episode, 7, 4, STATE_ENV)
+            episode.commit(success=success)
+        if not success:
+            assert trained(data, tmp_path / "run", resume=True)[0] == whole
+    with pytest.raises(DataError, match=r"started on 2 episodes with 8 frames, and .* 3 with 12 to learn from now"):
+        train.main(train_config(data, tmp_path / "run", resume=True))
+    trained(data, tmp_path / "run", overwrite=True)
+
+
 @pytest.mark.parametrize(("marks", "rule"), [((False, False), "unfailed"), ((None, False), "success")])
 def test_a_rule_that_leaves_nothing_says_so(marks: Marks, rule: str, tmp_path: Path) -> None:
     """Before a run folder is made."""
