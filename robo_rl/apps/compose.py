@@ -96,8 +96,8 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} the policy "
             "would be trained with a gate and deployed without. Set method.learner.gate=false."
         )
-    by_lane = learner.explore_correlation != 0.0 or learner.explore_least != 1.0
-    if learner.actor == "deterministic" and by_lane and action_map.timescale == "chunk":
+    spread = learner.actor == "deterministic" and learner.explore_least != 1.0
+    if (learner.explore_correlation != 0.0 or spread) and action_map.timescale == "chunk":
         raise ConfigError(
             "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map decides "
             "once a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "

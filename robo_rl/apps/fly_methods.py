@@ -97,7 +97,8 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
         setting.craft, task, setting.senses, method.lanes, derive_seed("flights", seed),
         spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,
     )  # fmt: skip
-    return FlightRows(flights, HoverReward(task, method.reward, method.reward_size), setting.scale(), method.asymmetric)
+    reward = HoverReward(task, method.reward, method.reward_size, method.positive)
+    return FlightRows(flights, reward, setting.scale(), method.asymmetric)
 
 
 def _check_actor(method: RewardMethod) -> None:

@@ -34,6 +34,7 @@ class RewardMethod:
     reward_size: float = at_least(0.0, 0.05)  # factor of every reward
     asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
     reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
+    positive: bool = False  # alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying
 
 
 @dataclass
@@ -70,11 +71,17 @@ class Td3Method(ReplayConfig, RewardMethod):
 
 @dataclass
 class SacMethod(ReplayConfig, RewardMethod):
-    """SAC with the same critics, and a temperature tuned to an entropy of -1 nat per motor."""
+    """SAC with the same critics and curriculum, and a temperature tuned to an entropy of -2 nats per motor.
+
+    Motors average white noise out before the craft feels it, so lanes explore with noise that lasts (Eberhard et al.
+    2023), and rewards are positive: without either it learns to leave the box.
+    """
 
     name: str = "sac"
+    positive: bool = True
     updates: int = at_least(1, 32)  # of the critics in a round
     warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
+    lesson_rounds: int = at_least(0, 49)  # of a lesson of the curriculum, 100,000 steps; 0: no curriculum
     learner: LearnerConfig = field(
         default_factory=lambda: LearnerConfig(
             actor="gaussian",
@@ -84,13 +91,14 @@ class SacMethod(ReplayConfig, RewardMethod):
             n_step=5,
             tau=0.02,
             batch=512,
-            lr_actor=3e-4,
+            lr_actor=1e-3,
             lr_critic=1e-3,
             actor_delay=2,
+            explore_correlation=0.8,
             init_std=0.3,
             alpha=2e-3,
             auto_alpha=True,
-            target_entropy=-1.0,
+            target_entropy=-2.0,
             entropy_in_target=True,
         )
     )

@@ -36,7 +36,7 @@ class LearnerConfig:
     target_entropy: float = 0.0  # SAC with auto_alpha, in nats per dimension of u
     entropy_in_target: bool = False  # SAC: soft backup; False is the hard backup
     explore_std: float = at_least(0.0, 0.1)  # TD3: exploration noise in units of u
-    explore_correlation: float = 0.0  # TD3: of a step's exploration noise with the last step's, in [0, 1)
+    explore_correlation: float = 0.0  # of a step's exploration noise with the last step's, in [0, 1)
     explore_least: float = 1.0  # TD3: explore_std of the calmest lane, as a share; the lanes between are spaced evenly
     target_std: float = at_least(0.0, 0.1)  # TD3: target smoothing noise in units of u
     target_clip: float = at_least(0.0, 0.5)  # TD3: its clip

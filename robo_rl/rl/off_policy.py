@@ -100,7 +100,7 @@ class OffPolicyLearner:
 
     def _explore(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         if isinstance(self.actor, GaussianActor):
-            return self.actor.sample(x, self._normal(len(x)))[0]
+            return self.actor.sample(x, self._drift(len(x)))[0]
         return (self.actor.mode(x) + self._spread(len(x)) * self._drift(len(x))).clamp(-1.0, 1.0)
 
     def _spread(self, rows: int) -> Float[Tensor, "b 1"]:

@@ -1,6 +1,7 @@
 """Hovering as rewards: the parts of a cost, and how a curriculum makes them weigh more.
 
-    reward = size * (alive - scale * sum_k growth_k^lesson * part_k),   0 where the flight left its box
+    cost = scale * sum_k growth_k^lesson * part_k
+    reward = size * (alive - cost), or size * alive * exp(-cost / alive) with `positive`; 0 where a flight left its box
 
 `l2f` is the reward of Learning to Fly in Seconds (Eschmann et al. 2024, its released code): 2 - 0.5 (5 |p|^2 +
 5 (1 - q_w^2) + 0.01 |v|^2 + 0.01 |a - a_hover|^2), with position times 1.2 and velocity and action times 1.4 in every
@@ -28,6 +29,7 @@ class HoverReward:
     task: HoverTask
     kind: str = "l2f"  # l2f | task
     size: float = 1.0  # of the whole reward: values of a discounted flight are then about one
+    positive: bool = False  # above 0 wherever the craft is, so that leaving the box is worth less than any step in it
     alive: float = 2.0
     scale: float = 0.5
     growth: tuple[float, float, float, float] = (1.2, 1.4, 1.4, 1.0)  # per lesson, of GROUPS
@@ -50,5 +52,6 @@ class HoverReward:
 
     def reward(self, parts: Float[Tensor, "... 4"], terminated: Bool[Tensor, "..."], lesson: int) -> Tensor:
         weights = [min(growth**lesson, most) for growth, most in zip(self.growth, self.most, strict=True)]
-        reward = self.alive - self.scale * (parts @ parts.new_tensor(weights))
+        cost = self.scale * (parts @ parts.new_tensor(weights))
+        reward = self.alive * torch.exp(-cost / self.alive) if self.positive else self.alive - cost
         return self.size * reward.masked_fill(terminated, 0.0)

@@ -183,8 +183,9 @@ def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
 
 def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) -> None:
     """With chunks only the lanes that are due decide: a row of noise would belong to another lane every time."""
-    for change in ({"explore_correlation": 0.95}, {"explore_least": 0.0}):
-        config = method("residual", DEMOS, actor="deterministic", per_chunk=True, **change)
+    by_lane = [("deterministic", {"explore_correlation": 0.95}), ("deterministic", {"explore_least": 0.0})]
+    for actor, change in [*by_lane, ("gaussian", {"explore_correlation": 0.95})]:
+        config = method("residual", DEMOS, actor=actor, per_chunk=True, **change)
         with pytest.raises(ConfigError, match="explore_correlation=0"):
             session(config, demos)
 

@@ -146,6 +146,15 @@ def test_the_gate_prefers_the_better_candidate() -> None:
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
 
 
+def test_a_gaussian_actor_wanders_as_well() -> None:
+    """Before its tanh the noise of one step carries 0.9 of the last one's; its spread is still the actor's own."""
+    made = learner(ResidualMap(1, 0.5), explore_correlation=0.9, init_std=0.3)
+    obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
+    noise = torch.stack([torch.atanh(made.act(obs, ctx, explore=True)[:, 0]) for _ in range(30)])
+    assert noise.std(1) == pytest.approx(torch.full((30,), 0.3).numpy(), rel=0.08)
+    assert torch.corrcoef(noise[20:22])[0, 1] == pytest.approx(0.9, abs=0.02)
+
+
 def test_exploration_wanders_with_unit_variance() -> None:
     """explore_correlation 0.9: one step's noise carries 0.9 of the last one's, and its spread stays explore_std."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.1, explore_correlation=0.9)

@@ -90,6 +90,17 @@ def test_the_rewards_by_hand() -> None:
     assert env.reward_of(parts, never)[0].item() == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_positive_reward_is_worth_more_than_the_end_everywhere() -> None:
+    """2 exp(-cost / 2): next to the goal 2 - cost as before, far out above the 0 behind an ending, in any lesson."""
+    task = HoverTask()
+    plain, positive = HoverReward(task), HoverReward(task, positive=True)
+    near, far = torch.tensor([[0.02, 0.0, 0.0, 0.0]]), torch.tensor([[1.8, 0.5, 0.1, 5.0]])
+    never = torch.zeros(1, dtype=torch.bool)
+    assert positive.reward(near, never, 0).item() == pytest.approx(plain.reward(near, never, 0).item(), abs=1e-4)
+    assert plain.reward(far, never, 12).item() < 0.0 < positive.reward(far, never, 12).item()
+    assert positive.reward(far, ~never, 0).item() == 0.0
+
+
 def test_the_parts_of_the_task_add_up_to_its_cost() -> None:
     """Twice alive less twice the reward is the cost that first-order learning follows."""
     first, second = rows(num=8), rows(num=8)
