@@ -36,7 +36,7 @@ ROBOTS = {
 class Task(Protocol):
     """What the robot is asked for, and the judge of it."""
 
-    success: list[bool]  # of the episodes that ended
+    success: list[bool]  # of the episodes that began; the last one's may still change
 
     def begin(self, episode: int) -> None: ...
 
@@ -80,7 +80,7 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
         print(f"robo-rl: {ending.why} while the nodes were being loaded: nothing was sent.", file=sys.stderr)
         return ending.code
     cell, director = made[0]
-    return _report(config, bundle, cell, ending.why or director.why(), director.stopped)
+    return _report(config, bundle, cell, ending.why or director.why(), director)
 
 
 class _Director:
@@ -90,12 +90,15 @@ class _Director:
         self._config, self._cell, self._bus = config, cell, bus
         self._wanted = config.episodes if config.episodes or config.seconds else 1
         self._made_s, self._begun_s = bus.now(), None  # type: float, float | None
-        self._episode = 0
+        self.success: list[bool] = []  # of the episodes that ended; one that the filter cut short failed
         self.stopped: Reason | None = None
 
     def why(self) -> str:
         """Why it ended, when nobody asked."""
-        return f"the safety filter: {self.stopped.sentence}" if self.stopped else "all episodes have ended"
+        if self.stopped:
+            return f"the safety filter: {self.stopped.sentence}"
+        done = self._wanted is not None and len(self.success) >= self._wanted
+        return "all episodes have ended" if done else "the time is over"
 
     def over(self) -> bool:
         """Asked after every callback: goes on, and says when to end."""
@@ -104,15 +107,17 @@ class _Director:
             return self._begin(now_s)
         self.stopped = cell.stopped()
         if self.stopped is not None:
+            self.success.append(False)
             return True
         since_s = now_s - self._begun_s
+        if ended := since_s >= (len(self.success) + 1) * cell.episode_s:
+            self.success.append(cell.task.success[-1])
+        if self._wanted is not None and len(self.success) >= self._wanted:
+            return True
         if self._config.seconds is not None and since_s >= self._config.seconds:
             return True
-        if since_s >= (self._episode + 1) * cell.episode_s:
-            self._episode += 1
-            if self._wanted is not None and self._episode >= self._wanted:
-                return True
-            cell.task.begin(self._episode)
+        if ended:
+            cell.task.begin(len(self.success))
         return False
 
     def _begin(self, now_s: float) -> bool:
@@ -126,9 +131,10 @@ class _Director:
         return False
 
 
-def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, stopped: Reason | None) -> int:
-    success = cell.task.success
-    print(f"{bundle.name} on {config.robot}: {sum(success)}/{len(success)} episodes succeeded; {cell.timing()}")
+def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _Director) -> int:
+    success, stopped = director.success, director.stopped
+    rate = f"{sum(success)}/{len(success)} episodes succeeded" if success else "no episode ended"
+    print(f"{bundle.name} on {config.robot}: {rate}; {cell.timing()}")
     print(f"safety filter: {in_words(cell.counts)}")
     print(f"ended by {end}")
     if config.out:

@@ -10,16 +10,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from hardware.bus.protocol import Bus
+from hardware.safety.reasons import Reason
 from policies.bundle import Bundle
 from robo_rl.apps.cli import main
 from robo_rl.apps.contract import next_step
 from robo_rl.apps.run import next_step as after_run
-from robo_rl.conf.schema import ContractConfig
+from robo_rl.apps.run_robot import Cell, _Director
+from robo_rl.conf.schema import ContractConfig, RunConfig
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle, quad_bundle
 
@@ -42,7 +48,9 @@ def test_an_arm_is_driven_and_the_filter_speaks(
     for words in ("ticks at 50 Hz", "missed deadlines", "safety filter:", "chunks were inferred", "ended by"):
         assert words in said
     report = json.loads(out.read_text())
-    assert (report["robot"], len(report["success"])) == ("sim_arm", 1)
+    assert (report["robot"], report["success"]) == ("sim_arm", [])  # its episode had not ended: neither k nor n
+    assert "no episode ended" in said
+    assert "ended by the time is over" in said
     times = [report[f"{key}"] for key in ("decision_ms_p50", "decision_ms_p99", "tick_ms_p99", "late_ms_p99")]
     assert all(0.0 < time_ms < 1500.0 for time_ms in times)
     assert report["decision_ms_p50"] <= report["decision_ms_p99"]
@@ -62,6 +70,53 @@ def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.Capture
     report = json.loads(out.read_text())
     assert {"missed", "skipped", "ticks", "rate_hz"} < report.keys()
     assert 0.0 < report["decision_ms_p50"] <= report["decision_ms_p99"] == report["tick_ms_p99"]
+
+
+class _Judged:
+    """A task whose judge says what the test tells it to."""
+
+    def __init__(self) -> None:
+        self.success = list[bool]()
+
+    def begin(self, episode: int) -> None:
+        self.success.append(False)
+
+
+def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
+    """A robot that is ready at once, with episodes of 5 s."""
+    return Cell([], task, lambda: True, str, lambda: (True, ""), stopped, {}, str, dict, "", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "at_s", "expected", "why"),
+    [
+        ({"seconds": 7.0}, 7.0, [True], "the time is over"),  # the second episode was cut off
+        ({"seconds": 10.0}, 10.0, [True, False], "the time is over"),
+        ({"episodes": 2}, 10.0, [True, False], "all episodes have ended"),
+    ],
+)
+def test_only_episodes_that_ended_are_counted(
+    given: dict[str, Any], at_s: float, expected: list[bool], why: str
+) -> None:
+    """k/n of a robot's episodes: the one that the clock cuts off counts for neither, and landing changes nothing."""
+    task, bus, now_s = _Judged(), SimpleNamespace(now=lambda: now_s), 0.0
+    cell = cell_of(task, lambda: None)
+    director = _Director(RunConfig("bundle", **given), cell, cast(Bus, bus))
+    while not director.over():
+        task.success[0] = True
+        now_s += 0.5
+    task.success[:] = [False] * len(task.success)  # while it lands, the judge goes on looking
+    assert (now_s, director.success, director.why()) == (at_s, expected, why)
+
+
+def test_an_episode_that_the_filter_ended_failed() -> None:
+    task, bus, stop = _Judged(), SimpleNamespace(now=lambda: 1.0), list[Reason]()
+    cell = cell_of(task, lambda: stop[0] if stop else None)
+    director = _Director(RunConfig("bundle", seconds=9.0), cell, cast(Bus, bus))
+    assert not director.over()
+    stop.append(Reason.STALE_STATE)
+    assert director.over()
+    assert director.success == [False]
 
 
 def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
