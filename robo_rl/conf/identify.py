@@ -15,6 +15,6 @@ class IdentifyConfig:
     env: str | None = None  # whose arm is fitted; none: the one that the dataset names
     out: str = "runs/identify"  # results.json, and randomise.yaml for randomise=
     steps: int = at_least(2, 20)  # length of a stretch that is simulated from one recorded instant
-    stretches: int = at_least(2, 40)  # at most so many to fit, from the beginning of the dataset
+    stretches: int = at_least(2, 40)  # at most so many, evenly over the recorded motion
     held_out: float = at_least(0.0, 0.25)  # share of episodes that judge the fit and are not fitted to
     delays: list[int] | None = None  # steps of delay to try; none: 0, 1 and 2
