@@ -62,7 +62,7 @@ class RunDir:
             for draft in run.checkpoints.glob(".*.tmp"):  # what a kill left half written
                 shutil.rmtree(draft)
             return run
-        run._make_room(overwrite)
+        run._make_room(overwrite, "resume" in settings)
         run.checkpoints.mkdir(parents=True)
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
         write_json(run.path / "run.json", _provenance(settings))
@@ -138,7 +138,7 @@ class RunDir:
         """The newest committed checkpoint, or None before the first."""
         return steps[-1] if (steps := self.steps()) else None
 
-    def _make_room(self, overwrite: bool) -> None:
+    def _make_room(self, overwrite: bool, resumes: bool) -> None:
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
             return
         began = not self._never_began()
@@ -146,9 +146,9 @@ class RunDir:
         if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
             raise ConfigError(f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder.")
         if not overwrite and began:
+            ways = "Go on with it by resume=true, replace" if resumes else "Replace"  # not every verb can go on
             raise ConfigError(
-                f"{self.path} already holds a run. Go on with it by resume=true, replace it by overwrite=true, "
-                "or choose another folder."
+                f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
             )
         shutil.rmtree(self.path)
 

@@ -27,6 +27,13 @@ class _Config:
     resume: bool = False
 
 
+@dataclass
+class _Whole:
+    """Of a verb that does its work in one go."""
+
+    seed: int = 7
+
+
 def test_a_run_says_what_it_is(tmp_path: Path) -> None:
     """Settings, seed, commit, versions and machine are inside; reopening gives the settings back."""
     run = RunDir.create(tmp_path / "run", _Config())
@@ -49,6 +56,14 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     RunDir.create(tmp_path / "run", _Config(lr=1.0), overwrite=True)
     assert not (tmp_path / "run" / "kept").exists()
     assert RunDir.open(tmp_path / "run").config()["lr"] == 1.0
+
+
+def test_a_verb_that_cannot_go_on_does_not_say_so(tmp_path: Path) -> None:
+    """distill, vision and mission have no resume=true: the sentence must not lead there."""
+    RunDir.create(tmp_path / "run", _Whole())
+    (tmp_path / "run" / "kept").write_text("x")
+    with pytest.raises(ConfigError, match=r"already holds a run\. Replace it by overwrite=true, or choose"):
+        RunDir.create(tmp_path / "run", _Whole())
 
 
 def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
