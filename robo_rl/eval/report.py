@@ -103,7 +103,8 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
         best = max(tuned, key=lambda row: row.rate.rate)
         change = f"{text.percent(base.rate)} → {text.percent(best.rate)}"
         tiles.append((change, "success", f"{best.label} over the base, {_p_equals(best.p_vs_base)}"))
-        if trained := [row for row in tuned if row.env_steps]:
+        # The head's steps come on top of its teacher's: alone they would be the price of something else.
+        if trained := [row for row in tuned if row.env_steps and row.name != "head"]:
             cheapest = max(trained, key=lambda row: (row.rate.rate, -row.env_steps))
             tiles.append((text.count(cheapest.env_steps), "environment steps", f"of fine-tuning: {cheapest.label}"))
     if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:

@@ -150,6 +150,14 @@ def test_the_headline_names_the_best_and_its_cost() -> None:
     assert [what for _, what, _ in headline(report(rows=ROWS[:1]))] == ["from nothing to here"]
 
 
+def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
+    """A head that beats its teacher needed the teacher's steps as well: the headline names fine-tuning's."""
+    rows = [*ROWS[:-1], row("head", 99, 2e-8, 0.08, 4000)]
+    tiles = {what: (value, detail) for value, what, detail in headline(report(rows=rows))}
+    assert tiles["success"][0] == "57 % → 99 %"
+    assert tiles["environment steps"] == ("12\u2009000", "of fine-tuning: Noise steering")
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(0, "–"), (0.44, "0.4 s"), (48.2, "48 s"), (59.9, "1 min 00 s"), (192, "3 min 12 s"), (3900, "1 h 05 min")],
