@@ -1,18 +1,18 @@
 """`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its report.
 
 Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json and kept
-when the demo is started again; fine-tuning goes on from its checkpoint.
+when the demo is started again with the same settings; fine-tuning goes on from its checkpoint, and what a stage cost
+before Ctrl-C is part of what it cost.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from robo_rl.apps.config import load_config
 from robo_rl.apps.demo_report import finish
 from robo_rl.apps.metrics import read_metrics
 from robo_rl.apps.progress import progress
+from robo_rl.apps.stage import begin
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files import read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
 
-STAGES_FILE = "stages.json"
+STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
 METHODS = ("steering", "residual")
 POLL_S = 2.0
 
@@ -39,20 +40,31 @@ class StageError(RoboRLError):
 
 
 class Stages:
-    """Which stages are done and what they cost."""
+    """Which stages are done and what they cost, the parts of them that Ctrl-C ended included."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / STAGES_FILE
+        self.path, self._stopped_path = folder / STAGES_FILE, folder / STOPPED_FILE
         self.done: dict[str, dict[str, Any]] = read_json(self.path) if self.path.exists() else {}
+        self._stopped: dict[str, list[float]] = read_json(self._stopped_path) if self._stopped_path.exists() else {}
 
     def run(self, name: str, title: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-        """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`."""
+        """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`.
+
+        `stopped_s`: the part of `wall_s` that was spent before Ctrl-C.
+        """
         number = f"{len(self.done) + 1}. " if name not in self.done else ""
         print(f"\n{number}{title}{'' if number else ' (done before)'}", flush=True)
         if name not in self.done:
-            wall_s, cpu_s = time.monotonic(), cpu_seconds()
-            noted = work() or {}
-            self.done[name] = noted | {"wall_s": time.monotonic() - wall_s, "cpu_s": cpu_seconds() - cpu_s}
+            before_s, before_cpu_s = self._stopped.get(name, [0.0, 0.0])
+            start_s, start_cpu_s = time.monotonic() - before_s, cpu_seconds() - before_cpu_s
+            try:
+                noted = work() or {}
+            except KeyboardInterrupt:
+                self._stopped[name] = [time.monotonic() - start_s, cpu_seconds() - start_cpu_s]
+                write_json(self._stopped_path, self._stopped)
+                raise
+            spent = {"wall_s": time.monotonic() - start_s, "cpu_s": cpu_seconds() - start_cpu_s, "stopped_s": before_s}
+            self.done[name] = noted | spent
             write_json(self.path, self.done)
         return self.done[name]
 
@@ -65,9 +77,10 @@ def main(config: DemoConfig) -> int:
     """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
     out = Path(config.out)
     check_steps(config)
-    if config.overwrite and (out / STAGES_FILE).exists():
+    if config.overwrite and ((out / STAGES_FILE).exists() or (out / SETTINGS_FILE).exists()):
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
+    check_same(config, out)
     stages = Stages(out)
     data, base = out / "demonstrations", out / "base"
     stages.run("collect", f"Collect {config.demos} demonstrations of {config.env}", lambda: verb(
@@ -91,6 +104,25 @@ def check_steps(config: DemoConfig) -> None:
             raise ConfigError(
                 f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's alone. Ask for "
                 "more."
+            )
+
+
+def check_same(config: DemoConfig, out: Path) -> None:
+    """Raise ConfigError for settings other than those of the demo that has begun in `out`: its report would name them
+    beside what the old ones have made. Notes them where nothing has begun.
+    """
+    path, settings = out / SETTINGS_FILE, asdict(config)
+    asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
+    began = (out / STAGES_FILE).exists() or (out / "demonstrations").exists()
+    if not began or not path.exists():
+        write_json(path, asked)
+        return
+    kept = read_json(path)
+    for key, value in asked.items():
+        if kept.get(key) != value:
+            raise ConfigError(
+                f"The demo in {out} was started with {key}={kept.get(key)} and cannot go on with {key}={value}. Give "
+                "the setting it was started with, start over by overwrite=true, or choose another folder."
             )
 
 
@@ -139,13 +171,12 @@ def side_by_side(config: DemoConfig, out: Path) -> dict[str, Any]:
 
 
 def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable, "-m", "robo_rl.apps.cli", "finetune", f"base={out / 'base'}", f"out={out / method}",
+    words = [
+        "finetune", f"base={out / 'base'}", f"out={out / method}",
         f"method={method}", f"env_steps={steps}", f"demos={out / 'demonstrations'}", f"seed={config.seed}",
         f"eval_every={max(steps // 4, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
     ]  # fmt: skip
-    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | one_thread)
+    return begin(words, log)
 
 
 def _check(method: str, code: int, out: Path) -> None:

@@ -109,7 +109,8 @@ def line_up(out: Path, stages: Stages) -> list[Contestant]:
     ]
     for name, method in (("steered", "steering"), ("residual", "residual")):
         actor, done = load_actor(out / method, cpu), Progress.from_json(read_json(out / method / CURVE_FILE))
-        wall_s = stages.done["finetune"]["wall_s_by_method"][method]
+        tuned = stages.done["finetune"]
+        wall_s = tuned["wall_s_by_method"][method] + tuned.get("stopped_s", 0.0)
         steps = int(actor_note(actor)["env_steps"])
         rows.append(Contestant(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
     distilled = stages.done["distill"]
