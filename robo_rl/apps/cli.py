@@ -17,7 +17,9 @@ from robo_rl.core.errors import ConfigError, DiskFullError, MissingDependencyErr
 PLUGINS = "ROBO_RL_PLUGINS"  # modules to import first, by commas: they add tasks and engines to the tables
 OURS = ("robo_rl", "policies", "sim", "hardware")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+NOT_ALLOWED = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

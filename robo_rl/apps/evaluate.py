@@ -15,6 +15,7 @@ from policies.executor import ChunkExecutor
 from policies.noise import EpisodeNoise
 from robo_rl.apps.acting import Actor, load_actor, worker_count
 from robo_rl.apps.device import pick_device
+from robo_rl.apps.outputs import check_file
 from robo_rl.apps.progress import progress
 from robo_rl.apps.success_note import success_note, write_success_note
 from robo_rl.conf.schema import EvaluateConfig
@@ -30,6 +31,7 @@ from sim.registry import make_env
 
 def main(config: EvaluateConfig) -> int:
     """Evaluate, print, and note the result in the policy's folder."""
+    check_outputs(config)
     device = pick_device(config.device)
     first = load_actor(config.policy, device)
     second = load_actor(config.against, device) if config.against else None
@@ -47,13 +49,21 @@ def main(config: EvaluateConfig) -> int:
     if second:
         print(f"{second.folder}: {text(results['against'])}\n{verdict(results['policy'], results['against'])}")
     report = summary(config, name, first, results, latency)
-    if (first.folder / POLICY_FILE).is_file() and plain(config):
-        write_success_note(first.folder, report)
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
+    if (first.folder / POLICY_FILE).is_file() and plain(config):
+        keep_note(first.folder, report)
     if config.video:
         film(config, first, name)
     return 0
+
+
+def check_outputs(config: EvaluateConfig) -> None:
+    """Raises ConfigError for results and films that could not be written after the work."""
+    check_file("out", config.out)
+    check_file("video", config.video)
+    if config.video and config.video_episodes > config.episodes:
+        raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
 
 
 def measure(config: EvaluateConfig, actor: Actor, env: VecEnv, label: str) -> EvalResult:
@@ -114,6 +124,14 @@ def summary(
     }
 
 
+def keep_note(folder: Path, note: dict[str, Any]) -> None:
+    """Beside the policy; where somebody else's policy may not be written to, only said to be missing."""
+    try:
+        write_success_note(folder, note)
+    except OSError as error:
+        print(f"not noted in {folder} ({error.strerror}): a bundle exported from it will not state this success.")
+
+
 def plain(config: EvaluateConfig) -> bool:
     """Was the policy run as it will be deployed? Only then its success belongs to it."""
     return (
@@ -125,8 +143,6 @@ def film(config: EvaluateConfig, actor: Actor, name: str) -> None:
     """The first episodes of the evaluation as an MP4."""
     from robo_rl.eval.video import record_episodes
 
-    if config.video_episodes > config.episodes:
-        raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
         seeds = eval_seeds(config.seed, config.video_episodes)
         factory, noise = executor_factory(config), noise_of(config, actor)

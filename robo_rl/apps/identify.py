@@ -12,6 +12,7 @@ from numpy import ndarray
 from rich.console import Console
 from rich.table import Table
 
+from robo_rl.apps.outputs import check_folder
 from robo_rl.apps.progress import progress
 from robo_rl.conf.identify import IdentifyConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -28,6 +29,7 @@ _JOINTS, _SPEEDS = "joints", "joint speeds"  # parts of an observation
 
 def main(config: IdentifyConfig) -> int:
     """Fit, print a table, and leave results.json and randomise.yaml in `out`."""
+    check_folder("out", config.out)
     store = EpisodeStore(config.data, complete_only=True)
     name = config.env or store.spec.name
     with closing(make_env(name, 1)) as env:

@@ -11,6 +11,7 @@ from policies.bundle import Bundle, check_env, load_bundle
 from policies.executor import ChunkExecutor
 from policies.graph import Device
 from policies.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
+from robo_rl.apps.outputs import check_file
 from robo_rl.apps.progress import progress
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
@@ -25,6 +26,7 @@ def main(config: RunConfig) -> int:
     """Run, and report the deadlines."""
     if config.rate_hz is not None and config.rate_hz <= 0.0:
         raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
+    check_file("out", config.out)
     bundle = load_bundle(Path(config.bundle))
     if config.robot is not None:
         from robo_rl.apps.run_robot import run_robot

@@ -10,6 +10,7 @@ import torch
 from robo_rl.apps import transfer_arm
 from robo_rl.apps.flown import Flown, load_flown
 from robo_rl.apps.fly import counted
+from robo_rl.apps.outputs import check_folder
 from robo_rl.apps.progress import progress
 from robo_rl.apps.transfer_report import finish
 from robo_rl.conf.transfer import TransferConfig
@@ -83,6 +84,7 @@ class Drop:
 def main(config: TransferConfig) -> int:
     """Fly in both engines, print one table, and leave results.json and pictures in `out`."""
     torch.set_num_threads(1)
+    check_folder("out", config.out)
     if transfer_arm.is_for_arms(config):
         return transfer_arm.main(config)
     load_pybullet()  # before the work, not after it

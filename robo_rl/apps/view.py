@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.apps.collect import Driver, make_driver
+from robo_rl.apps.outputs import check_folder
 from robo_rl.apps.progress import progress
 from robo_rl.apps.window import Staged, has_screen, show
 from robo_rl.conf.schema import CollectConfig, ViewConfig
@@ -47,6 +48,7 @@ def main(config: ViewConfig) -> int:
     """Show the episodes in a window, or film them and lay stills of them side by side."""
     if config.policy is not None and config.pilot != "expert":
         raise ConfigError(f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out.")
+    check_folder("out", config.out)
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)
     looks: dict[str, Any] = {"render_size": config.size, "pretty": config.pretty or None}

@@ -34,7 +34,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(f"The disk is full: could not write {path}. Free some space, start again.") from error
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # named as it was asked for
     fsync_dir(path.parent)
 
 

@@ -94,6 +94,7 @@ def fake_verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[object], int | Non
         (DiskFullError("The disk is full."), 4, "The disk is full."),
         (OSError(28, "No space left on device", "a.zarr"), 4, "disk is full (a.zarr)"),
         (PermissionError(13, "Permission denied", "/data"), 2, "Permission denied: /data"),
+        (FileExistsError(17, "File exists", "runs"), 2, "File exists: runs. Choose another path"),
         (KeyboardInterrupt("saved 3 episodes in data/x"), 130, "stopped; saved 3 episodes in data/x."),
         (KeyboardInterrupt(), 130, "stopped; what was committed before is kept."),
         (ModuleNotFoundError("No module", name="metaworld"), 2, "pip install 'robo-rl[sim]'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,11 @@ import zarr
 from safetensors.torch import load_file
 
 from policies.checkpoint import load_policy
-from robo_rl.apps import data_import, data_info, data_validate, demo, evaluate, export, info, train
+from robo_rl.apps import data_import, data_info, data_validate, evaluate, export, info, train
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.acting import load_actor
 from robo_rl.apps.metrics import read_metrics
 from robo_rl.apps.success_note import read_success_note
-from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -97,6 +97,32 @@ def test_evaluation_is_paired_and_repeatable(run: Path, tmp_path: Path, capsys: 
     assert report["policy"]["success"] == report["against"]["success"]
     assert len(set(report["policy"]["seeds"])) == 3
     assert not (run / "policy" / "evaluation.json").exists()  # a shortened episode says nothing about the policy
+
+
+def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
+    """A slip in out= costs a second, not the evaluation that it would have come after."""
+    (tmp_path / "file").write_text("x")
+    for key, path, words in (
+        ("out", tmp_path, "is a folder, expected a file"),
+        ("out", tmp_path / "file" / "x.json", "is a file, expected a folder"),
+        ("video", tmp_path / "file" / "x.mp4", "is a file, expected a folder"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^{key}=.*{words}"):
+            evaluate.main(EvaluateConfig("a policy that is not even looked for", **{key: str(path)}))
+    with pytest.raises(ConfigError, match="video_episodes=3 cannot exceed episodes=1"):
+        evaluate.main(EvaluateConfig("not looked for", episodes=1, video=str(tmp_path / "film.mp4")))
+
+
+def test_a_policy_that_cannot_be_written_to_is_evaluated_all_the_same(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Policies of a lab lie where one only reads: the results are written, and what is missing is said."""
+    policy, out = tmp_path / "policy", tmp_path / "results.json"
+    shutil.copytree(run / "policy", policy)
+    (policy / "evaluation.json").mkdir(parents=True)  # cannot be replaced by a file, for whomever
+    evaluate.main(EvaluateConfig(str(policy), episodes=2, num_workers=0, out=str(out)))
+    assert json.loads(out.read_text())["n"] == 2
+    assert f"not noted in {policy} (Is a directory)" in capsys.readouterr().out
 
 
 def test_export_and_run_carry_the_measured_success(
@@ -212,14 +238,6 @@ def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"flow", "diffusion"} <= set(facts["processes"])
     assert info.main(InfoConfig()) == 0
     assert "reach-v3" in capsys.readouterr().out
-
-
-def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
-    """Not after minutes of collecting and training a base."""
-    out = tmp_path / "demo"
-    with pytest.raises(ConfigError, match="steering_steps=1200 leaves nothing to learn in"):
-        demo.main(DemoConfig(out=str(out), steering_steps=1200))
-    assert not out.exists()
 
 
 def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:

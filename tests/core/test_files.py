@@ -56,3 +56,12 @@ def test_bytes_that_are_no_text_are_named_too(tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_bytes(b"\x80\x81")
     with pytest.raises(DataError, match=r"odd\.json is not valid JSON"):
         read_json(tmp_path / "odd.json")
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """Nobody knows what a `.out.json.tmp` is."""
+    (tmp_path / "out.json").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        write_atomic(tmp_path / "out.json", b"1")
+    assert error.value.filename == str(tmp_path / "out.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
