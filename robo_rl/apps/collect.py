@@ -35,6 +35,7 @@ from sim.experts import Expert
 from sim.registry import make_env, make_expert
 
 MOST_ATTEMPTS = 10  # episodes tried per episode wanted, unless `attempts` says otherwise
+FARTHEST = 100_000  # seeds that are looked through for those of a dataset, which may hold some of another `seed`
 
 
 def main(config: CollectConfig) -> int:
@@ -68,10 +69,11 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 def first_index(seed: int, store: EpisodeStore) -> int:
     """Index of the first seed after those that are in the dataset already."""
-    recorded = {episode.meta.seed for episode in store}
+    missing = {episode.meta.seed for episode in store}
     index, seeds = 0, EpisodeSeeds(("collect", seed))
-    for _ in range(MOST_ATTEMPTS * (len(recorded) + 10)):
-        if next(seeds) in recorded:
+    while missing and seeds.count < FARTHEST:
+        if (found := next(seeds)) in missing:
+            missing.remove(found)
             index = seeds.count
     return index
 

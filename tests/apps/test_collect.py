@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from robo_rl.apps import collect
+from robo_rl.apps.collect import first_index
 from robo_rl.core.errors import ConfigError, DataError, EnvError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.data.reader import EpisodeStore
@@ -123,3 +126,12 @@ def test_more_lanes_than_sense_is_a_sentence(tmp_path: Path) -> None:
     """More workers than lanes."""
     with pytest.raises(ConfigError, match="num_workers"):
         collect.main(collect_config(tmp_path / "data", num_envs=1, num_workers=2))
+
+
+def test_a_rare_success_is_not_recorded_twice() -> None:
+    """One episode in hundreds of attempts: the same command goes on behind it, however far that is."""
+    kept = [SimpleNamespace(meta=SimpleNamespace(seed=derive_seed("collect", 3, i))) for i in (2, 700)]
+    elsewhere = SimpleNamespace(meta=SimpleNamespace(seed=derive_seed("collect", 4, 9)))
+    assert first_index(3, cast(EpisodeStore, kept)) == 701
+    assert first_index(3, cast(EpisodeStore, [*kept, elsewhere])) == 701
+    assert first_index(3, cast(EpisodeStore, [])) == 0
