@@ -23,7 +23,7 @@ from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.vision_report import finish
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
-from robo_rl.core.errors import CheckpointError
+from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.eval.timing import cpu_seconds
@@ -77,7 +77,9 @@ def main(config: VisionConfig) -> int:
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
     run = RunDir.create(config.out, config, overwrite=config.overwrite)
-    sight = sight_of(config, taught(config, run.path))
+    teacher = taught(config, run.path)
+    config = with_craft_of(config, teacher[1])
+    sight = sight_of(config, teacher)
     rows, trials = train_students(config, sight, run)
     for other, trial in compared(config, sight, run):
         rows.append(other)
@@ -115,6 +117,16 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
             "a camera policy carries no sum of errors from step to step."
         )
     return policy, given
+
+
+def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
+    """The student flies what its teacher flew. Raises ConfigError where another craft was asked for."""
+    if config.craft not in (VisionConfig.craft, given.craft):
+        raise ConfigError(
+            f"craft={config.craft} cannot be flown after a teacher of craft {given.craft}. Leave it out, or leave "
+            "teacher= out: one is trained for it then."
+        )
+    return replace(config, craft=given.craft)
 
 
 def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> Sight:

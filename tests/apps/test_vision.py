@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli import main
-from robo_rl.apps.vision import taught
+from robo_rl.apps.vision import taught, with_craft_of
+from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
-from robo_rl.core.errors import CheckpointError
+from robo_rl.core.errors import CheckpointError, ConfigError
 
 pytest.importorskip("pybullet")
 
@@ -41,6 +42,14 @@ def test_it_leaves_results_a_film_and_a_bundle_that_sees(tmp_path: Path, capsys:
     config.write_text(config.read_text().replace("task: hover", "task: figure8"))
     with pytest.raises(CheckpointError, match="integral=false"):
         taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+
+
+def test_the_craft_is_the_teachers() -> None:
+    """Figures of one craft must not be kept under the name of another."""
+    given = FlyConfig(task="hover", craft="cf21", integral=False)
+    assert with_craft_of(VisionConfig(teacher="runs/cf21"), given).craft == "cf21"
+    with pytest.raises(ConfigError, match="craft=racer5 cannot be flown after a teacher of craft cf21"):
+        with_craft_of(VisionConfig(teacher="runs/cf21", craft="racer5"), given)
 
 
 @pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole control"), ("px=4", ">= 16")])
