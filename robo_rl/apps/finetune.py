@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from robo_rl.data.choice import choose
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.timing import cpu_seconds
 from sim.registry import has_dense_reward, make_env
 
 CURVE_FILE = "curve.json"
@@ -49,7 +49,7 @@ class Progress:
     env_steps: list[int] = field(default_factory=list)  # of the evaluations
     rates: list[SuccessRate] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)  # mean sum of rewards per episode
-    train_cpu_s: float = 0.0  # this process: simulation and learning, evaluations left out
+    train_cpu_s: float = 0.0  # simulation, in workers too, and learning; evaluations left out
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -256,9 +256,9 @@ class _Loop:
     def run(self, bar: Any, stop: StopRequest) -> None:
         """Train to the end, or to the next whole state after a stop was asked for."""
         while not self.tuner.done and not (stop.asked and self.tuner.phase != "burn_in"):
-            before, cpu_s = self.tuner.env_steps, time.process_time()
+            before, cpu_s = self.tuner.env_steps, cpu_seconds()
             self.tuner.advance()
-            self.progress.train_cpu_s += time.process_time() - cpu_s
+            self.progress.train_cpu_s += cpu_seconds() - cpu_s
             bar.update(self.tuner.env_steps - before)
             if self._crossed(before, self.config.eval_every) and not self.tuner.done:
                 self._evaluate()

@@ -57,7 +57,7 @@ class FinetuneVerb:
     seed: int = at_least(0, 0)  # of everything that is drawn
     num_envs: int = at_least(1, 4)  # lanes that learn together
     num_workers: int = at_least(0, 0)  # simulator processes; 0: this one
-    eval_every: int = at_least(0, 2000)  # environment steps between evaluations, the best of which is kept; 0: last
+    eval_every: int = at_least(0, 2000)  # steps between evaluations, the best of which is kept; 0: first and last
     eval_episodes: int = at_least(1, 50)  # of each evaluation on the way
     final_episodes: int = at_least(1, 100)  # of the last one, the base on the same episodes beside it
     eval_seed: int = at_least(0, 0)  # which episodes; those on the way are others than the final ones

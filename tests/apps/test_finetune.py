@@ -11,11 +11,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from policies.steered import SteeredPolicy
-from robo_rl.apps.finetune import patience, replanned
+from robo_rl.apps.finetune import _Loop, patience, replanned
+from robo_rl.apps.stop import StopRequest
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
@@ -167,3 +170,25 @@ def test_a_residual_without_demonstrations_says_what_is_missing(base: tuple[Path
     slip = call("finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual")
     assert slip.returncode == 2
     assert "demos=" in slip.stderr
+
+
+class _Working:
+    """A tuner whose one step is done by another process."""
+
+    phase, env_steps, done = "burn_in", 0, False
+
+    def advance(self) -> None:
+        busy = "import time\nwhile time.process_time() < 0.5: pass"
+        subprocess.run([sys.executable, "-S", "-c", busy], check=True)
+        self.done = True
+
+
+def test_cpu_seconds_count_the_simulators_of_workers() -> None:
+    """With num_workers= the simulation runs in other processes: their time is training's all the same."""
+    config = FinetuneVerb(out="unused", eval_every=0)
+    session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
+    nothing: Any = None
+    loop = _Loop(config, session, nothing, nothing, nothing, nothing)
+    loop.progress.env_steps.append(1)  # evaluated already
+    loop.run(SimpleNamespace(update=lambda steps: None), StopRequest())
+    assert loop.progress.train_cpu_s >= 0.45
