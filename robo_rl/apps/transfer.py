@@ -12,6 +12,7 @@ from robo_rl.apps.flown import Flown, load_flown
 from robo_rl.apps.fly import counted
 from robo_rl.apps.outputs import check_folder
 from robo_rl.apps.progress import progress
+from robo_rl.apps.transfer_film import check_size
 from robo_rl.apps.transfer_report import finish
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
@@ -85,6 +86,7 @@ def main(config: TransferConfig) -> int:
     """Fly in both engines, print one table, and leave results.json and pictures in `out`."""
     torch.set_num_threads(1)
     check_folder("out", config.out)
+    check_size(config.size)
     if transfer_arm.is_for_arms(config):
         return transfer_arm.main(config)
     load_pybullet()  # before the work, not after it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +23,16 @@ _FROM = np.array([-0.8, -0.75, 0.45])  # where the camera stands, in spans of th
 _INSET = 0.3  # share of the width
 
 
+def check_size(size: Sequence[int]) -> tuple[int, int]:
+    """(width, height) in pixels. Raises ConfigError for what cannot be filmed."""
+    if len(size) != 2 or min(size) < 64 or any(side % 4 for side in size):
+        raise ConfigError(f"size={list(size)} cannot be filmed: give two sides of 64 pixels or more, multiples of 4.")
+    return size[0], size[1]
+
+
 def film(path: Path, flown: Flown, scene: Scene, trial: Trial, size: tuple[int, int] = (640, 480)) -> Path:
     """Drone 0 of a trial in real time, as far as it stayed. Poses are those of the trial: nothing is flown again."""
-    width, height = size
-    if width % 4 or height % 4 or min(size) < 64:
-        raise ConfigError(f"size={list(size)} cannot be filmed: give sides of 64 pixels or more, multiples of 4.")
+    width, height = check_size(size)
     poses = poses_of(trial)
     others = 1 if scene.above_m is None else 2
     world = BulletWorld(equipped(flown.craft, scene), others, 1.0 / 240.0, floor_m=-scene.height_m, per_arena=others)

@@ -12,7 +12,7 @@ from rich.table import Table
 from robo_rl.apps.flown import Flown
 from robo_rl.apps.fly_report import FILMED, flight_log
 from robo_rl.apps.fly_table import LABELS
-from robo_rl.apps.transfer_film import film
+from robo_rl.apps.transfer_film import check_size, film
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text
@@ -42,7 +42,7 @@ def finish(config: TransferConfig, flown: Flown, scene: Scene, rows: list[Transf
         floor_m = -scene.height_m if scene.height_m < _FLOOR_SEEN_M else None
         films.append(write_flight_video(out / "transfer.mp4", logs[1], drones=FILMED, floor_m=floor_m))
     if config.pretty:
-        films.append(film(out / "pybullet.mp4", flown, scene, rows[1].trial, (config.size[0], config.size[1])))
+        films.append(film(out / "pybullet.mp4", flown, scene, rows[1].trial, check_size(config.size)))
     print_table(config, flown, scene, rows, drops)
     names = ["transfer.png", *(path.name for path in films)]
     print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,10 +17,10 @@ def ticks(
     """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
 
     A tick that overran is followed at once by the newest deadline that has passed; those before it are skipped, never
-    burst through. Raises ConfigError, at the first tick, for a rate that is not positive.
+    burst through. Raises ConfigError, at the first tick, for a rate that is not positive and finite.
     """
-    if not rate_hz > 0.0:
-        raise ConfigError(f"The rate must be positive, found {rate_hz} Hz.")
+    if not 0.0 < rate_hz < math.inf:
+        raise ConfigError(f"The rate must be positive and finite, found {rate_hz} Hz.")
     period_s, start_s, i = 1.0 / rate_hz, clock(), 0
     while True:
         deadline_s = start_s + i * period_s

@@ -127,6 +127,7 @@ def test_the_difference_by_hand() -> None:
         (["run=RUN", "history=3"], "history"),
         (["run=RUN", "aero=cf12"], "cf21"),
         (["run=RUN", "randomize=1"], "vanish"),
+        (["run=RUN", "pretty=true", "size=[640]"], "two sides"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(

@@ -42,7 +42,7 @@ def test_missed_ticks_are_skipped_not_burst() -> None:
     assert [round(s, 1) for s in starts_s] == [0.0, 0.2, 0.3]
 
 
-@pytest.mark.parametrize("rate_hz", [0.0, -5.0, float("nan")])
+@pytest.mark.parametrize("rate_hz", [0.0, -5.0, float("nan"), float("inf")])
 def test_a_rate_that_is_none_is_refused(rate_hz: float) -> None:
     """robo-rl run rate_hz=0 is a slip, not a ZeroDivisionError."""
     with pytest.raises(ConfigError, match="positive"):
