@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from common import emit, parser
+from common import emit, machine, parser
 
 
 def main() -> None:
@@ -18,6 +18,10 @@ def main() -> None:
     if not args.results.exists():
         raise SystemExit(f"{args.results} does not exist. Run make demo first, or give --results.")
     found = json.loads(args.results.read_text())
+    if found["machine"] != machine():
+        raise SystemExit(
+            f"{args.results} was measured on {found['machine']}. Run this there: its lines name the machine."
+        )
     for row in found["rows"]:
         rate = {key: row[key] for key in ("k", "n", "wilson95", "p_vs_base", "env_steps", "train_cpu_s")}
         emit(f"demo/{row['name']}/success", row["success"], "", **rate, demo_commit=found["commit"])

@@ -95,7 +95,7 @@ def share(name: str, rows: list[FlyRow], **extra: float) -> None:
     """Success over all seeds, with its interval, and per seed."""
     total = SuccessRate(sum(item.held.k for item in rows), sum(item.held.n for item in rows))
     per_seed = [item.held.rate for item in rows]
-    emit(name, total.rate, "share", n=total.n, wilson95=list(total.wilson()), per_seed=per_seed,
+    emit(name, total.rate, "share", k=total.k, n=total.n, wilson95=list(total.wilson()), per_seed=per_seed,
          train_cpu_s=round(fmean(item.train_cpu_s for item in rows), 1), **extra)  # fmt: skip
 
 

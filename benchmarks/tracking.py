@@ -9,8 +9,8 @@ constant force and torque in every episode. Pilots: learned (mean over seeds), p
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -64,8 +64,12 @@ def main() -> None:
 
 
 def report(name: str, rows: list[FlyRow], extra: dict[str, float]) -> None:
-    errors = [math.inf if item.position_error_m is None else item.position_error_m for item in rows]
+    """Mean over seeds; no line where of some seed nobody stayed: there is no error to tell then."""
+    errors = [item.position_error_m for item in rows if item.position_error_m is not None]
     ended = fmean(item.terminated_fraction for item in rows)
+    if len(errors) < len(rows):
+        print(f"{name}: of {len(rows) - len(errors)} seeds nobody stayed ({ended:.1%} left)", file=sys.stderr)
+        return
     per_seed = [round(error, 4) for error in errors]
     emit(name, round(fmean(errors), 4), "m", per_seed=per_seed, terminated_fraction=ended, **extra)
 
