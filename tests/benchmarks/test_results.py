@@ -85,6 +85,16 @@ def test_headlines_stand_beside_their_references() -> None:
     assert "| hover, position error | 0.0075 m | PID 0.032, geometric 0.134 |" in headline_table(lines)
 
 
+def test_a_method_stands_beside_the_bases_of_its_own_seeds() -> None:
+    """Two seeds with weak bases, three more with good ones that this method was not run on."""
+    lines: dict[str, dict[str, Any]] = {
+        "finetune/push/auto/success": {"value": 0.9, "unit": "fraction", "per_seed": [0.85, 0.95]},
+        "finetune/push/base/success": {"value": 0.6, "unit": "fraction", "per_seed": [0.2, 0.4, 0.8, 0.8, 0.8]},
+        "finetune/push/base_zero_noise/success": {"value": 0.7, "unit": "fraction"},
+    }
+    assert "| base 0.3, without noise 0.7 |" in headline_table(lines)
+
+
 def test_demo_table_has_a_row_per_policy(tmp_path: Path) -> None:
     """Success, interval, test, decision time and cost in one row."""
     rate = {"k": 98, "n": 100, "wilson95": [0.93, 0.994], "p_vs_base": 1.5e-8, "env_steps": 12000, "train_cpu_s": 69.3}
