@@ -7,7 +7,6 @@ before Ctrl-C is part of what it cost.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import time
@@ -25,7 +24,7 @@ from robo_rl.apps.stage import begin
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.files import read_json, write_json
+from robo_rl.core.files import empty_dir, read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
 
 STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
@@ -78,7 +77,7 @@ def main(config: DemoConfig) -> int:
     out = Path(config.out)
     check_steps(config)
     if config.overwrite and ((out / STAGES_FILE).exists() or (out / SETTINGS_FILE).exists()):
-        shutil.rmtree(out)
+        empty_dir(out)
     out.mkdir(parents=True, exist_ok=True)
     check_same(config, out)
     stages = Stages(out)

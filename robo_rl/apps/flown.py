@@ -6,13 +6,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from policies.bundle import MANIFEST, load_bundle
 from policies.checkpoint import load_policy, read_policy_json
 from policies.flight import STATE, FlightPolicy
 from robo_rl.apps.acting import find_policy
 from robo_rl.apps.fly_setting import Setting
+from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -85,7 +84,7 @@ def _settings(given: Path, folder: Path) -> FlyConfig:
     """Those of the run that the policy lies in; of a bundle that was moved away, those that it carries itself."""
     for place in (given, folder, folder.parent):
         if (place / "config.yaml").is_file():
-            saved = yaml.safe_load((place / "config.yaml").read_text())
+            saved = RunDir(place).config()
             known = {item.name for item in fields(FlyConfig)}
             return FlyConfig(**{key: value for key, value in saved.items() if key in known})
     settings = read_policy_json(folder)["train"].get("settings")

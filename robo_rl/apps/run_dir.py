@@ -25,7 +25,7 @@ import yaml
 
 from robo_rl.apps.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files import fsync_dir, read_json, write_atomic, write_json
+from robo_rl.core.files import empty_dir, fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.provenance import commit, machine, versions
 
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
@@ -77,9 +77,13 @@ class RunDir:
 
     def config(self) -> dict[str, Any]:
         """The settings the run was started with."""
-        settings = yaml.safe_load((self.path / "config.yaml").read_text())
+        path = self.path / "config.yaml"
+        try:
+            settings = yaml.safe_load(path.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise DataError(f"{path} cannot be read ({type(error).__name__}). Start the run again.") from error
         if not isinstance(settings, dict):
-            raise DataError(f"{self.path / 'config.yaml'} holds no settings. It was damaged; start the run again.")
+            raise DataError(f"{path} holds no settings. It was damaged; start the run again.")
         return settings
 
     def info(self) -> dict[str, Any]:
@@ -150,7 +154,7 @@ class RunDir:
             raise ConfigError(
                 f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
             )
-        shutil.rmtree(self.path)
+        empty_dir(self.path)
 
     def _never_began(self) -> bool:
         """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with it."""

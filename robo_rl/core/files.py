@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def write_atomic(path: Path, data: bytes) -> None:
             raise DiskFullError(f"The disk is full: could not write {path}. Free some space, start again.") from error
         raise OSError(error.errno, error.strerror, str(path)) from error  # named as it was asked for
     fsync_dir(path.parent)
+
+
+def empty_dir(path: Path) -> None:
+    """Remove what is in a folder. The folder itself stays: it may be a link, or where a disk is mounted."""
+    for inside in path.iterdir():
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside)
+        else:
+            inside.unlink()
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -85,6 +85,27 @@ def test_a_start_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
     assert RunDir.create(tmp_path / "run", _Config()).info()["seed"] == 7
 
 
+def test_a_run_behind_a_link_is_replaced_where_it_lies(tmp_path: Path) -> None:
+    """`runs` is often another disk: the link, or the place where it is mounted, stays."""
+    RunDir.create(tmp_path / "disk" / "run", _Config())
+    (tmp_path / "disk" / "run" / "kept").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
+    RunDir.create(tmp_path / "link", _Config(lr=1.0), overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert RunDir.open(tmp_path / "disk" / "run").config()["lr"] == 1.0
+    assert not (tmp_path / "disk" / "run" / "kept").exists()
+
+
+@pytest.mark.parametrize("damage", [b"lr: [1, 2", b"\xff\xfe\x00", b"", None])
+def test_damaged_settings_are_a_sentence(damage: bytes | None, tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run", _Config())
+    (run.path / "config.yaml").unlink()
+    if damage is not None:
+        (run.path / "config.yaml").write_bytes(damage)
+    with pytest.raises(DataError, match=r"config\.yaml"):
+        RunDir.create(tmp_path / "run", _Config(), resume=True)
+
+
 def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
     """`out=~` with overwrite=true by mistake: only folders that hold a run are replaced."""
     (tmp_path / "thesis.tex").write_text("x")
