@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
-from robo_rl.apps.stop import stop_between_steps
+from robo_rl.apps.stop import SAME_S, stop_between_steps
 
 
 def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
@@ -16,6 +17,8 @@ def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(capfd: pyte
         signal.raise_signal(signal.SIGINT)
         assert stop.asked
         assert "once more stops at once" in capfd.readouterr().err
+        signal.raise_signal(signal.SIGTERM)  # the same request, told twice
+        time.sleep(SAME_S + 0.1)
         with pytest.raises(KeyboardInterrupt, match="the last checkpoint is kept"):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
