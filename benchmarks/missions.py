@@ -35,7 +35,8 @@ def main() -> None:
         trackers = []
         for seed in range(1 if args.quick else args.seeds):
             config.seed = seed
-            trackers.append(load_tracker(config, Path(folder) / str(seed)))
+            few = {"updates": 5, "eager": True} if args.quick else {}
+            trackers.append(load_tracker(config, Path(folder) / str(seed), **few))
     config.seed = 0
     for mission in missions:
         start_s = cpu_seconds()

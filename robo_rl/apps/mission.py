@@ -21,7 +21,7 @@ from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.mission import MissionConfig
-from robo_rl.core.errors import CheckpointError, UnknownNameError
+from robo_rl.core.errors import CheckpointError, ConfigError, UnknownNameError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
 from sim.engines.quad.control.controllers import CONTROLLERS
@@ -85,6 +85,8 @@ class Tracker:
 def main(config: MissionConfig) -> int:
     """Plan, fly, print one table, and leave results.json and missions.png in `out`."""
     torch.set_num_threads(1)
+    if not config.missions:
+        raise ConfigError("missions=[] leaves nothing to fly. Name some, such as missions=[reach,patrol].")
     missions = [load_mission(name) for name in config.missions]  # mistakes before the work, not after it
     for name in config.controllers:
         if name not in CONTROLLERS:
@@ -107,11 +109,14 @@ def progress_over(items: list[Planned], label: str, unit: str) -> Any:
             bar.update(1)
 
 
-def load_tracker(config: MissionConfig, out: Path) -> Tracker:
-    """The policy of `run`; without one, train it. Raises CheckpointError for a policy that follows no curves."""
+def load_tracker(config: MissionConfig, out: Path, updates: int = TRACKER_UPDATES, eager: bool = False) -> Tracker:
+    """The policy of `run`; without one, train it. Raises CheckpointError for a policy that follows no curves.
+
+    eager: do not compile the simulator, which takes longer than a few updates do.
+    """
     folder = Path(config.run) if config.run is not None else out / "tracker"
     if config.run is None:
-        learn = FlyConfig(task="figure8", updates=TRACKER_UPDATES, out=str(folder), seed=config.seed)
+        learn = FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager)
         fly_verb.train_all(learn, Setting.of(learn), RunDir.create(learn.out, learn))
     settings = RunDir.open(folder).config()
     policy = load_policy(find_policy(folder))
