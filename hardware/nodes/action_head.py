@@ -12,11 +12,12 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
-from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Status
 from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
-from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW, image_topic
+from hardware.nodes.pictures import Pictures
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.bundle import Bundle
 from robo_rl.core.errors import DataError
 
@@ -31,11 +32,14 @@ def decider(bundle: Bundle) -> Decide | None:
 
 
 class ActionHeadNode:
-    """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period."""
+    """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period.
+
+    A head that is shown pictures commands nothing on one that is older than `picture_age_s`.
+    """
 
     def __init__(
         self, bus: Bus, robot: RobotDescription, bundle: Bundle | None = None, start: bool = True,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = print, picture_age_s: float | None = None,
     ) -> None:  # fmt: skip
         decide = None if bundle is None else decider(bundle)
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
@@ -45,15 +49,14 @@ class ActionHeadNode:
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._heard = frozenset(robot.names), False
-        self._images: dict[str, Image] = {}
+        cameras = () if self._observer is None else self._observer.cameras
+        self._pictures = Pictures(bus, robot, cameras, picture_age_s)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
         GOAL.subscribe(bus, self._on_goal)
-        for camera in () if self._observer is None else self._observer.cameras:
-            image_topic(camera).subscribe(bus, self._keep_image(camera))
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / robot.command_hz, self._tick)
@@ -78,7 +81,7 @@ class ActionHeadNode:
         self._heard, seen = whole, None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
-                seen, self._complaint = self._observer.build(message, self._images, self._goal), ""
+                seen, self._complaint = self._observer.build(message, self._pictures.fresh(), self._goal), ""
             except DataError as error:
                 self._complain(str(error))
         self.head.on_state(message.stamp_s, seen, received_s)
@@ -89,12 +92,6 @@ class ActionHeadNode:
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
-
-    def _keep_image(self, camera: str) -> Callable[[Image, float], None]:
-        def keep(message: Image, received_s: float) -> None:
-            self._images[camera] = message
-
-        return keep
 
     def _start(self) -> Answer:
         self._wanted = True

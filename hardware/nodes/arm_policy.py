@@ -16,10 +16,11 @@ from hardware.layout import action_joints
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.loop.plan import RunningPlan
-from hardware.messages import Diagnostics, Floats, Image, JointState, JointTrajectory, Status, Text
+from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Status, Text
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
-from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS, image_topic
+from hardware.nodes.pictures import Pictures
+from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 
@@ -30,18 +31,22 @@ _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
 
 class ArmPolicyNode:
-    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control periods."""
+    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control periods.
+
+    Nothing is asked on a state that is older than 3 periods, or a picture that is older than `picture_age_s`.
+    """
 
     def __init__(
         self, bus: Bus, bundle: Bundle, robot: RobotDescription, inference: Inference, start: bool = False,
         say: Callable[[str], None] = print, realtime: bool = False,
+        picture_age_s: float | None = None,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
-        self._images: dict[str, Image] = {}
+        self._pictures = Pictures(bus, robot, self._observer.cameras, picture_age_s)
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)
@@ -53,8 +58,6 @@ class ArmPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        for camera in self._observer.cameras:
-            image_topic(camera).subscribe(bus, self._keep_image(camera))
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / bundle.env.control_hz, self._tick)
@@ -92,12 +95,6 @@ class ArmPolicyNode:
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
 
-    def _keep_image(self, camera: str) -> Callable[[Image, float], None]:
-        def keep(message: Image, received_s: float) -> None:
-            self._images[camera] = message
-
-        return keep
-
     def _start(self) -> Answer:
         if self._inference.fault:
             return False, f"not started: {self._inference.fault}"
@@ -121,7 +118,7 @@ class ArmPolicyNode:
         if self._bundle.chunk == 1:
             self._complaint = "single actions are decided by action_head: give it the same bundle"
             return
-        if self._state is None or not self._wanted:
+        if self._state is None or not self._wanted or self._inference.fault:
             return
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
@@ -130,9 +127,10 @@ class ArmPolicyNode:
             self._complaint = "waits for the topic 'goal': nobody has said what to do"
             return None
         try:
-            self._history.push(self._observer.build(message, self._images, self._goal))
+            self._history.push(self._observer.build(message, self._pictures.fresh(), self._goal))
         except DataError as error:
             return self._complain(str(error))
+        self._complaint = ""
         self._wait -= 1
         self._plan.tick()
         if self._wait <= 0:
@@ -158,7 +156,7 @@ class ArmPolicyNode:
         self.took_s.append(took_s)
         self._inferred += 1
         stamp_s, _, epoch = self._asked
-        self._asked, self._complaint = None, ""
+        self._asked = None
         if epoch == self._epoch and self._wanted:
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz

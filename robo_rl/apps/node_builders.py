@@ -63,7 +63,7 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
     if config.realtime:
         check_guidable(bundle)
     inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, config.realtime)
-    return ArmPolicyNode(bus, bundle, robot, inference, start=config.start, realtime=config.realtime)
+    return ArmPolicyNode(bus, bundle, robot, inference, config.start, print, config.realtime, config.picture_age_s)
 
 
 def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
@@ -74,7 +74,7 @@ def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     bundle, robot = None if config.bundle is None else load_bundle(Path(config.bundle)), load_description(config.robot)
     if bundle is not None:
         check_contract(bundle, robot)
-    return ActionHeadNode(bus, robot, bundle, start=config.start)
+    return ActionHeadNode(bus, robot, bundle, start=config.start, picture_age_s=config.picture_age_s)
 
 
 def task(config: TaskNodeConfig, bus: Bus) -> Node:

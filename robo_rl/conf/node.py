@@ -63,6 +63,7 @@ class ArmPolicyNodeConfig(NodeConfig):
     device: str = one_of("auto", "cpu", "cuda")  # where ONNX Runtime computes
     threads: int = at_least(1, 1)  # of ONNX Runtime
     seed: int = at_least(0, 0)  # of the policy's noise
+    picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
 
 
 @dataclass
@@ -74,6 +75,7 @@ class ActionHeadNodeConfig(NodeConfig):
         None  # the one that arm_policy has: single-step and residual ones decide here; none: plays chunks
     )
     start: bool = True  # command as soon as there is something to command; otherwise by the service ~/start
+    picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,45 +15,14 @@ from hardware.loop.head import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
-from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory
-from hardware.nodes.action_head import ActionHeadNode
+from hardware.messages import Diagnostics, Floats, JointState
 from hardware.nodes.arm_policy import ArmPolicyNode
-from hardware.nodes.safety_filter import SafetyFilterNode
-from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, RAW, SAFETY_STATE
+from hardware.topics import CHUNK, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
 from policies.bundle import Bundle
-from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
 from tests.hardware.arms import arm
-from tests.hardware.nodes.fakes import LagArm
-
-
-class DelayedInference:
-    """The bundle's own graph, whose answers come `delay_s` of virtual time later."""
-
-    def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
-        self.ready, self.fault, self.delay_s = True, "", delay_s
-        self._world, self._bundle, self._policy = world, bundle, OnnxPolicy(bundle, "cpu")
-        self._due: tuple[float, Any] | None = None
-
-    def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
-        if self._due is not None or self.fault:
-            return False
-        obs = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
-        noise = torch.zeros(1, self._bundle.chunk, self._bundle.env.action.dim)
-        chunk = self._bundle.env.action.denormalize(self._policy.sample(obs, noise))[0].numpy()
-        self._due = self._world.now() + self.delay_s, chunk
-        return True
-
-    def poll(self) -> tuple[Any, float] | None:
-        if self._due is None or self.fault or self._world.now() < self._due[0]:
-            return None
-        (_, chunk), self._due = self._due, None
-        return chunk, self.delay_s
-
-    def close(self) -> None:
-        """No process, nothing to end."""
+from tests.hardware.nodes.cell import Cell, DelayedInference
 
 
 class GuidedInference(DelayedInference):
@@ -82,33 +50,6 @@ class GuidedInference(DelayedInference):
         self._due = self._world.now() + self.delay_s, self._bundle.env.action.denormalize(chunk)[0].numpy()
         self.asked.append(running)
         return True
-
-
-class Cell:
-    """All four nodes and a task that gives the goal."""
-
-    def __init__(
-        self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,
-        realtime: bool = False,
-    ) -> None:  # fmt: skip
-        self.world, self.arm, self.said = World(), LagArm(), list[str]()
-        bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
-        self.bus, robot = bus, arm(start_jump_rad=0.5)
-        self.robot = SimArmNode(bus["robot"], self.arm, 50.0)
-        self.filter = SafetyFilterNode(bus["filter"], robot, arm=True)
-        self.inference = inference(self.world, bundle, delay_s)
-        if bundle.chunk > 1:
-            say = self.said.append
-            self.policy = ArmPolicyNode(bus["policy"], bundle, robot, self.inference, True, say, realtime)
-        self.head = ActionHeadNode(bus["head"], robot, bundle if bundle.chunk == 1 else None, say=self.said.append)
-        self.raw: list[JointTrajectory] = []
-        self.chunks: list[JointTrajectory] = []
-        RAW.subscribe(bus["task"], lambda m, at: self.raw.append(m))
-        CHUNK.subscribe(bus["task"], lambda m, at: self.chunks.append(m))
-        self.give = GOAL.publisher(bus["task"])
-
-    def until(self, seconds: float) -> None:
-        self.bus["task"].spin(lambda: self.world.now() >= seconds)
 
 
 def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:

@@ -1,0 +1,127 @@
+"""Policies that are shown pictures, in virtual time: they act on new ones alone, however the camera fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.description import Camera
+from hardware.messages import Diagnostics, Floats, Image
+from hardware.nodes.pictures import UNKNOWN_S, Pictures, picture_age_s
+from hardware.safety.reasons import Reason
+from hardware.topics import LOOP_STATUS, POLICY_STATUS, image_topic
+from policies.bundle import Bundle
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import ArraySpec
+from tests.hardware.arms import arm
+from tests.hardware.bundles import arm_bundle, arm_env
+from tests.hardware.nodes.cell import Cell
+
+CAMERAS = {"top": {"width_px": 32, "height_px": 32, "rate_hz": 30}}
+PICTURE = Image(0.0, np.zeros((32, 32, 3), np.uint8))
+SILENT = "No picture of the camera 'top' has come for 0.1 s, so the policy is not asked: see that the camera runs."
+
+
+@pytest.fixture(scope="module", params=[1, 16], ids=["single", "chunks"])
+def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A policy that is shown the camera 'top' beside the robot's state: the head decides, or another process does."""
+    env = arm_env(**{"image.top": ArraySpec((32, 32, 3), "uint8")})
+    folder: Path = tmp_path_factory.mktemp("seeing") / "bundle"
+    return arm_bundle(folder, request.param, max(1, request.param // 2), env)
+
+
+def cell_with_camera(bundle: Bundle) -> tuple[Cell, list[float]]:
+    """A cell whose camera runs at 30 Hz until its node is killed, and when its pictures were taken."""
+    cell, taken = Cell(bundle, cameras=CAMERAS), list[float]()
+    bus = cell.world.bus("camera")
+    publish = image_topic("top").publisher(bus)
+
+    def tick() -> None:
+        publish(PICTURE)
+        taken.append(bus.now())
+
+    bus.timer(1 / 30, tick)
+    cell.give(Floats(np.array([0.5])))
+    return cell, taken
+
+
+def test_a_camera_that_dies_ends_the_commands(seeing: Bundle) -> None:
+    """No command is decided on a picture older than 3 periods; the filter holds, then stops; it is said once."""
+    cell, taken = cell_with_camera(seeing)
+    cell.until(1.0)
+    assert len(cell.raw) >= 40
+    assert cell.filter.filter.reason is None
+    cell.world.kill("camera")
+    cell.until(5.0)
+    decided_s = [m.stamp_s for m in (cell.chunks if seeing.chunk > 1 else cell.raw)]
+    assert taken[-1] + 0.02 < max(decided_s) <= taken[-1] + 0.1 + 0.02  # stamped with the state before the decision
+    played_s = (seeing.chunk if seeing.chunk > 1 else 0) / 50.0  # what is left of the last chunk
+    assert max(m.stamp_s for m in cell.raw) <= taken[-1] + 0.1 + 0.05 + played_s
+    assert Reason.STALE_COMMAND in cell.filter.filter.counts
+    assert cell.filter.at_rest
+    waited = [line for line in cell.said if "has come yet" not in line]  # before the camera's first one
+    assert waited == [f"{'policy' if seeing.chunk > 1 else 'head'}: {SILENT}"]
+
+
+def test_a_camera_that_comes_back_is_acted_on(seeing: Bundle) -> None:
+    """And until then the status says what is missing, as a warning."""
+    cell, _ = cell_with_camera(seeing)
+    heard: list[Diagnostics] = []
+    for topic in (POLICY_STATUS, LOOP_STATUS):
+        topic.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
+    cell.until(1.0)
+    cell.world.kill("camera")
+    cell.until(2.0)
+    newest = {status.name: status for m in heard for status in m.status}
+    who = "policy" if seeing.chunk > 1 else "head"
+    assert (newest[who].level, newest[who].message) == (1, SILENT)
+    sent = len(cell.raw)
+    again = cell.world.bus("camera_again")
+    publish = image_topic("top").publisher(again)
+    again.timer(1 / 30, lambda: publish(PICTURE))
+    cell.until(3.0)
+    assert len(cell.raw) > sent + 30
+    newest = {status.name: status for m in heard for status in m.status}
+    assert newest[who].level == 0
+
+
+def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
+    cell = Cell(seeing, cameras=CAMERAS)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    assert not cell.raw
+    assert cell.said[-1].endswith("No picture of the camera 'top' has come yet.")
+
+
+@pytest.mark.parametrize(("age_s", "limit_s"), [(None, 0.1), (0.4, 0.4)])
+def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> None:
+    """A stamp of the far future makes no picture fresh, and one of 1970 makes none old."""
+    world = World()
+    bus, camera = world.bus("policy"), world.bus("camera")
+    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), age_s)
+    assert pictures.fresh() == {}
+    for stamp_s in (-1e9, 1e9):
+        image_topic("top").publisher(camera)(Image(stamp_s, PICTURE.pixels))
+        begin_s = world.now()
+        until(world, bus, begin_s + limit_s - 0.01)
+        assert pictures.fresh()["top"].stamp_s == stamp_s
+        until(world, bus, begin_s + limit_s + 0.06)
+        with pytest.raises(DataError, match=f"has come for {limit_s:.3g} s"):
+            pictures.fresh()
+
+
+def until(world: World, bus: Any, end_s: float) -> None:
+    bus.timer(max(1e-6, end_s - world.now()), lambda: None)  # so that there is an instant to wait for
+    bus.spin(lambda: world.now() >= end_s - 1e-9)
+
+
+def test_periods_are_the_cameras_own() -> None:
+    """A slow camera is not called dead; one that the description does not know has half a second."""
+    robot = arm(cameras={"slow": {"width_px": 8, "height_px": 8, "rate_hz": 5}})
+    assert robot.cameras["slow"] == Camera(8, 8, 5.0)
+    assert picture_age_s(robot, "slow") == pytest.approx(0.6)
+    assert picture_age_s(robot, "other") == UNKNOWN_S
