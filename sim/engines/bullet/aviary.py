@@ -17,7 +17,7 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError, EnvError
 from sim.engines.bullet.aviary_acts import ACTS, Act
 from sim.engines.bullet.body import hull
-from sim.engines.bullet.effects import Scene, check_scene, downwash_among
+from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_world_n
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
@@ -125,8 +125,8 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     def _outside(self) -> Outside:
         force = None
         if "downwash" in self.effects and self.num_drones > 1:
-            force = np.zeros((3, self.num_drones))
-            force[2] -= downwash_among(self.craft, self.motion.position_m, self.num_drones)
+            push_n = downwash_among(self.craft, self.motion.position_m, self.num_drones)
+            force = downwash_world_n(push_n, self.motion.turn)
         heights = rotor_heights(self.craft, self.motion, 0.0) if "ground" in self.effects else None
         return Outside(force, height_m=heights)
 

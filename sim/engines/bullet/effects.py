@@ -1,10 +1,11 @@
 """What air does near floors and other drones: the models of gym-pybullet-drones, as pure functions.
 
     ground effect  T_i <- T_i (1 + c_g (r / 4 h_i)^2)                             (Shi et al. 2019, for comparison)
-    downwash       F = -c_1 (r / 4 dz)^2 exp(-1/2 (d_xy / (c_2 dz + c_3))^2) z^   (Panerati et al. 2021)
+    downwash       F = -c_1 (r / 4 dz)^2 exp(-1/2 (d_xy / (c_2 dz + c_3))^2) z_b  (Panerati et al. 2021)
     rotor drag     F = -diag(c_xy, c_xy, c_z) (sum of rotor speeds [rad/s]) v     (Forster 2015)
 
-r: radius of a propeller, h_i: height of rotor i over the floor; dz, d_xy: how far the other drone is above and aside.
+r: radius of a propeller, h_i: height of rotor i over the floor; dz, d_xy: how far the other drone is above and aside;
+z_b: the axis of the lower drone's body, whose lift it takes away (their code applies it in the frame of its link).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 
 EFFECTS = ("ground", "downwash", "drag")
 REACH_M = 10.0  # drones farther aside than this are not felt
+NARROWEST_M = 1e-3  # the width c_2 dz + c_3 passes through zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def ground_gain(craft: Craft, height_m: Float[ndarray, "*s"]) -> Float[ndarray, 
 
 
 def downwash_n(craft: Craft, above_m: Float[ndarray, "*s"], aside_m: Float[ndarray, "*s"]) -> Float[ndarray, "*s"]:
-    """Downward force from one drone that flies `above_m` higher and `aside_m` away; none from drones below.
+    """Push against its lift by one drone that flies `above_m` higher and `aside_m` away; none from drones below.
 
     At most the craft's weight: the formula has no bound at small distances, but a wake carries no more momentum than
     the thrust that made it.
@@ -94,16 +96,22 @@ def downwash_n(craft: Craft, above_m: Float[ndarray, "*s"], aside_m: Float[ndarr
     strength, slope, offset = craft.downwash
     higher = np.maximum(above_m, 1e-6)
     width = slope * higher + offset
-    width = np.where(np.abs(width) < 1e-6, 1e-6, width)
+    width = np.maximum(np.abs(width), NARROWEST_M)
     force = strength * (craft.prop_radius_m / (4.0 * higher)) ** 2 * np.exp(-0.5 * (aside_m / width) ** 2)
     felt = (above_m > 0.0) & (aside_m < REACH_M)
     return np.where(felt, np.minimum(force, craft.mass_kg * GRAVITY_M_S2), 0.0)
 
 
 def downwash_among(craft: Craft, position_m: Float[ndarray, "3 n"], per_arena: int) -> Float[ndarray, " n"]:
-    """Downward force on each drone from the others of its arena."""
+    """Push on each drone by the others of its arena, all together at most its weight."""
     num = position_m.shape[1]
     place = position_m.reshape(3, num // per_arena, per_arena)
     apart = place[:, :, None, :] - place[:, :, :, None]  # [axis, arena, who feels it, who makes it]
     force: ndarray = downwash_n(craft, apart[2], np.hypot(apart[0], apart[1])).sum(-1).reshape(num)
+    return np.minimum(force, craft.mass_kg * GRAVITY_M_S2)
+
+
+def downwash_world_n(push_n: Float[ndarray, " n"], turn: Float[ndarray, "3 3 n"]) -> Float[ndarray, "3 n"]:
+    """The push as a force, world axes: against the body's z. turn: body -> world."""
+    force: ndarray = -push_n * turn[:, 2]
     return force

@@ -13,7 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
-from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_n, equipped
+from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_n, downwash_world_n, equipped
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
@@ -70,10 +70,10 @@ class BulletStep:
         force, effects, craft = given[FORCE].copy(), self.scene.effects, self.craft
         if "downwash" in effects:
             if self.per_arena > 1:
-                force[2] -= downwash_among(craft, motion.position_m, self.per_arena)
+                force += downwash_world_n(downwash_among(craft, motion.position_m, self.per_arena), motion.turn)
             if self.scene.above_m is not None:
                 x, y, z = motion.position_m
-                force[2] -= downwash_n(craft, self.scene.above_m - z, np.hypot(x, y))
+                force += downwash_world_n(downwash_n(craft, self.scene.above_m - z, np.hypot(x, y)), motion.turn)
         heights = rotor_heights(craft, motion, -self.scene.height_m) if "ground" in effects else None
         air = given[WIND] if self.physics.wind else None
         return Outside(force, given[TORQUE], air, heights)

@@ -10,13 +10,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engines.bullet.effects import Scene, borrowed, downwash_among, downwash_n, equipped, ground_gain
+from sim.engines.bullet.effects import (
+    Scene,
+    borrowed,
+    downwash_among,
+    downwash_n,
+    downwash_world_n,
+    equipped,
+    ground_gain,
+)
 from sim.engines.bullet.motion import euler_angles, quaternion, rotation
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
+from sim.engines.quad.downwash import downwash
 from sim.engines.quad.dynamics import Physics
 from sim.engines.quad.flight import rotation_matrix
-from sim.engines.quad.rows import ROTOR, parameters, start
+from sim.engines.quad.rows import FORCE, POS, QUAT, ROTOR, VEL, parameters, start
 
 GYM = load_craft("cf2x_gym")
 
@@ -42,6 +51,30 @@ def test_downwash_is_felt_within_an_arena_only() -> None:
     """Two arenas of two: the lower drone of the first is pushed; nobody else."""
     position = np.array([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0], [1.0, 2.0, 1.0, 1.5]])
     np.testing.assert_allclose(downwash_among(GYM, position, 2), [0.0758399, 0.0, 0.0, 0.0], atol=1e-7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_downwash_is_that_of_the_quad_engine(seed: int) -> None:
+    """Two arenas of three, placed and turned at random: the same force on each, to rounding."""
+    rng = np.random.default_rng(seed)
+    position, quat = rng.uniform(-0.5, 1.5, (3, 6)), rng.normal(size=(4, 6))
+    quat /= np.linalg.norm(quat, axis=0)
+    state = start(6).double()
+    state[POS], state[QUAT] = torch.from_numpy(position), torch.from_numpy(quat)
+    force = downwash_world_n(downwash_among(GYM, position, 3), rotation(quat))
+    np.testing.assert_allclose(force, downwash(state, 3, GYM)[FORCE].numpy(), atol=1e-9)
+
+
+def test_downwash_pushes_along_the_body_of_the_lower_craft() -> None:
+    """Rolled by 90 degrees its body z axis lies along -y, so the push is along +y, and it falls freely."""
+    step = BulletStep(GYM, Physics(dt_s=0.004, substeps=1), 2, Scene(effects=("downwash",)), per_arena=2)
+    state = start(2)
+    state[POS] = torch.tensor([[0.0, 0.0], [0.0, 0.0], [2.0, 1.0]])
+    state[QUAT] = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5**0.5, 0.5**0.5, 0.0, 0.0]]).T
+    after = step(state, torch.zeros(4, 2), parameters(GYM, 0.004), torch.zeros(9, 2))
+    gained_n = (after - state)[VEL][:, 1] * GYM.mass_kg / 0.004
+    np.testing.assert_allclose(gained_n, [0.0, 0.0758399, -GYM.mass_kg * GRAVITY_M_S2], atol=1e-5)
 
 
 @pytest.mark.parametrize(
