@@ -39,7 +39,7 @@ class HoverTask:
     hold_radius_m: float = 0.1  # held: the mean error over the last seconds is below this
     hold_s: float = 2.0  # the error is measured over the last seconds of an episode
     dt_s: float = 0.01
-    alive: float = 2.0  # reward of a step is this less its cost
+    alive: float = 2.0  # reward of a step without cost
     # weights of the cost
     w_position: float = 5.0
     w_velocity: float = 0.1
@@ -154,6 +154,14 @@ class HoverTask:
         if moment.last is None:
             return total
         return total + self.w_action_rate * (moment.action - moment.last).square().sum(0)
+
+    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """alive exp(-cost / alive): alive - cost near the goal, and above 0 wherever the craft is.
+
+        Were it alive - cost everywhere, a step at 0.4 m from the goal or farther would be worth less than the nothing
+        behind the end of a flight, so whoever maximises reward would learn to leave the box.
+        """
+        return self.alive * torch.exp(-cost / self.alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         """Outside the box; outside the wider one of training."""

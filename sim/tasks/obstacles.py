@@ -73,11 +73,6 @@ class ObstacleTask:
     w_edge: float = 20.0
 
     @property
-    def alive(self) -> float:
-        """Part of the cost already."""
-        return 0.0
-
-    @property
     def name(self) -> str:
         return "obstacles"
 
@@ -196,6 +191,10 @@ class ObstacleTask:
 
     def cost(self, moment: Moment) -> Float[Tensor, " n"]:
         return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
+
+    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """What staying in flight is worth is part of the cost already."""
+        return -cost
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         ended = (moment.kept[0] > 0.5) | self.room.outside(moment.after[POS])

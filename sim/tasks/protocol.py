@@ -73,11 +73,6 @@ class FlightTask(Protocol):
         ...
 
     @property
-    def alive(self) -> float:
-        """Reward of a step is this less its cost."""
-        ...
-
-    @property
     def moves(self) -> bool:
         """Does the goal move or change with time?"""
         ...
@@ -137,6 +132,10 @@ class FlightTask(Protocol):
         ...
 
     def cost(self, moment: Moment) -> Float[Tensor, " n"]: ...
+
+    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """What a step of this cost is worth to a learner of rewards. After the end of a flight it is 0."""
+        ...
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         """(has the episode ended, has a training flight), apart from the clock."""

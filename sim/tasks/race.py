@@ -72,11 +72,6 @@ class RaceTask:
     w_edge: float = 5.0
 
     @property
-    def alive(self) -> float:
-        """Part of the cost already."""
-        return 0.0
-
-    @property
     def name(self) -> str:
         return "race"
 
@@ -223,6 +218,10 @@ class RaceTask:
 
     def cost(self, moment: Moment) -> Float[Tensor, " n"]:
         return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
+
+    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """What staying in flight is worth is part of the cost already."""
+        return -cost
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         ended = self.track.room.outside(moment.after[POS]) | (moment.kept[CRASHED] > 0.0)

@@ -150,7 +150,7 @@ class QuadVecEnv:
         }
         if error_m is not None:
             info["error_m"] = error_m
-        return {"state": obs.clone()}, self.task.alive - cost, terminated, truncated, info
+        return {"state": obs.clone()}, self.task.reward(cost), terminated, truncated, info
 
     def _begin(self, rows: Tensor, seeds: Tensor) -> None:
         """Start these lanes anew."""

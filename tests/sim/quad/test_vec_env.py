@@ -47,6 +47,25 @@ def test_holding_still_succeeds_and_falling_does_not() -> None:
         pytest.fail("nobody fell in 100 steps")
 
 
+@pytest.mark.parametrize("task", ["hover", "figure8"])
+def test_leaving_the_box_never_pays(task: str) -> None:
+    """Tumbling flights under random commands, many of which leave: a step is worth more than the 0 behind the end."""
+    env = QuadVecEnv(task, 64, compiled=False)
+    env.reset(EpisodeSeeds(("test", 0)))
+    generator, left, least = torch.Generator().manual_seed(0), 0, math.inf
+    for _ in range(100):
+        _, reward, terminated, _, _ = env.step(2.0 * torch.rand(64, 4, generator=generator) - 1.0)
+        left, least = left + int(terminated.sum()), min(least, float(reward.min()))
+    assert left > 20
+    assert least > 0.0
+
+
+def test_a_reward_is_alive_less_the_cost_near_the_goal_and_falls_with_every_cost() -> None:
+    """2 exp(-c / 2): 1.9025 where it costs 0.1, and at 10, in a corner of the box, still more than nothing."""
+    cost = torch.tensor([0.0, 0.1, 2.0, 10.0])
+    assert HoverTask().reward(cost).tolist() == pytest.approx([2.0, 1.9025, 0.7358, 0.01348], rel=1e-3)
+
+
 def test_a_snapshot_of_another_number_of_lanes_is_refused() -> None:
     """One sentence instead of a shape error later on."""
     env = QuadVecEnv("hover", 2)
