@@ -93,8 +93,10 @@ class Drive(Protocol):
         """What the task's expert wants now, each number in [-1, 1]; noise is added to this."""
         ...
 
-    def from_script(self, wanted: Float[Tensor, "n b"], view: Any) -> Float[Tensor, "n a"]:
-        """Such a wish as an action."""
+    def from_script(
+        self, wanted: Float[Tensor, "n b"], view: Any, memory: Float[Tensor, "n w"]
+    ) -> Float[Tensor, "n a"]:
+        """Such a wish as an action, where `memory` is what `command` will be given with it."""
         ...
 
 

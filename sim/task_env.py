@@ -93,7 +93,7 @@ class TaskVecEnv:
 
     def from_script(self, wanted: Float[Tensor, "n b"]) -> Float[Tensor, "n a"]:
         """Such a wish in the actions of this environment's control."""
-        return self._drive.from_script(wanted, self.view)
+        return self._drive.from_script(wanted, self.view, self._memory)
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None

@@ -40,7 +40,7 @@ class ArmDrive:
 
     def __init__(self, scene: Scene, robot: ArmRobot, task: ManipulationTask, control: str, like: Tensor) -> None:
         self._task, self._robot, self._mode = task, robot, control
-        chain = Chain(scene, robot, like.device, like.dtype)
+        self._chain = chain = Chain(scene, robot, like.device, like.dtype)
         self.wiring = Wiring(scene, like, robot, chain)
         self._control = make_control(control, chain, robot, task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(chain, robot, task.reach)
@@ -76,11 +76,17 @@ class ArmDrive:
         """A command of the tool and the fingers, whatever the control."""
         return self._task.expert(view, self._task.reach)
 
-    def from_script(self, wanted: Float[Tensor, "n b"], view: View) -> Float[Tensor, "n a"]:
-        """By the same inverse kinematics that Cartesian control uses."""
+    def from_script(
+        self, wanted: Float[Tensor, "n b"], view: View, memory: Float[Tensor, "n w"]
+    ) -> Float[Tensor, "n a"]:
+        """By the same inverse kinematics that Cartesian control uses. A speed moves where the joints were sent, which
+        is ahead of where they are by what the servos lag: so it is counted from there, or the lag would count twice.
+        """
         if self._mode == "cartesian":
             return wanted
-        memory = self._by_tool.begin(view.q_rad, view.tool)
-        target, _ = self._by_tool.command(memory, wanted, view.q_rad, view.tool, view.links)
-        joints = (target - view.q_rad) * CONTROL_HZ if self._mode == "joint_velocity" else target
+        moves = self._mode == "joint_velocity"
+        sent = self._chain.place(memory)[0] if moves else view.tool
+        begun = self._by_tool.begin(view.q_rad, sent)
+        target, _ = self._by_tool.command(begun, wanted, view.q_rad, view.tool, view.links)
+        joints = (target - memory) * CONTROL_HZ if moves else target
         return torch.cat([joints, wanted[:, self._by_tool.action.dim :]], -1)

@@ -91,6 +91,6 @@ class HandDrive:
         """Moves of the joints as fractions of the leash."""
         return (self._task.expert(view) / LEASH_RAD).clamp(-1.0, 1.0)
 
-    def from_script(self, wanted: Float[Tensor, "n a"], view: HandView) -> Float[Tensor, "n a"]:
+    def from_script(self, wanted: Float[Tensor, "n a"], view: HandView, memory: Tensor) -> Float[Tensor, "n a"]:
         target = view.q_rad + LEASH_RAD * wanted
         return target.maximum(self.wiring.low_rad).minimum(self.wiring.high_rad)

@@ -78,7 +78,7 @@ class BaseDrive:
     def script(self, view: BaseView) -> Float[Tensor, "n 2"]:
         return self.action.normalize(self._task.expert(view, self._base)).clamp(-1.0, 1.0)
 
-    def from_script(self, wanted: Float[Tensor, "n 2"], view: BaseView) -> Float[Tensor, "n 2"]:
+    def from_script(self, wanted: Float[Tensor, "n 2"], view: BaseView, memory: Tensor) -> Float[Tensor, "n 2"]:
         return self.action.denormalize(wanted)
 
 

@@ -171,5 +171,5 @@ class ManipulatorDrive:
         twist, tool = self._task.expert(view, self._base)
         return torch.cat([self._wheels.action.normalize(twist).clamp(-1.0, 1.0), tool], -1)
 
-    def from_script(self, wanted: Float[Tensor, "n b"], view: ManipulatorView) -> Float[Tensor, "n a"]:
+    def from_script(self, wanted: Float[Tensor, "n b"], view: ManipulatorView, memory: Tensor) -> Float[Tensor, "n a"]:
         return torch.cat([self._wheels.action.denormalize(wanted[:, :2]), wanted[:, 2:]], -1)
