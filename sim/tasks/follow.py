@@ -65,12 +65,22 @@ def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
     return torch.cat([*now, *ahead], dim=1)
 
 
+def hand_over(flights: Flights, row: Float[Tensor, "18 n"]) -> None:
+    """The first moment of the path, to flights that have begun without one and see it as if it lay at the origin."""
+    flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], row])
+    obs = flights.obs.clone()
+    obs[0:3], obs[12:15], obs[6 - PATH_ROWS :] = obs[0:3] - row[0:3], obs[12:15] - row[3:6], row[6:]
+    flights.obs = obs
+
+
 def following(pilot: Pilot, rows: Float[Tensor, "t 18 n"]) -> Pilot:
-    """The pilot, with the path moved on by one step after each of its decisions."""
+    """The pilot in fresh flights, with the path moved on by one step after each of its decisions."""
     step = 0
 
     def act(flights: Flights) -> Tensor:
         nonlocal step
+        if step == 0:
+            hand_over(flights, rows[0])
         action = pilot(flights)
         step += 1
         flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], rows[step]])
