@@ -31,7 +31,7 @@ class CameraNode:
     """Publishes camera/<name>/image_raw and camera/status. Raises DriverError when there is no camera at the start.
 
     A camera that stops later is said once, shown in its status, and opened again every second: who needs pictures sees
-    them grow old meanwhile. A video file ends, or begins anew.
+    them grow old meanwhile. A video file ends, or begins anew; one that is gone by then has ended, and why is said.
     """
 
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
@@ -40,7 +40,8 @@ class CameraNode:
         self._publish = image_topic(config.camera).publisher(bus)
         self._diagnose = CAMERA_STATUS.publisher(bus)
         self._retry_s = 0.0
-        self.pictures, self.done = 0, False
+        self.pictures, self._begun = 0, 0  # so far; of them, before the film that is shown now began
+        self.done, self._fault = False, ""
         bus.timer(1.0 / config.fps, self._tick)
         bus.timer(1.0, self._tell)
 
@@ -79,8 +80,15 @@ class CameraNode:
 
     def _end(self) -> None:
         self._close()
-        if self._config.loop and self.pictures:
-            self._source = self._open()
+        if self._config.loop and self.pictures > self._begun:
+            self._begun = self.pictures
+            try:
+                self._source = self._open()
+            except DriverError as error:  # deleted or overwritten since it was opened
+                self._fault = str(error)
+                self._say(f"Camera '{self._config.camera}' cannot begin anew after {self.pictures} pictures: {error}")
+                self.done = True
+                self._tell()
             return
         if not self.done:
             self._say(f"'{self._config.source}' has ended after {self.pictures} pictures.")
@@ -109,6 +117,8 @@ class CameraNode:
         return not (self._config.source.isdecimal() or self._config.source.startswith("/dev/"))
 
     def _tell(self) -> None:
-        level, message = (OK, "running") if self._source is not None else (ERROR, "ended" if self.done else "stopped")
+        level, message = OK, "running"
+        if self._source is None:
+            level, message = ERROR, self._fault or ("ended" if self.done else "stopped")
         status = Status(f"camera {self._config.camera}", level, message, {"pictures": str(self.pictures)})
         self._diagnose(Diagnostics(self._bus.stamp(), (status,)))

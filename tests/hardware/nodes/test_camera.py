@@ -78,6 +78,27 @@ def test_a_looped_video_goes_on(film: str) -> None:
     assert said == []
 
 
+@pytest.mark.parametrize("what", ["deleted", "no video any more"])
+def test_a_looped_video_that_is_gone_is_said_once(film: str, what: str) -> None:
+    """The pictures that are open are still shown; then one sentence, a status, and a node that goes on living."""
+    world, said, states = World(), list[str](), list[m.Status]()
+    node = CameraNode(world.bus("camera"), CameraConfig(source=film, loop=True), said.append)
+    viewer = world.bus("viewer")
+    CAMERA_STATUS.subscribe(viewer, lambda d, _: states.extend(d.status))
+    viewer.spin(lambda: world.now() >= 0.1)
+    Path(film).unlink()
+    if what != "deleted":
+        Path(film).write_text("not a video")
+    viewer.spin(lambda: world.now() >= 3.0)
+    reason = f"There is no video file '{film}'" if what == "deleted" else f"'{film}' is no video"
+    assert len(said) == 1
+    assert said[0].startswith(f"Camera 'camera' cannot begin anew after 12 pictures: {reason}")
+    assert node.done
+    assert node.pictures == 12
+    assert (states[-1].level, states[-1].values["pictures"]) == (2, "12")
+    assert states[-1].message.startswith(reason)
+
+
 def test_a_missing_camera_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="Camera '/dev/video97' cannot be opened; devices here"):
         open_source("/dev/video97", 640, 480, 30.0)
