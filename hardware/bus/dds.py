@@ -25,6 +25,7 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 
 LOOK_S = 1.0  # how often mismatches and silent topics are looked for
 IDLE_S = 0.05  # the longest wait between two looks at `until`
+ASK_S = 0.005  # the same while a service owes an answer to a client that is not yet found
 GONE_S = 1.0  # how long `close` waits for readers to have what was published
 AT_ONCE_S = 2e-4  # a wait shorter than this found messages that were there before
 
@@ -70,6 +71,7 @@ class DdsBus:
         self._writers: list[_Writer] = []
         self._readers: list[_Reader] = []
         self._clients: dict[str, Any] = {}
+        self._servers: list[Any] = []
         self._timers = Timers()
         self._pending: deque[Callable[[], None]] = deque()
         self._looked_s = self._polled_s = self.now()
@@ -152,12 +154,14 @@ class DdsBus:
 
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
         """See `Bus.service`."""
-        from hardware.bus.dds_service import Endpoints, serve
+        from hardware.bus.dds_service import Server
 
         full = resolve(name, self.namespace, self.name)
-        ends = Endpoints(self._participant, full, serving=True)
-        reader = _Reader(full, ends.reader, lambda sample, received_s: serve(ends, sample, callback), None)
+        server = Server(self._participant, full, callback)
+        ends = server.ends
+        reader = _Reader(full, ends.reader, lambda sample, received_s: server.take(sample), None)
         self._writers.append(_Writer(full, ends.writer, True, ends))
+        self._servers.append(server)
         self._attach(reader)
         self._graph.add([ends.reader], [ends.writer])
 
@@ -175,6 +179,7 @@ class DdsBus:
     def spin(self, until: Callable[[], bool]) -> None:
         """See `Bus.spin`."""
         while not until():
+            self._answer()
             if self._pending:
                 self._pending.popleft()()
                 continue
@@ -189,6 +194,9 @@ class DdsBus:
         if self._closed:
             return
         self._closed = True
+        while any(server.waits for server in self._servers):  # each answer waits for READY_S at most
+            self._answer()
+            time.sleep(ASK_S)
         deadline_s = self.now() + GONE_S
         for writer in self._writers:
             if writer.reliable:
@@ -227,9 +235,16 @@ class DdsBus:
         self._waitset.attach(reader.condition)
         self._readers.append(reader)
 
+    def _answer(self) -> None:
+        """What services owe to clients that were not found at once."""
+        for server in self._servers:
+            if server.waits:
+                server.send()
+
     def _wait(self, now_s: float) -> None:
         """Wait for messages, a timer or 50 ms; queue what came, with the time at which it did."""
-        wait_s = max(0.0, min(IDLE_S, self._timers.next_s() - now_s))
+        idle_s = ASK_S if any(server.waits for server in self._servers) else IDLE_S
+        wait_s = max(0.0, min(idle_s, self._timers.next_s() - now_s))
         self._waitset.wait(int(wait_s * 1e9))
         woke_s, unix_s = self.now(), time.time()
         # A message found at once has lain there since the last look or later: its sender's clock tells, within that.

@@ -27,7 +27,7 @@ from robo_rl.core.errors import BusError
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
 HEAD = bits.Struct("<4sQq")  # CDR header, client, count
-READY_S = 0.1  # so long a server waits for the client's other half to be found
+READY_S = 0.1  # so long an answer waits for the client's other half to be found
 _HEAD = {"client_guid": types.uint64, "sequence": types.int64}
 _NAME = "std_srvs.srv.dds_.Trigger_"
 _ON_THE_WIRE = f"{_NAME}Request_".replace(".", "::")
@@ -120,18 +120,37 @@ def offered(participant: Any) -> set[str]:
     return {name.removeprefix("rq").removesuffix("Request") for name in servers if name.startswith("rq/")}
 
 
-def serve(ends: Endpoints, sample: Any, callback: Callable[[], Answer]) -> None:
-    """Answer one request, once the client's reader is found: an answer sent before would be lost."""
-    client, sequence = decode_head(sample.cdr)
-    answer = callback()
-    until_s = time.monotonic() + READY_S
-    asker = ends.reader.get_matched_publication_data(sample.sample_info.publication_handle)
-    if asker is None:
-        return  # the client has gone
-    key = user_data(asker, "clientid")
-    while key and key not in _readers(ends, "clientid") and time.monotonic() < until_s:
-        time.sleep(0.005)
-    ends.writer.write(REPLY.of(encode_reply(client, sequence, answer)))
+class Server:
+    """Offers one Trigger service. Nothing here waits: a filter's loop may not stand still for whoever asks it."""
+
+    def __init__(self, participant: Any, service: str, callback: Callable[[], Answer]) -> None:
+        self.ends, self._callback = Endpoints(participant, service, serving=True), callback
+        self._waiting: list[tuple[str, float, bytes]] = []  # (client, until when, answer) of those not yet found
+
+    @property
+    def waits(self) -> bool:
+        """Is an answer still to be sent?"""
+        return bool(self._waiting)
+
+    def take(self, sample: Any) -> None:
+        """Do what one request asks for; answer when the client's reader is found: before, it would be lost."""
+        client, sequence = decode_head(sample.cdr)
+        reply = encode_reply(client, sequence, self._callback())
+        asker = self.ends.reader.get_matched_publication_data(sample.sample_info.publication_handle)
+        if asker is None:
+            return  # the client has gone
+        self._waiting.append((user_data(asker, "clientid"), time.monotonic() + READY_S, reply))
+        self.send()
+
+    def send(self) -> None:
+        """Answer those whose reader is found by now, and those that tell none or have been waited for long enough."""
+        if not self._waiting:
+            return
+        found, now_s = _readers(self.ends, "clientid") | {""}, time.monotonic()
+        ready = [row for row in self._waiting if row[0] in found or now_s >= row[1]]
+        self._waiting = [row for row in self._waiting if row not in ready]
+        for _, _, reply in ready:
+            self.ends.writer.write(REPLY.of(reply))
 
 
 def user_data(endpoint: Any, key: str) -> str:

@@ -17,13 +17,17 @@ import pytest
 pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
 
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
+from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Qos
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
 
 from hardware import messages as m
 from hardware.bus import watch
 from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
 from hardware.bus.dds_graph import INFO
+from hardware.bus.dds_service import REPLY, REQUEST, decode_reply, encode_request
 from hardware.bus.dds_types import PLAIN, carrier, config, endpoint_qos, join_domain, leave_domain
 from hardware.bus.protocol import Bus, Profile
 from robo_rl.core.errors import BusError
@@ -220,6 +224,57 @@ def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
     assert [record.names for record in got] == [("a",)]
     assert len(node.said) == 1
     assert "3 values for 2 joints" in node.said[0]
+
+
+class OneEyedClient:
+    """Asks /lab/tester/arm, whose answer it cannot hear before `open_eye`: as one whose reader is found late."""
+
+    def __init__(self, domain: int) -> None:
+        self.bus = DdsBus("asker", "lab", domain, warn=lambda sentence: None)
+        participant: Any = self.bus._participant
+        self.id = "1.2.3.4.5.6.7.8.9.a.b.c.d.e.f.10"
+        self.qos = endpoint_qos(True, False, 10, f"clientid={self.id};")
+        self.writer: Any = DataWriter(participant, Topic(participant, "rq/lab/tester/armRequest", REQUEST), self.qos)
+        self.reader: Any = None
+
+    def ask(self) -> None:
+        late_s = time.monotonic() + SOON_S
+        while not self.writer.get_matched_subscriptions() and time.monotonic() < late_s:
+            time.sleep(0.005)
+        self.writer.write(REQUEST.of(encode_request(7, 1)))
+
+    def open_eye(self) -> None:
+        participant: Any = self.bus._participant
+        self.reader = DataReader(participant, Topic(participant, "rr/lab/tester/armReply", REPLY), self.qos)
+
+    def heard(self) -> list[tuple[bool, str]]:
+        return [decode_reply(sample.cdr) for sample in self.reader.take(16)]
+
+    def close(self) -> None:
+        self.writer = self.reader = None
+        self.bus.close()
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["never hears", "hears late"])
+def test_an_answer_keeps_nobody_waiting(domain: int, node: DdsBus, opens: bool) -> None:
+    """A client whose reader is not found: timers go on meanwhile, where they stood still for 0.1 s before."""
+    ticks_s: list[float] = []
+    asked: list[float] = []
+    node.service("~/arm", lambda: (asked.append(node.now()), (True, "armed"))[1])
+    node.timer(0.005, lambda: ticks_s.append(node.now()))
+    client = OneEyedClient(domain)
+    try:
+        client.ask()
+        wait_for(node, lambda: bool(asked))
+        if opens:
+            client.open_eye()
+        node.spin(lambda: node.now() > asked[0] + 0.3)
+        since = [asked[0], *(at for at in ticks_s if asked[0] < at < asked[0] + 0.2)]
+        assert max(np.diff(since)) < 0.08
+        if opens:
+            assert client.heard() == [(True, "armed")]
+    finally:
+        client.close()
 
 
 def test_a_message_is_as_old_as_its_arrival(node: DdsBus) -> None:
