@@ -101,6 +101,31 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class CompressedImage:
+    """sensor_msgs/CompressedImage: a JPEG, of which `format` says what it was made of, as image_transport has it."""
+
+    stamp_s: float
+    data: UInt8[ndarray, " n"]
+    format: str = "rgb8; jpeg compressed bgr8"
+    frame: str = "camera_optical"
+
+
+@dataclass(frozen=True, slots=True)
+class CameraInfo:
+    """sensor_msgs/CameraInfo: how points in the camera's optical frame become pixels of its pictures."""
+
+    stamp_s: float  # that of the picture
+    width_px: int
+    height_px: int
+    model: str  # of the distortion: plumb_bob, rational_polynomial or equidistant
+    distortion: Float[ndarray, " d"]
+    matrix: Float[ndarray, "3 3"]  # K: focal lengths and principal point [pixels]
+    rectification: Float[ndarray, "3 3"]  # R
+    projection: Float[ndarray, "3 4"]  # P
+    frame: str = "camera_optical"
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """std_msgs/String."""
 
@@ -132,4 +157,17 @@ class Diagnostics:
     status: tuple[Status, ...]
 
 
-Message = JointState | JointTrajectory | Floats | FlightCommand | Odometry | Imu | Image | Text | Flag | Diagnostics
+Message = (
+    JointState
+    | JointTrajectory
+    | Floats
+    | FlightCommand
+    | Odometry
+    | Imu
+    | Image
+    | CompressedImage
+    | CameraInfo
+    | Text
+    | Flag
+    | Diagnostics
+)

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from hardware.bus.protocol import Bus, Profile
 from hardware.messages import (
+    CameraInfo,
+    CompressedImage,
     Diagnostics,
     Flag,
     FlightCommand,
@@ -195,13 +197,47 @@ EPISODE = Topic("episode/status", Text, LATCHED, "at changes", "recorder", "a hu
 def image_topic(camera: str) -> Topic[Image]:
     """The pictures of one camera, rgb8."""
     return Topic(
-        f"camera/{camera}/image_raw", Image, SENSOR, "30 Hz", "camera", "arm_policy, recorder", "pictures of one camera"
+        f"camera/{camera}/image_raw",
+        Image,
+        SENSOR,
+        "30 Hz",
+        "camera",
+        "arm_policy, action_head, recorder",
+        "pictures of one camera",
+    )
+
+
+def compressed_topic(camera: str) -> Topic[CompressedImage]:
+    """The same as JPEG, named as image_transport names it."""
+    return Topic(
+        f"camera/{camera}/image_raw/compressed",
+        CompressedImage,
+        SENSOR,
+        "30 Hz",
+        "camera",
+        "arm_policy, action_head, recorder",
+        "the same as JPEG; by `transport=compressed` or `both`",
+    )
+
+
+def camera_info_topic(camera: str) -> Topic[CameraInfo]:
+    """How the camera maps points to pixels, beside each picture."""
+    return Topic(
+        f"camera/{camera}/camera_info",
+        CameraInfo,
+        SENSOR,
+        "30 Hz",
+        "camera",
+        "recorder",
+        "beside each picture, with its stamp: how points become pixels; by `calibration=`",
     )
 
 
 TOPICS: tuple[Topic[Any], ...] = (
     JOINT_STATES,
     image_topic("<name>"),
+    compressed_topic("<name>"),
+    camera_info_topic("<name>"),
     CHUNK,
     METADATA,
     POLICY_STATUS,

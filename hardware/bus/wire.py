@@ -265,6 +265,52 @@ def _unpack_image(msg: Any) -> m.Image:
     return m.Image(join_time(msg.header.stamp), whole, msg.header.frame_id)
 
 
+def _pack_compressed(r: m.CompressedImage, new: New) -> Any:
+    data = np.ascontiguousarray(r.data)
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise BusError(f"A compressed image is {data.dtype} {data.shape}; expected the bytes as uint8 (n,).")
+    header = _header(new, r.stamp_s, r.frame)
+    return new("sensor_msgs/msg/CompressedImage", header=header, format=r.format, data=data)
+
+
+def _unpack_compressed(msg: Any) -> m.CompressedImage:
+    data = np.frombuffer(memoryview(msg.data), np.uint8)
+    return m.CompressedImage(join_time(msg.header.stamp), data, msg.format, msg.header.frame_id)
+
+
+def _pack_info(r: m.CameraInfo, new: New) -> Any:
+    shapes = {"matrix": (3, 3), "rectification": (3, 3), "projection": (3, 4)}
+    if wrong := [name for name, shape in shapes.items() if np.shape(getattr(r, name)) != shape]:
+        raise BusError(
+            f"A camera's {wrong[0]} has shape {np.shape(getattr(r, wrong[0]))}; expected {shapes[wrong[0]]}."
+        )
+    return new(
+        "sensor_msgs/msg/CameraInfo",
+        header=_header(new, r.stamp_s, r.frame),
+        height=r.height_px,
+        width=r.width_px,
+        distortion_model=r.model,
+        d=_floats(r.distortion),
+        k=_floats(r.matrix).reshape(-1),
+        r=_floats(r.rectification).reshape(-1),
+        p=_floats(r.projection).reshape(-1),
+    )
+
+
+def _unpack_info(msg: Any) -> m.CameraInfo:
+    return m.CameraInfo(
+        join_time(msg.header.stamp),
+        int(msg.width),
+        int(msg.height),
+        msg.distortion_model,
+        _floats(msg.d),
+        _floats(msg.k).reshape(3, 3),
+        _floats(msg.r).reshape(3, 3),
+        _floats(msg.p).reshape(3, 4),
+        msg.header.frame_id,
+    )
+
+
 def _pack_status(r: m.Status, new: New) -> Any:
     values = [new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in r.values.items()]
     return new("diagnostic_msgs/msg/DiagnosticStatus", level=r.level, name=r.name, message=r.message, values=values)
@@ -296,6 +342,8 @@ WIRE: dict[type[Any], Row] = {
     m.Odometry: Row("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
     m.Imu: Row("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
     m.Image: Row("sensor_msgs/msg/Image", _pack_image, _unpack_image),
+    m.CompressedImage: Row("sensor_msgs/msg/CompressedImage", _pack_compressed, _unpack_compressed),
+    m.CameraInfo: Row("sensor_msgs/msg/CameraInfo", _pack_info, _unpack_info),
     m.Text: Row(
         "std_msgs/msg/String", lambda r, new: new("std_msgs/msg/String", data=r.text), lambda msg: m.Text(msg.data)
     ),

@@ -16,7 +16,7 @@ from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, 
 from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
-from hardware.nodes.pictures import Pictures
+from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.bundle import Bundle
 from robo_rl.core.errors import DataError
@@ -34,12 +34,12 @@ def decider(bundle: Bundle) -> Decide | None:
 class ActionHeadNode:
     """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period.
 
-    A head that is shown pictures commands nothing on one that is older than `picture_age_s`.
+    A head that is shown pictures commands nothing on one that is older than `pictures.age_s`.
     """
 
     def __init__(
         self, bus: Bus, robot: RobotDescription, bundle: Bundle | None = None, start: bool = True,
-        say: Callable[[str], None] = print, picture_age_s: float | None = None,
+        say: Callable[[str], None] = print, pictures: PictureSettings = USUAL,
     ) -> None:  # fmt: skip
         decide = None if bundle is None else decider(bundle)
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
@@ -50,7 +50,7 @@ class ActionHeadNode:
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._heard = frozenset(robot.names), False
         cameras = () if self._observer is None else self._observer.cameras
-        self._pictures = Pictures(bus, robot, cameras, picture_age_s)
+        self._pictures = Pictures(bus, robot, cameras, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)

@@ -19,7 +19,7 @@ from hardware.loop.plan import RunningPlan
 from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Status, Text
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
-from hardware.nodes.pictures import Pictures
+from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
@@ -33,20 +33,20 @@ _HUNG_S = 2.0  # an answer that takes longer is said to hang
 class ArmPolicyNode:
     """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control periods.
 
-    Nothing is asked on a state that is older than 3 periods, or a picture that is older than `picture_age_s`.
+    Nothing is asked on a state that is older than 3 periods, or a picture that is older than `pictures.age_s`.
     """
 
     def __init__(
         self, bus: Bus, bundle: Bundle, robot: RobotDescription, inference: Inference, start: bool = False,
         say: Callable[[str], None] = print, realtime: bool = False,
-        picture_age_s: float | None = None,
+        pictures: PictureSettings = USUAL,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
-        self._pictures = Pictures(bus, robot, self._observer.cameras, picture_age_s)
+        self._pictures = Pictures(bus, robot, self._observer.cameras, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)

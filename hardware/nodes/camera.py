@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hardware.bus.protocol import Bus
-from hardware.camera_source import Source, open_source
-from hardware.messages import Diagnostics, Image, Status
-from hardware.topics import CAMERA_STATUS, image_topic
+from hardware.calibration import load_calibration
+from hardware.camera_source import Picture, Source, open_source
+from hardware.jpeg import encoded
+from hardware.messages import CompressedImage, Diagnostics, Image, Status
+from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
 from robo_rl.core.errors import DriverError
 
 RETRY_S = 1.0  # a camera that stopped is opened again this often
-OK, ERROR = 0, 2
+OK, WARNING, ERROR = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,15 @@ class CameraConfig:
     height: int = 480
     fps: float = 30.0
     loop: bool = False  # begin a video file anew at its end
+    transport: str = "raw"  # raw, compressed or both: what goes out
+    quality: int = 90  # of JPEG, 1 to 100
+    calibration: str = ""  # YAML file as ROS' camera_calibration writes it; empty: no camera_info
 
 
 class CameraNode:
-    """Publishes camera/<name>/image_raw and camera/status. Raises DriverError when there is no camera at the start.
+    """Publishes camera/<name>/image_raw, its JPEG or both, camera_info beside them, and camera/status.
+
+    Raises DriverError when there is no camera at the start, and ConfigError for a calibration that cannot be used.
 
     A camera that stops later is said once, shown in its status, and opened again every second: who needs pictures sees
     them grow old meanwhile. A video file ends, or begins anew; one that is gone by then has ended, and why is said.
@@ -37,7 +44,12 @@ class CameraNode:
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
         self._bus, self._config, self._say = bus, config, say
         self._source: Source | None = self._open()
-        self._publish = image_topic(config.camera).publisher(bus)
+        self._calibration = load_calibration(config.calibration) if config.calibration else None
+        raw, pressed = config.transport != "compressed", config.transport != "raw"
+        self._publish = image_topic(config.camera).publisher(bus) if raw else None
+        self._publish_jpeg = compressed_topic(config.camera).publisher(bus) if pressed else None
+        self._inform = camera_info_topic(config.camera).publisher(bus) if self._calibration else None
+        self._misfit = ""
         self._diagnose = CAMERA_STATUS.publisher(bus)
         self._retry_s = 0.0
         self.pictures, self._begun = 0, 0  # so far; of them, before the film that is shown now began
@@ -71,12 +83,36 @@ class CameraNode:
             return
         picture = self._source.read()
         if picture is not None:
-            self._publish(Image(self._bus.stamp(), picture, f"{self._config.camera}_optical"))
+            self._send(picture)
             self.pictures += 1
         elif self._is_film():
             self._end()
         else:
             self._lose()
+
+    def _send(self, picture: Picture) -> None:
+        stamp_s, frame = self._bus.stamp(), f"{self._config.camera}_optical"
+        if self._publish is not None:
+            self._publish(Image(stamp_s, picture, frame))
+        if self._publish_jpeg is not None:
+            self._publish_jpeg(CompressedImage(stamp_s, encoded(picture, self._config.quality), frame=frame))
+        if self._inform is not None and self._calibration is not None and self._fits(picture):
+            self._inform(self._calibration.info(stamp_s, frame))
+
+    def _fits(self, picture: Picture) -> bool:
+        """Is the calibration of pictures of this size? Says once when it is not."""
+        height, width = picture.shape[:2]
+        made_for = self._calibration
+        if made_for is None or (width, height) == (made_for.width_px, made_for.height_px):
+            self._misfit = ""
+            return True
+        if not self._misfit:
+            self._misfit = (
+                f"{self._config.calibration} is of pictures of {made_for.width_px} x {made_for.height_px}, these are "
+                f"{width} x {height}: no camera_info is published. Calibrate at this size, or ask for that one."
+            )
+            self._say(f"Camera '{self._config.camera}': {self._misfit}")
+        return False
 
     def _end(self) -> None:
         self._close()
@@ -117,7 +153,7 @@ class CameraNode:
         return not (self._config.source.isdecimal() or self._config.source.startswith("/dev/"))
 
     def _tell(self) -> None:
-        level, message = OK, "running"
+        level, message = (WARNING, self._misfit) if self._misfit else (OK, "running")
         if self._source is None:
             level, message = ERROR, self._fault or ("ended" if self.done else "stopped")
         status = Status(f"camera {self._config.camera}", level, message, {"pictures": str(self.pictures)})

@@ -5,20 +5,21 @@ What only one node needs is imported for that node alone: the safety filter star
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from hardware.bus.protocol import Bus
 from hardware.description import load_description
-from hardware.messages import Image
 from hardware.nodes.camera import CameraConfig, CameraNode
 from hardware.nodes.diagnostics import DiagnosticsNode
+from hardware.nodes.pictures import PictureSettings
 from hardware.nodes.protocol import Node
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
 from hardware.nodes.task import TaskNode
-from hardware.topics import EPISODE, TOPICS, image_topic
+from hardware.topics import EPISODE, TOPICS, Topic, camera_info_topic, compressed_topic, image_topic
 from robo_rl.conf.node import (
     ActionHeadNodeConfig,
     ArmPolicyNodeConfig,
@@ -39,15 +40,23 @@ def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
 
 
 def camera(config: CameraNodeConfig, bus: Bus) -> Node:
+    size = config.width, config.height
+    jpeg = config.transport, config.quality
+    if config.quality > 100:
+        raise ConfigError(f"quality={config.quality} cannot be used, expected 1 to 100.")
     return CameraNode(
-        bus, CameraConfig(config.camera, config.source, config.width, config.height, config.fps, config.loop)
+        bus, CameraConfig(config.camera, config.source, *size, config.fps, config.loop, *jpeg, config.calibration)
     )
 
 
 def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     """All topics of the table, with the pictures of the cameras named."""
-    plain = [topic for topic in TOPICS if topic.kind is not Image and topic is not EPISODE]
-    return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *map(image_topic, config.cameras)])
+    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic is not EPISODE]
+    kinds: list[Callable[[str], Topic[Any]]] = [camera_info_topic]
+    kinds += [image_topic] if config.transport != "compressed" else []
+    kinds += [compressed_topic] if config.transport != "raw" else []
+    seen = [topic(camera) for camera in config.cameras for topic in kinds]
+    return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *seen])
 
 
 def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
@@ -62,8 +71,9 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
     check_contract(bundle, robot)
     if config.realtime:
         check_guidable(bundle)
+    pictures = PictureSettings(config.picture_age_s, config.transport)
     inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, config.realtime)
-    return ArmPolicyNode(bus, bundle, robot, inference, config.start, print, config.realtime, config.picture_age_s)
+    return ArmPolicyNode(bus, bundle, robot, inference, config.start, print, config.realtime, pictures)
 
 
 def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
@@ -74,7 +84,8 @@ def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     bundle, robot = None if config.bundle is None else load_bundle(Path(config.bundle)), load_description(config.robot)
     if bundle is not None:
         check_contract(bundle, robot)
-    return ActionHeadNode(bus, robot, bundle, start=config.start, picture_age_s=config.picture_age_s)
+    pictures = PictureSettings(config.picture_age_s, config.transport)
+    return ActionHeadNode(bus, robot, bundle, start=config.start, pictures=pictures)
 
 
 def task(config: TaskNodeConfig, bus: Bus) -> Node:

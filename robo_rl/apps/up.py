@@ -18,7 +18,10 @@ from robo_rl.conf.up import UpConfig
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 # What sets may take.
-ARGUMENTS = ("bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "record", "realtime")
+ARGUMENTS = (
+    "bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "transport", "calibration", "record",
+    "realtime",
+)  # fmt: skip
 
 
 def main(config: UpConfig) -> int:

@@ -64,6 +64,7 @@ class ArmPolicyNodeConfig(NodeConfig):
     threads: int = at_least(1, 1)  # of ONNX Runtime
     seed: int = at_least(0, 0)  # of the policy's noise
     picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
+    transport: str = one_of("raw", "compressed")  # pictures as they are, or as JPEG
 
 
 @dataclass
@@ -76,6 +77,7 @@ class ActionHeadNodeConfig(NodeConfig):
     )
     start: bool = True  # command as soon as there is something to command; otherwise by the service ~/start
     picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
+    transport: str = one_of("raw", "compressed")  # pictures as they are, or as JPEG
 
 
 @dataclass
@@ -110,7 +112,10 @@ class TeleopNodeConfig(NodeConfig):
 
 @dataclass
 class CameraNodeConfig(NodeConfig):
-    """`camera`: pictures of one camera."""
+    """`camera`: pictures of one camera.
+
+    calibration: YAML file as ROS' camera_calibration writes it, for camera_info; none if empty.
+    """
 
     camera: str = "camera"  # its name: pictures go to camera/<name>/image_raw
     source: str = "0"  # number or path of a device, a video file, or pattern
@@ -118,6 +123,9 @@ class CameraNodeConfig(NodeConfig):
     height: int = at_least(8, 480)  # asked of a device; of the pattern
     fps: float = at_least(0.1, 30.0)  # pictures per second
     loop: bool = False  # begin a video file anew at its end
+    transport: str = one_of("raw", "compressed", "both")  # pictures as they are, as JPEG, or both
+    quality: int = at_least(1, 90)  # of JPEG, up to 100
+    calibration: str = ""
 
 
 @dataclass
@@ -127,6 +135,9 @@ class RecorderNodeConfig(NodeConfig):
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
     cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+    transport: str = one_of(
+        "raw", "compressed", "both"
+    )  # of their pictures; camera_info is recorded where there is one
 
 
 @dataclass

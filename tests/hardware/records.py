@@ -18,6 +18,7 @@ NAMES = st.lists(TEXTS, max_size=4).map(tuple)
 STAMPS = st.builds(lambda sec, nanosec: sec + nanosec / 1e9, st.integers(0, 10**5), st.integers(0, 10**9 - 1))
 STAMPS |= st.floats(1.0e9, 2.0e9)
 COUNTS = st.integers(0, 10**15)
+PIXELS = st.integers(0, 2**32 - 1)
 
 
 def floats(*shape: int) -> st.SearchStrategy[np.ndarray]:
@@ -54,6 +55,19 @@ RECORDS = {
     m.Odometry: st.builds(m.Odometry, STAMPS, floats(3), floats(4), floats(3), floats(3), TEXTS, TEXTS),
     m.Imu: st.builds(m.Imu, STAMPS, floats(4), floats(3), floats(3), TEXTS),
     m.Image: images(),
+    m.CompressedImage: st.builds(m.CompressedImage, STAMPS, hnp.arrays(np.uint8, st.integers(0, 40)), TEXTS, TEXTS),
+    m.CameraInfo: st.builds(
+        m.CameraInfo,
+        STAMPS,
+        PIXELS,
+        PIXELS,
+        TEXTS,
+        st.integers(0, 8).flatmap(floats),
+        floats(3, 3),
+        floats(3, 3),
+        floats(3, 4),
+        TEXTS,
+    ),
     m.Text: st.builds(m.Text, TEXTS),
     m.Flag: st.builds(m.Flag, st.booleans()),
     m.Diagnostics: st.builds(m.Diagnostics, STAMPS, st.lists(STATUS, max_size=3).map(tuple)),
@@ -83,6 +97,18 @@ SAMPLES: dict[type[Any], Any] = {
     ),
     m.Imu: m.Imu(3.75, np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 0.2, 0.3]), np.array([0.0, 0.0, 9.81])),
     m.Image: m.Image(4.125, np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3), "wrist_optical"),
+    m.CompressedImage: m.CompressedImage(4.125, np.arange(7, dtype=np.uint8), frame="wrist_optical"),
+    m.CameraInfo: m.CameraInfo(
+        4.125,
+        640,
+        480,
+        "plumb_bob",
+        np.array([-0.25, 0.0625, 0.0, 1e-3, 0.0]),
+        np.array([[500.0, 0.0, 320.5], [0.0, 501.0, 240.5], [0.0, 0.0, 1.0]]),
+        np.eye(3),
+        np.array([[490.0, 0.0, 320.5, 0.0], [0.0, 491.0, 240.5, 0.0], [0.0, 0.0, 1.0, 0.0]]),
+        "wrist_optical",
+    ),
     m.Text: m.Text("stop – now"),
     m.Flag: m.Flag(True),
     m.Diagnostics: m.Diagnostics(

@@ -108,7 +108,8 @@ def downwash_among(craft: Craft, position_m: Float[ndarray, "3 n"], per_arena: i
     place = position_m.reshape(3, num // per_arena, per_arena)
     apart = place[:, :, None, :] - place[:, :, :, None]  # [axis, arena, who feels it, who makes it]
     force: ndarray = downwash_n(craft, apart[2], np.hypot(apart[0], apart[1])).sum(-1).reshape(num)
-    return np.minimum(force, craft.mass_kg * GRAVITY_M_S2)
+    kept: ndarray = np.minimum(force, craft.mass_kg * GRAVITY_M_S2)
+    return kept
 
 
 def downwash_world_n(push_n: Float[ndarray, " n"], turn: Float[ndarray, "3 3 n"]) -> Float[ndarray, "3 n"]:

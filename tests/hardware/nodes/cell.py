@@ -12,6 +12,7 @@ from hardware.loop.observation import Seen
 from hardware.messages import JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
+from hardware.nodes.pictures import USUAL, PictureSettings
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import CHUNK, GOAL, RAW
@@ -53,7 +54,7 @@ class Cell:
 
     def __init__(
         self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,
-        realtime: bool = False, **robot: Any,
+        realtime: bool = False, pictures: PictureSettings = USUAL, **robot: Any,
     ) -> None:  # fmt: skip
         self.world, self.arm, self.said = World(), LagArm(), list[str]()
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
@@ -63,8 +64,9 @@ class Cell:
         self.inference = inference(self.world, bundle, delay_s)
         if bundle.chunk > 1:
             say = self.said.append
-            self.policy = ArmPolicyNode(bus["policy"], bundle, described, self.inference, True, say, realtime)
-        self.head = ActionHeadNode(bus["head"], described, bundle if bundle.chunk == 1 else None, say=self.said.append)
+            self.policy = ArmPolicyNode(bus["policy"], bundle, described, self.inference, True, say, realtime, pictures)
+        decides = bundle if bundle.chunk == 1 else None
+        self.head = ActionHeadNode(bus["head"], described, decides, say=self.said.append, pictures=pictures)
         self.raw: list[JointTrajectory] = []
         self.chunks: list[JointTrajectory] = []
         RAW.subscribe(bus["task"], lambda m, at: self.raw.append(m))

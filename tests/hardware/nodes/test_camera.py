@@ -12,10 +12,12 @@ import pytest
 from hardware import messages as m
 from hardware.bus.in_process import World
 from hardware.camera_source import Pattern, number_of, open_source
+from hardware.jpeg import decoded
 from hardware.nodes import camera as camera_module
 from hardware.nodes.camera import CameraConfig, CameraNode
-from hardware.topics import CAMERA_STATUS, image_topic
+from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
 from robo_rl.core.errors import ConfigError, DriverError
+from tests.hardware.test_calibration import FILE
 
 
 @pytest.fixture
@@ -51,6 +53,50 @@ def test_a_pattern_comes_at_its_rate() -> None:
     assert np.allclose(np.diff([picture.stamp_s for picture in pictures]), 1 / 30)
     assert states[-1].level == 0
     assert said == []
+
+
+@pytest.mark.parametrize("transport", ["raw", "compressed", "both"])
+def test_pictures_go_out_as_asked(transport: str) -> None:
+    """JPEG shows the same to within what it loses; of both, each pair has one stamp."""
+    world = World()
+    config = CameraConfig(camera="wrist", source="pattern", width=64, height=48, transport=transport)
+    CameraNode(world.bus("camera"), config)
+    viewer, raw, pressed = world.bus("viewer"), list[m.Image](), list[m.CompressedImage]()
+    image_topic("wrist").subscribe(viewer, lambda picture, _: raw.append(picture))
+    compressed_topic("wrist").subscribe(viewer, lambda picture, _: pressed.append(picture))
+    viewer.spin(lambda: world.now() >= 0.51)
+    assert len(raw) == (0 if transport == "compressed" else 15)
+    assert len(pressed) == (0 if transport == "raw" else 15)
+    for picture in pressed:
+        assert picture.format == "rgb8; jpeg compressed bgr8"
+        assert picture.frame == "wrist_optical"
+        assert picture.data[:2].tobytes() == b"\xff\xd8"  # as every JPEG begins
+        assert len(picture.data) < 64 * 48 * 3 / 3
+    for picture, other in zip(pressed, raw, strict=False):
+        assert picture.stamp_s == other.stamp_s
+        inside = np.abs(decoded(picture.data)[8:, 8:].astype(int) - other.pixels[8:, 8:])
+        assert np.median(inside) < 8
+
+
+def test_camera_info_comes_beside_each_picture(tmp_path: Path) -> None:
+    """With its stamp and frame. Of pictures of another size there is none, which is said once."""
+    (tmp_path / "wrist.yaml").write_text(FILE)
+    for width, infos in ((64, 15), (32, 0)):
+        world, said, states = World(), list[str](), list[m.Status]()
+        config = CameraConfig("wrist", "pattern", width, 48, calibration=str(tmp_path / "wrist.yaml"))
+        CameraNode(world.bus("camera"), config, said.append)
+        viewer, pictures, told = world.bus("viewer"), list[m.Image](), list[m.CameraInfo]()
+        image_topic("wrist").subscribe(viewer, lambda picture, _, to=pictures: to.append(picture))
+        camera_info_topic("wrist").subscribe(viewer, lambda info, _, to=told: to.append(info))
+        CAMERA_STATUS.subscribe(viewer, lambda d, _, to=states: to.extend(d.status))
+        viewer.spin(lambda world=world: world.now() >= 0.51)
+        assert len(pictures) == 15
+        assert [(i.stamp_s, i.frame) for i in told] == [(p.stamp_s, p.frame) for p in pictures][:infos]
+        assert len(told) == infos
+        viewer.spin(lambda world=world: world.now() >= 1.1)
+        assert len(said) == (0 if infos else 1)
+        assert states[-1].level == (0 if infos else 1)
+    assert "is of pictures of 64 x 48, these are 32 x 48" in said[0]
 
 
 def test_a_pattern_moves() -> None:

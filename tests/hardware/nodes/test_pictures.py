@@ -10,10 +10,11 @@ import pytest
 
 from hardware.bus.in_process import World
 from hardware.description import Camera
-from hardware.messages import Diagnostics, Floats, Image
-from hardware.nodes.pictures import UNKNOWN_S, Pictures, picture_age_s
+from hardware.jpeg import encoded
+from hardware.messages import CompressedImage, Diagnostics, Floats, Image
+from hardware.nodes.pictures import UNKNOWN_S, Pictures, PictureSettings, picture_age_s
 from hardware.safety.reasons import Reason
-from hardware.topics import LOOP_STATUS, POLICY_STATUS, image_topic
+from hardware.topics import LOOP_STATUS, POLICY_STATUS, compressed_topic, image_topic
 from policies.bundle import Bundle
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
@@ -89,6 +90,45 @@ def test_a_camera_that_comes_back_is_acted_on(seeing: Bundle) -> None:
     assert newest[who].level == 0
 
 
+def test_compressed_pictures_are_acted_on(seeing: Bundle) -> None:
+    """As others are; what is no picture silences the policy, which says so once."""
+    cell = Cell(seeing, pictures=PictureSettings(transport="compressed"), cameras=CAMERAS)
+    bus, sent = cell.world.bus("camera"), list[float]()
+    publish, whole = compressed_topic("top").publisher(bus), encoded(PICTURE.pixels, 90)
+
+    def tick() -> None:
+        broken = 1.0 < bus.now() < 2.0
+        publish(CompressedImage(0.0, whole[:0] if broken else whole))
+        sent.append(bus.now())
+
+    bus.timer(1 / 30, tick)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    assert len(cell.raw) >= 40
+    cell.until(1.9)
+    before = len(cell.raw)
+    cell.until(2.0)
+    assert len(cell.raw) == before
+    assert cell.said[-1].endswith("A compressed picture of 0 bytes is no JPEG or PNG that OpenCV can read.")
+    cell.until(3.0)
+    assert len(cell.raw) > before + 30
+    assert len([line for line in cell.said if "has come yet" not in line]) == 1
+
+
+def test_each_compressed_picture_is_decoded_once() -> None:
+    """A head asks at every state, several times per picture."""
+    world = World()
+    bus, camera = world.bus("policy"), world.bus("camera")
+    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), PictureSettings(transport="compressed"))
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    compressed_topic("top").publisher(camera)(CompressedImage(1.5, encoded(pixels, 100), frame="top_optical"))
+    until(world, bus, 0.01)
+    first = pictures.fresh()["top"]
+    assert (first.stamp_s, first.frame, first.pixels.shape) == (1.5, "top_optical", (32, 32, 3))
+    assert np.abs(first.pixels.mean(axis=(0, 1)) - pixels.mean(axis=(0, 1))).max() < 5.0  # red is red
+    assert pictures.fresh()["top"] is first
+
+
 def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
     cell = Cell(seeing, cameras=CAMERAS)
     cell.give(Floats(np.array([0.5])))
@@ -102,7 +142,7 @@ def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> No
     """A stamp of the far future makes no picture fresh, and one of 1970 makes none old."""
     world = World()
     bus, camera = world.bus("policy"), world.bus("camera")
-    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), age_s)
+    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), PictureSettings(age_s))
     assert pictures.fresh() == {}
     for stamp_s in (-1e9, 1e9):
         image_topic("top").publisher(camera)(Image(stamp_s, PICTURE.pixels))

@@ -23,14 +23,17 @@ from rosbags.highlevel import AnyReader
 from hardware import messages as m
 from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
+from hardware.bus.in_process import World
 from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording import IN_PROGRESS, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import EPISODE
+from hardware.topics import EPISODE, camera_info_topic, compressed_topic, image_topic
+from robo_rl.apps.node_builders import recorder
+from robo_rl.conf.node import RecorderNodeConfig
 from robo_rl.core.errors import DataError
 from tests.hardware.nodes.record import TOPICS
-from tests.hardware.records import same
+from tests.hardware.records import SAMPLES, same
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 10.0
@@ -47,6 +50,29 @@ def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
     late_s = time.monotonic() + SOON_S
     bus.spin(lambda: true() or time.monotonic() > late_s)
     assert true(), "it did not happen in time"
+
+
+@pytest.mark.parametrize(("transport", "pictures"), [("raw", 1), ("compressed", 1), ("both", 2)])
+def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, pictures: int) -> None:
+    """Pixels, JPEG or both of the cameras named, and how they map points to pixels."""
+    world = World()
+    node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras=["top"], transport=transport),
+                    world.bus("recorder"))  # fmt: skip
+    camera = world.bus("camera")
+    for topic, kind in (
+        (image_topic("top"), m.Image),
+        (compressed_topic("top"), m.CompressedImage),
+        (camera_info_topic("top"), m.CameraInfo),
+    ):
+        topic.publisher(camera)(SAMPLES[kind])
+    camera.spin(lambda: world.now() >= 0.1)
+    node.last_word()
+    found = recorded(next(tmp_path.glob("episode_*")))
+    sent = [name for name in found if name.startswith("camera/top")]
+    assert len(sent) == pictures + 1
+    decoded = ros_types().decode(found["camera/top/camera_info"][0], m.CameraInfo)
+    assert same(decoded, SAMPLES[m.CameraInfo])
+    assert ("camera/top/image_raw/compressed" in found) is (transport != "raw")
 
 
 def recorded(path: Path) -> dict[str, list[bytes]]:
