@@ -185,6 +185,7 @@ def measure_pictures(options: argparse.Namespace) -> None:
     kinds: dict[str, Callable[[], Any]] = {
         "render84": lambda: env._engine.render(0, "view", 84, 84),
         "depth84": lambda: env._engine.render(0, "view", 84, 84, "depth"),
+        "rgbd84": lambda: env._engine.render(0, "view", 84, 84, "rgbd"),
         "segment84": lambda: env._engine.render(0, "view", 84, 84, "segment"),
     }
     for name, take in kinds.items():

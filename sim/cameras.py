@@ -80,11 +80,14 @@ class Cameras:
 
     def _sense(self, name: str, world: int, physics: Physics, found: Obs) -> None:
         side, look = self._side_px, self._looks[world]
-        if "rgb" in self._senses:
-            found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
         if self._senses == ("rgb",):
+            found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
             return
-        depth_m = self._engine.render(world, name, side, side, "depth", look).clamp_max(FAR_M)
+        if "rgb" in self._senses:  # both from one drawing, which is what a picture costs
+            both = self._engine.render(world, name, side, side, "rgbd", look)
+            found[f"image.{name}"][world], depth_m = both[..., :3].to(torch.uint8), both[..., 3].clamp_max(FAR_M)
+        else:
+            depth_m = self._engine.render(world, name, side, side, "depth", look).clamp_max(FAR_M)
         if "depth" in self._senses:
             found[f"depth.{name}"][world] = depth_m
         if "points" in self._senses:

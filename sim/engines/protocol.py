@@ -78,8 +78,8 @@ class Engine(Protocol):
     def render(
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
     ) -> Tensor:
-        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; or (h, w) int32
-        "segment": rows of bodies, -1 the sky.
+        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; (h, w, 4)
+        float32 "rgbd", both from one drawing; or (h, w) int32 "segment": rows of bodies, -1 the sky.
 
         look: other cameras, colours and light than the model's.
         """

@@ -14,7 +14,7 @@ from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.looks import Look, plain
 
-KINDS = ("rgb", "pretty", "depth", "segment")
+KINDS = ("rgb", "pretty", "depth", "rgbd", "segment")
 
 
 class ScenePictures:
@@ -53,6 +53,8 @@ class ScenePictures:
         renderer = self._renderers[key]
         if kind in ("rgb", "pretty"):
             return torch.from_numpy(renderer.render())
+        if kind == "rgbd":
+            return torch.from_numpy(renderer.rgbd())
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
 
     def _change(self, look: Look | None) -> None:

@@ -11,6 +11,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.conformance import check_vec_env
 from sim.registry import make_env
+from sim.rendering import MujocoRenderer
 from sim.task_env import TaskVecEnv, make_task_env
 
 
@@ -33,6 +34,22 @@ def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
     )
     words = f"cameras=view,senses=rgb+depth+points,points=64,image_size=24,state=robot,randomise={path}"
     check_vec_env(make_env(f"arm/lift:{words}", 2, max_episode_steps=5), steps=12)
+
+
+@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two cameras in two worlds four drawings, which show what each sense alone shows, to the last bit."""
+    alone = {sense: _env(cameras="view+front", senses=sense, engine=engine) for sense in ("rgb", "depth")}
+    both = _env(cameras="view+front", senses="rgb+depth", engine=engine)
+    seen = [env._told for env in (*alone.values(), both)]
+    assert seen[0].keys() | seen[1].keys() == seen[2].keys()
+    for key in seen[2].keys() - {"state"}:
+        assert seen[2][key].equal(seen[0][key] if key in seen[0] else seen[1][key]), key
+    drawn: list[object] = []
+    draw = MujocoRenderer._draw
+    monkeypatch.setattr(MujocoRenderer, "_draw", lambda self: (drawn.append(self), draw(self))[1])
+    both.step(torch.zeros(2, both.spec.action.dim))
+    assert len(drawn) == 4
 
 
 @pytest.mark.parametrize("camera", ["view", "front"])
