@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, action_joints, parse_unit
+from hardware.loop.observation import DEPTH, IMAGE, untold
 from policies.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
 
@@ -79,10 +80,12 @@ def _state(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
 
 
 def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    if unknown := [key for key in bundle.env.obs if key != "state" and not key.startswith((IMAGE, DEPTH))]:
+        yield untold(unknown)
     for key, spec in bundle.env.obs.items():
-        if not key.startswith("image."):
+        if not key.startswith((IMAGE, DEPTH)):
             continue
-        name = key.removeprefix("image.")
+        name = key.partition(".")[2]
         camera = robot.cameras.get(name)
         if camera is None:
             yield f"It needs the camera '{name}', the robot has {', '.join(robot.cameras) or 'none'}."

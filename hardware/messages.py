@@ -101,6 +101,18 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class DepthImage:
+    """sensor_msgs/Image, encoding 32FC1: metres along the camera's axis (REP 118); what is not known is not finite.
+
+    Cameras that send 16UC1, millimetres with 0 for what is not known, are read as well.
+    """
+
+    stamp_s: float
+    depth_m: Float[ndarray, "h w"]
+    frame: str = "camera_optical"
+
+
+@dataclass(frozen=True, slots=True)
 class CompressedImage:
     """sensor_msgs/CompressedImage: a JPEG, of which `format` says what it was made of, as image_transport has it."""
 
@@ -165,6 +177,7 @@ Message = (
     | Odometry
     | Imu
     | Image
+    | DepthImage
     | CompressedImage
     | CameraInfo
     | Text

@@ -14,6 +14,7 @@ from hardware.bus.protocol import Bus, Profile
 from hardware.messages import (
     CameraInfo,
     CompressedImage,
+    DepthImage,
     Diagnostics,
     Flag,
     FlightCommand,
@@ -201,9 +202,22 @@ def image_topic(camera: str) -> Topic[Image]:
         Image,
         SENSOR,
         "30 Hz",
-        "camera",
+        "camera, sim_robot",
         "arm_policy, action_head, recorder",
         "pictures of one camera",
+    )
+
+
+def depth_topic(camera: str) -> Topic[DepthImage]:
+    """How far away what each pixel shows is."""
+    return Topic(
+        f"camera/{camera}/depth/image_raw",
+        DepthImage,
+        SENSOR,
+        "30 Hz",
+        "sim_robot, a camera's driver",
+        "arm_policy, action_head, recorder",
+        "32FC1 in metres, or 16UC1 in millimetres",
     )
 
 
@@ -237,6 +251,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     JOINT_STATES,
     image_topic("<name>"),
     compressed_topic("<name>"),
+    depth_topic("<name>"),
     camera_info_topic("<name>"),
     CHUNK,
     METADATA,

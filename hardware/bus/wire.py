@@ -32,6 +32,9 @@ CHANNELS = {  # encoding -> (bytes per pixel, which of them are red, green and b
 }
 
 
+DEPTHS = {"32FC1": "f4", "16UC1": "u2"}  # metres, and millimetres with 0 for what is not known
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One record: its ROS type as in `sensor_msgs/msg/JointState`, and how it is packed and unpacked."""
@@ -265,6 +268,39 @@ def _unpack_image(msg: Any) -> m.Image:
     return m.Image(join_time(msg.header.stamp), whole, msg.header.frame_id)
 
 
+def _pack_depth(r: m.DepthImage, new: New) -> Any:
+    depth_m = np.ascontiguousarray(r.depth_m, dtype="<f4")
+    if depth_m.ndim != 2:
+        raise BusError(f"A depth picture has shape {depth_m.shape}; expected (h, w).")
+    height, width = depth_m.shape
+    return new(
+        "sensor_msgs/msg/Image",
+        header=_header(new, r.stamp_s, r.frame),
+        height=height,
+        width=width,
+        encoding="32FC1",
+        step=4 * width,
+        data=depth_m.view(np.uint8).reshape(-1),
+    )
+
+
+def _unpack_depth(msg: Any) -> m.DepthImage:
+    if msg.encoding not in DEPTHS:
+        raise BusError(f"A depth picture is encoded as {msg.encoding!r}; expected one of {', '.join(DEPTHS)}.")
+    kind = np.dtype(DEPTHS[msg.encoding]).newbyteorder(">" if msg.is_bigendian else "<")
+    data = np.frombuffer(memoryview(msg.data), np.uint8)
+    if msg.step < kind.itemsize * msg.width or data.size != msg.step * msg.height:
+        raise BusError(
+            f"A depth picture of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of {msg.step}."
+        )
+    rows = np.ascontiguousarray(data.reshape(msg.height, msg.step)[:, : kind.itemsize * msg.width])
+    values = rows.view(kind).reshape(msg.height, msg.width)
+    depth_m = values.astype(np.float32)
+    if msg.encoding == "16UC1":
+        depth_m = np.where(values > 0, depth_m / np.float32(1000.0), np.float32(np.nan))
+    return m.DepthImage(join_time(msg.header.stamp), depth_m, msg.header.frame_id)
+
+
 def _pack_compressed(r: m.CompressedImage, new: New) -> Any:
     data = np.ascontiguousarray(r.data)
     if data.dtype != np.uint8 or data.ndim != 1:
@@ -342,6 +378,7 @@ WIRE: dict[type[Any], Row] = {
     m.Odometry: Row("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
     m.Imu: Row("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
     m.Image: Row("sensor_msgs/msg/Image", _pack_image, _unpack_image),
+    m.DepthImage: Row("sensor_msgs/msg/Image", _pack_depth, _unpack_depth),
     m.CompressedImage: Row("sensor_msgs/msg/CompressedImage", _pack_compressed, _unpack_compressed),
     m.CameraInfo: Row("sensor_msgs/msg/CameraInfo", _pack_info, _unpack_info),
     m.Text: Row(

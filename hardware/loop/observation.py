@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,18 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.layout import POSITION, VELOCITY, parse_unit
-from hardware.messages import Image, JointState
+from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.spec import ArraySpec
 
 Seen = dict[str, ndarray]
-_IMAGE = "image."
+Picture = Image | DepthImage
+IMAGE, DEPTH, POINTS = "image.", "depth.", "points."
+FAR_M = 10.0  # of what a depth camera does not know, or says is farther: as the simulators' cameras tell the sky
 
 
 class ArmObserver:
-    """Builds `state` and `image.<camera>` of one instant.
+    """Builds `state`, `image.<camera>` and `depth.<camera>` of one instant.
 
     What stands in `state` beside joint positions and velocities is what the task asks for: the topic `goal`. Raises
     CheckpointError for a bundle that does not name its joints.
@@ -28,7 +30,7 @@ class ArmObserver:
 
     def __init__(self, spec: Mapping[str, ArraySpec]) -> None:
         self.spec = dict(spec)
-        self.cameras = tuple(key.removeprefix(_IMAGE) for key in spec if key.startswith(_IMAGE))
+        self.pictures = tuple(key for key in spec if key.startswith((IMAGE, DEPTH)))
         self._segments = parse_unit(spec["state"].unit) if "state" in spec else ()
         count = sum(len(segment.names) for segment in self._segments)
         if "state" in spec and (count,) != spec["state"].shape:
@@ -37,17 +39,17 @@ class ArmObserver:
                 f"('{spec['state'].unit}'): a robot cannot tell which is which. Train on an environment that names "
                 "them, as arm6/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks for>'."
             )
-        if unknown := [k for k in spec if k != "state" and not k.startswith(_IMAGE)]:
-            raise CheckpointError(f"The bundle needs {', '.join(unknown)}, which no node of an arm tells.")
+        if unknown := [key for key in spec if key != "state" and key not in self.pictures]:
+            raise CheckpointError(untold(unknown))
         self.goal_size = sum(len(s.names) for s in self._segments if s.unit not in (POSITION, VELOCITY))
 
-    def build(self, joints: JointState, images: Mapping[str, Image], goal: Float[ndarray, " g"] | None) -> Seen:
-        """The observation, without a batch axis. Raises DataError that says what is missing."""
+    def build(self, joints: JointState, pictures: Mapping[str, Picture], goal: Float[ndarray, " g"] | None) -> Seen:
+        """The observation, without a batch axis; pictures by key. Raises DataError that says what is missing."""
         seen: Seen = {}
         if "state" in self.spec:
             seen["state"] = self._state(joints, np.zeros(0) if goal is None else np.asarray(goal))
-        for camera in self.cameras:
-            seen[_IMAGE + camera] = self._image(camera, images)
+        for key in self.pictures:
+            seen[key] = self._picture(key, pictures)
         return seen
 
     def _state(self, joints: JointState, goal: Float[ndarray, " g"]) -> Float[ndarray, " s"]:
@@ -75,15 +77,31 @@ class ArmObserver:
             raise DataError("The robot's state is not finite, so the policy is not asked.")
         return state
 
-    def _image(self, camera: str, images: Mapping[str, Image]) -> Any:
-        if camera not in images:
-            raise DataError(f"No picture of the camera '{camera}' has come yet.")
-        pixels, shape = images[camera].pixels, self.spec[_IMAGE + camera].shape
-        if pixels.shape != shape:
+    def _picture(self, key: str, pictures: Mapping[str, Picture]) -> Any:
+        sense, _, camera = key.partition(".")
+        what = "picture" if sense == "image" else "depth"
+        if key not in pictures:
+            raise DataError(f"No {what} of the camera '{camera}' has come yet.")
+        picture, shape = pictures[key], self.spec[key].shape
+        values = depth_seen(picture.depth_m) if isinstance(picture, DepthImage) else picture.pixels
+        if values.shape != shape:
             raise DataError(
-                f"The camera '{camera}' gives pictures of {pixels.shape}, the policy was trained on {shape}."
+                f"The camera '{camera}' gives {what}s of {values.shape}, the policy was trained on {shape}."
             )
-        return pixels
+        return values
+
+
+def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:
+    """As policies learned it: what is not known, or farther than 10 m, is 10 m away."""
+    kept: Float[ndarray, "h w"] = np.where(depth_m <= FAR_M, depth_m, np.float32(FAR_M)).astype(np.float32)
+    return kept
+
+
+def untold(keys: Sequence[str]) -> str:
+    """The sentence about observations that no topic carries."""
+    clouds = any(key.startswith(POINTS) for key in keys)
+    hint = " Point clouds are not sent between nodes: train with senses=depth, which is." if clouds else ""
+    return f"The bundle needs {', '.join(keys)}, which no node of an arm tells.{hint}"
 
 
 class History:

@@ -49,8 +49,8 @@ class ActionHeadNode:
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._heard = frozenset(robot.names), False
-        cameras = () if self._observer is None else self._observer.cameras
-        self._pictures = Pictures(bus, robot, cameras, pictures)
+        shown = () if self._observer is None else self._observer.pictures
+        self._pictures = Pictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)

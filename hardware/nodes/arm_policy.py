@@ -46,7 +46,7 @@ class ArmPolicyNode:
         self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
-        self._pictures = Pictures(bus, robot, self._observer.cameras, pictures)
+        self._pictures = Pictures(bus, robot, self._observer.pictures, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)

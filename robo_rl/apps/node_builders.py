@@ -19,7 +19,7 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
 from hardware.nodes.task import TaskNode
-from hardware.topics import EPISODE, TOPICS, Topic, camera_info_topic, compressed_topic, image_topic
+from hardware.topics import EPISODE, TOPICS, Topic, camera_info_topic, compressed_topic, depth_topic, image_topic
 from robo_rl.conf.node import (
     ActionHeadNodeConfig,
     ArmPolicyNodeConfig,
@@ -55,6 +55,7 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     kinds: list[Callable[[str], Topic[Any]]] = [camera_info_topic]
     kinds += [image_topic] if config.transport != "compressed" else []
     kinds += [compressed_topic] if config.transport != "raw" else []
+    kinds += [depth_topic] if config.depth else []
     seen = [topic(camera) for camera in config.cameras for topic in kinds]
     return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *seen])
 
@@ -127,6 +128,8 @@ def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
 
 def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
     """The simulators are imported here, where one is asked for."""
+    if config.robot == "sim_quad" and config.cameras:
+        raise ConfigError("robot=sim_quad has no cameras; leave out cameras=.")
     if config.robot == "sim_quad":
         from robo_rl.apps.run_quad import SimulatedQuad
         from sim.engines.quad.craft import load_craft
@@ -135,4 +138,12 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
         return SimQuadNode(bus, SimulatedQuad(QuadBody(load_craft(config.craft))), config.state_hz)
     from sim.engines.arm.body import ArmBody
 
-    return SimArmNode(bus, ArmBody(), config.state_hz)
+    body = ArmBody()
+    node = SimArmNode(bus, body, config.state_hz)
+    if config.cameras:
+        from hardware.nodes.sim_cameras import SimCameras
+        from sim.engines.arm.camera import ArmCamera
+
+        cameras = {name: ArmCamera(body, name, config.image_size) for name in config.cameras.split("+")}
+        SimCameras(bus, cameras, config.senses, config.camera_hz)
+    return node

@@ -50,6 +50,10 @@ class SimRobotNodeConfig(NodeConfig):
     robot: str = one_of("sim_arm", "sim_quad")
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
     craft: str = "cf2x_l2f"  # robot=sim_quad: which quadcopter
+    cameras: str = ""  # robot=sim_arm: cameras of its scene, joined by "+"; empty: none. It has one, view
+    senses: str = one_of("rgb", "depth", "rgb+depth")  # what the cameras tell
+    image_size: int = at_least(8, 84)  # width and height of their pictures
+    camera_hz: float = at_least(0.1, 20.0)  # their rate
 
 
 @dataclass
@@ -135,6 +139,7 @@ class RecorderNodeConfig(NodeConfig):
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
     cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+    depth: bool = False  # the depths of these cameras as well
     transport: str = one_of(
         "raw", "compressed", "both"
     )  # of their pictures; camera_info is recorded where there is one

@@ -20,6 +20,8 @@ class UpConfig:
     arm: bool | None = None  # arm the filter as soon as the robot is heard
     goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern
+    cameras: str | None = None  # of the simulated arm, joined by +, e.g. view
+    senses: str | None = None  # what they tell: rgb, depth or rgb+depth
     transport: str | None = None  # of pictures: raw, or compressed to JPEG
     calibration: str | None = None  # YAML file of the camera's calibration, for camera_info
     realtime: bool | None = None  # each chunk goes on where the one before still runs; for flow policies

@@ -11,7 +11,7 @@ from policies.bundle import Bundle, write_bundle
 from policies.flow import Flow, FlowConfig
 from policies.generative import GenerativeConfig, GenerativePolicy
 from robo_rl.core.envelope import FlightEnvelope
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from tests.hardware.arms import NAMES
@@ -32,7 +32,7 @@ def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | N
     """An untrained flow policy: its commands are small, and nobody cares where they lead."""
     env = env or arm_env()
     torch.manual_seed(0)
-    rows = {key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if spec.dtype == "float32"}
+    rows = {key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if sense_of(key, spec) == "state"}
     config = GenerativeConfig(chunk=chunk, execute=execute, net=MlpDenoiserConfig(width=16, depth=1))
     policy = GenerativePolicy(env, Normalizer.fit(rows), config, Flow(FlowConfig(steps=2))).eval()
     return write_bundle(folder, policy, env, name="small-arm", noise="zero", training={})

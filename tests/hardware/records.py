@@ -46,6 +46,12 @@ def images(draw: st.DrawFn) -> m.Image:
     return m.Image(draw(STAMPS), draw(hnp.arrays(np.uint8, shape)), draw(TEXTS))
 
 
+@st.composite
+def depths(draw: st.DrawFn) -> m.DepthImage:
+    shape = (draw(st.integers(0, 5)), draw(st.integers(1, 5)))
+    return m.DepthImage(draw(STAMPS), draw(hnp.arrays(np.float32, shape)), draw(TEXTS))
+
+
 STATUS = st.builds(m.Status, TEXTS, st.integers(0, 3), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3))
 RECORDS = {
     m.JointState: joint_states(),
@@ -55,6 +61,7 @@ RECORDS = {
     m.Odometry: st.builds(m.Odometry, STAMPS, floats(3), floats(4), floats(3), floats(3), TEXTS, TEXTS),
     m.Imu: st.builds(m.Imu, STAMPS, floats(4), floats(3), floats(3), TEXTS),
     m.Image: images(),
+    m.DepthImage: depths(),
     m.CompressedImage: st.builds(m.CompressedImage, STAMPS, hnp.arrays(np.uint8, st.integers(0, 40)), TEXTS, TEXTS),
     m.CameraInfo: st.builds(
         m.CameraInfo,
@@ -97,6 +104,9 @@ SAMPLES: dict[type[Any], Any] = {
     ),
     m.Imu: m.Imu(3.75, np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 0.2, 0.3]), np.array([0.0, 0.0, 9.81])),
     m.Image: m.Image(4.125, np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3), "wrist_optical"),
+    m.DepthImage: m.DepthImage(
+        4.125, np.array([[0.5, np.inf, np.nan], [1.25, 10.0, 0.0]], np.float32), "wrist_optical"
+    ),
     m.CompressedImage: m.CompressedImage(4.125, np.arange(7, dtype=np.uint8), frame="wrist_optical"),
     m.CameraInfo: m.CameraInfo(
         4.125,

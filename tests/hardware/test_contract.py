@@ -59,6 +59,19 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
             ["It needs the camera 'top', the robot has none."],
         ),
         (
+            arm_env(**{"depth.top": ArraySpec((48, 64), unit="m")}),
+            arm(cameras={"top": {"width_px": 32, "height_px": 48, "rate_hz": 60}}),
+            ["Its camera 'top' gives 64 x 48 pictures, the robot's 32 x 48."],
+        ),
+        (
+            arm_env(**{"points.top": ArraySpec((64, 3), unit="m")}),
+            arm(),
+            [
+                "The bundle needs points.top, which no node of an arm tells. Point clouds are not sent between nodes: "
+                "train with senses=depth, which is."
+            ],
+        ),
+        (
             arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
             arm(cameras={"top": {"width_px": 640, "height_px": 480, "rate_hz": 30}}),
             [
@@ -72,7 +85,7 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
             ["It does not name the parts of its observation 'state', so a robot cannot tell which number is which."],
         ),
     ],
-    ids=["joints", "limits", "rates", "no camera", "camera", "no names"],
+    ids=["joints", "limits", "rates", "no camera", "depth", "points", "camera", "no names"],
 )  # fmt: skip
 def test_mismatches_are_sentences(chunks: Bundle, env: EnvSpec, robot: Any, sentences: list[str]) -> None:
     found = other(chunks, env)

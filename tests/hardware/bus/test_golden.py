@@ -15,15 +15,17 @@ from hardware.bus.dds_graph import INFO
 from hardware.bus.dds_service import decode_head, decode_reply, encode_reply, encode_request
 from hardware.bus.dds_types import struct
 from hardware.bus.wire import WIRE, pack
-from hardware.messages import FlightCommand
+from hardware.messages import DepthImage, FlightCommand
 from tests.hardware.records import SAMPLES, same
 
 GOLDEN = dict(line.split() for line in (Path(__file__).parent / "golden.hex").read_text().splitlines())
 
 
 def on_record(kind: type[Any]) -> bytes:
-    """Two records share a type of ROS: the flight command adds its place in the order to the plain numbers."""
-    return bytes.fromhex(GOLDEN[WIRE[kind].ros_type + (":ordered" if kind is FlightCommand else "")])
+    """Some records share a type of ROS: a flight command has its place in the order beside the plain numbers, a depth
+    is a picture of metres.
+    """
+    return bytes.fromhex(GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":ordered", DepthImage: ":depth"}.get(kind, "")])
 
 
 @pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from hardware import messages as m
 from hardware.bus.cdr import RosTypes, ros_types
 from hardware.bus.wire import WIRE, join_time, pack, parse_order, split_time, unpack
 from robo_rl.core.errors import BusError
-from tests.hardware.records import RECORDS, same
+from tests.hardware.records import RECORDS, SAMPLES, same
 
 
 def test_the_table_holds_every_record() -> None:
@@ -99,9 +100,12 @@ def test_the_order_of_trajectories_is_their_frame() -> None:
         (m.JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(1)), "1 values for 2 joints"),
         (m.JointTrajectory(0.0, ("a",), np.zeros((2, 1)), np.zeros(1)), "1 times"),
         (m.Image(0.0, np.zeros((4, 4), np.uint8)), r"uint8 \(h, w, 3\)"),
+        (m.DepthImage(0.0, np.zeros((4, 4, 1), np.float32)), r"expected \(h, w\)"),
+        (m.CompressedImage(0.0, np.zeros(4)), r"expected the bytes as uint8 \(n,\)"),
+        (replace(SAMPLES[m.CameraInfo], matrix=np.eye(2)), r"matrix has shape \(2, 2\)"),
         (m.Diagnostics(0.0, (m.Status("s", 300, ""),)), "cannot be sent"),
     ],
-    ids=["names", "velocity", "times", "image", "level"],
+    ids=["names", "velocity", "times", "image", "depth", "bytes", "info", "level"],
 )
 def test_what_does_not_fit_together_is_refused(record: Any, said: str) -> None:
     with pytest.raises(BusError, match=said):
@@ -127,6 +131,25 @@ def test_images_of_other_cameras_become_rgb() -> None:
     short.data = short.data[:-1]
     with pytest.raises(BusError, match="17 bytes"):
         unpack(m.Image, short)
+
+
+def test_depths_of_other_cameras_become_metres() -> None:
+    """Millimetres, of which 0 is not known; the other end first; rows that end in padding."""
+    mm = foreign_image("16UC1", 2)
+    mm.data = np.array([1000, 0, 250, 65535, 1, 2], "<u2").view(np.uint8)
+    depth_m = unpack(m.DepthImage, mm).depth_m
+    np.testing.assert_allclose(depth_m, [[1.0, np.nan, 0.25], [65.535, 0.001, 0.002]], rtol=1e-6)
+    mm.is_bigendian, mm.data = 1, np.array([1000, 0, 250, 65535, 1, 2], ">u2").view(np.uint8)
+    assert same(unpack(m.DepthImage, mm).depth_m, depth_m)
+    metres = foreign_image("32FC1", 4, padding=4)
+    metres.data = np.array([[0.5, np.inf, 2.0, 7.0], [1.0, np.nan, 3.0, 7.0]], "<f4").view(np.uint8).reshape(-1)
+    expected = np.array([[0.5, np.inf, 2.0], [1.0, np.nan, 3.0]], np.float32)
+    assert same(unpack(m.DepthImage, metres).depth_m, expected)
+    with pytest.raises(BusError, match="'rgb8'; expected one of 32FC1, 16UC1"):
+        unpack(m.DepthImage, foreign_image("rgb8", 3))
+    metres.data = metres.data[:-1]
+    with pytest.raises(BusError, match="31 bytes"):
+        unpack(m.DepthImage, metres)
 
 
 @settings(max_examples=60, deadline=None)

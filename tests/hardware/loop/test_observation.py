@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.loop.observation import ArmObserver, History
-from hardware.messages import Image, JointState
+from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.spec import ArraySpec
 from tests.hardware.bundles import arm_env
@@ -20,26 +20,34 @@ JOINTS = JointState(0.0, ("c", "gripper", "a", "b"), np.array([3.0, 0.0, 1.0, 2.
 
 
 def test_joints_are_found_by_name() -> None:
-    seen = ArmObserver(SPEC).build(JOINTS, {"top": PICTURE}, GOAL)
+    seen = ArmObserver(SPEC).build(JOINTS, {"image.top": PICTURE}, GOAL)
     np.testing.assert_allclose(seen["state"], [1, 2, 3, 0.1, 0.2, 0.3, 9], rtol=1e-6)
     assert seen["image.top"] is PICTURE.pixels
 
 
+SEEN = {"image.top": PICTURE}
+
+
 @pytest.mark.parametrize(
-    ("joints", "images", "goal", "words"),
+    ("joints", "pictures", "goal", "words"),
     [
-        (JOINTS, {"top": PICTURE}, None, "is shown 1 numbers of the task; the topic 'goal' has 0"),
-        (JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(2)), {"top": PICTURE}, GOAL, "lacks the joint c"),
-        (JointState(0.0, ("a", "b", "c"), np.zeros(3)), {"top": PICTURE}, GOAL, "carries no velocities"),
+        (JOINTS, SEEN, None, "is shown 1 numbers of the task; the topic 'goal' has 0"),
+        (JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(2)), SEEN, GOAL, "lacks the joint c"),
+        (JointState(0.0, ("a", "b", "c"), np.zeros(3)), SEEN, GOAL, "carries no velocities"),
         (JOINTS, {}, GOAL, "No picture of the camera 'top'"),
-        (JOINTS, {"top": Image(0.0, np.zeros((6, 4, 3), np.uint8))}, GOAL, "gives pictures of \\(6, 4, 3\\)"),
-        (JOINTS, {"top": PICTURE}, np.array([np.nan]), r"The topic 'goal' holds \[nan\], not finite numbers"),
-        (replace(JOINTS, position_rad=np.full(4, np.inf)), {"top": PICTURE}, GOAL, "The robot's state is not finite"),
+        (JOINTS, {"image.top": Image(0.0, np.zeros((6, 4, 3), np.uint8))}, GOAL, "gives pictures of \\(6, 4, 3\\)"),
+        (JOINTS, SEEN, np.array([np.nan]), r"The topic 'goal' holds \[nan\], not finite numbers"),
+        (
+            replace(JOINTS, position_rad=np.full(4, np.inf)),
+            SEEN,
+            GOAL,
+            "The robot's state is not finite",
+        ),
     ],
 )
-def test_what_is_missing_is_said(joints: JointState, images: dict[str, Image], goal: np.ndarray, words: str) -> None:
+def test_what_is_missing_is_said(joints: JointState, pictures: dict[str, Image], goal: np.ndarray, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        ArmObserver(SPEC).build(joints, images, goal)
+        ArmObserver(SPEC).build(joints, pictures, goal)
 
 
 def test_a_bundle_without_names_is_refused() -> None:
@@ -47,6 +55,24 @@ def test_a_bundle_without_names_is_refused() -> None:
         ArmObserver({"state": ArraySpec((3,), unit="SI")})
     with pytest.raises(CheckpointError, match="needs depth, which no node of an arm tells"):
         ArmObserver({"depth": ArraySpec((3,))})
+
+
+def test_depth_is_shown_as_policies_learned_it() -> None:
+    """Metres; what a camera does not know, and what is beyond 10 m, is as far as the simulators' sky."""
+    observer = ArmObserver({"depth.top": ArraySpec((2, 2), unit="m")})
+    depth = DepthImage(0.0, np.array([[0.5, np.nan], [np.inf, 12.0]], np.float32))
+    seen = observer.build(JOINTS, {"depth.top": depth}, None)["depth.top"]
+    assert seen.dtype == np.float32
+    assert seen.tolist() == [[0.5, 10.0], [10.0, 10.0]]
+    with pytest.raises(DataError, match="No depth of the camera 'top' has come yet"):
+        observer.build(JOINTS, {}, None)
+    with pytest.raises(DataError, match=r"gives depths of \(1, 2\), the policy was trained on \(2, 2\)"):
+        observer.build(JOINTS, {"depth.top": DepthImage(0.0, np.ones((1, 2), np.float32))}, None)
+
+
+def test_clouds_of_points_are_refused_with_what_to_do() -> None:
+    with pytest.raises(CheckpointError, match=r"points.top, which no node .* train with senses=depth"):
+        ArmObserver({"points.top": ArraySpec((64, 3), unit="m")})
 
 
 def test_history_begins_with_the_first_observation() -> None:

@@ -119,14 +119,14 @@ def test_each_compressed_picture_is_decoded_once() -> None:
     """A head asks at every state, several times per picture."""
     world = World()
     bus, camera = world.bus("policy"), world.bus("camera")
-    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), PictureSettings(transport="compressed"))
+    pictures = Pictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(transport="compressed"))
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
     compressed_topic("top").publisher(camera)(CompressedImage(1.5, encoded(pixels, 100), frame="top_optical"))
     until(world, bus, 0.01)
-    first = pictures.fresh()["top"]
+    first = pictures.fresh()["image.top"]
     assert (first.stamp_s, first.frame, first.pixels.shape) == (1.5, "top_optical", (32, 32, 3))
     assert np.abs(first.pixels.mean(axis=(0, 1)) - pixels.mean(axis=(0, 1))).max() < 5.0  # red is red
-    assert pictures.fresh()["top"] is first
+    assert pictures.fresh()["image.top"] is first
 
 
 def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
@@ -142,13 +142,13 @@ def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> No
     """A stamp of the far future makes no picture fresh, and one of 1970 makes none old."""
     world = World()
     bus, camera = world.bus("policy"), world.bus("camera")
-    pictures = Pictures(bus, arm(cameras=CAMERAS), ("top",), PictureSettings(age_s))
+    pictures = Pictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(age_s))
     assert pictures.fresh() == {}
     for stamp_s in (-1e9, 1e9):
         image_topic("top").publisher(camera)(Image(stamp_s, PICTURE.pixels))
         begin_s = world.now()
         until(world, bus, begin_s + limit_s - 0.01)
-        assert pictures.fresh()["top"].stamp_s == stamp_s
+        assert pictures.fresh()["image.top"].stamp_s == stamp_s
         until(world, bus, begin_s + limit_s + 0.06)
         with pytest.raises(DataError, match=f"has come for {limit_s:.3g} s"):
             pictures.fresh()
