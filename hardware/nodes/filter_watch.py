@@ -17,6 +17,16 @@ class FilterWatch:
         SAFETY_STATE.subscribe(bus, self._hear)
 
     @property
+    def passes(self) -> bool:
+        """Does the filter say that commands are heard?"""
+        return self._said is not None and self._said.values.get("phase") in PASSING
+
+    @property
+    def reason(self) -> str:
+        """Why it hears none, in its words; empty while it does, or was never heard."""
+        return "" if self._said is None or self.passes else f"{self._said.name}: {self._said.message}"
+
+    @property
     def hint(self) -> str:
         """To be said behind the answer to ~/start; empty while the filter passes commands, or was never heard."""
         said = self._said

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hardware.bus.protocol import Answer, Bus
+from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
 from hardware.messages import Diagnostics, FlightCommand, Floats, Odometry, Status, Text
 from hardware.nodes.filter_watch import FilterWatch
@@ -38,6 +39,7 @@ class QuadPolicyNode:
         self._noise.reset([0], [0])
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
         self._epoch = self._sequence = 0
+        self.flown = FlightRecord()
         self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
         self._send, self._tell = FLIGHT_RAW.publisher(bus), POLICY_STATUS.publisher(bus)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
@@ -49,9 +51,11 @@ class QuadPolicyNode:
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
-        """Decide no more: the filter lands."""
+        """Decide no more: the filter lands. What has landed it before is said as well."""
         self._wanted = False
-        return f"{why}: {self.decisions} decisions, the last in {1e3 * self._took_s:.2f} ms"
+        before = f"; {self._filter.reason}" if self._filter.reason else ""
+        decisions = f"{self.decisions} decisions, the last in {1e3 * self._took_s:.2f} ms"
+        return f"{why}: {self.flown}; {decisions}{before}"
 
     @property
     def at_rest(self) -> bool:
@@ -62,6 +66,8 @@ class QuadPolicyNode:
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
+            if not np.array_equal(self._goal_m, message.values):
+                self.flown.new_goal()
             self._goal_m, self._bad_goal = np.asarray(message.values), ""
             return
         told = np.asarray(message.values).tolist()
@@ -69,6 +75,8 @@ class QuadPolicyNode:
         self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
+        if self._filter.passes and np.isfinite(message.position_m).all():
+            self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
         if not self._wanted:
             return
         begin_s = time.perf_counter()

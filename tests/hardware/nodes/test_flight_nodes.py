@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from hardware.bus.in_process import World
+from hardware.loop.flown import FlightRecord
 from hardware.messages import Diagnostics, Flag, Floats
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
@@ -62,6 +65,46 @@ def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
     assert flight.node.at_rest
     assert flight.node.filter.reason is Reason.LANDED
     assert flight.body.read()[0][2] < ENVELOPE.fence_low_m[2] + 0.1 or (flight.sent[-1] == -1.0).all()
+
+
+def test_the_end_says_how_the_flight_went(hover: Bundle) -> None:
+    """Seconds flown, the distance at the end and the worst once it was there: the way to a new goal is no error."""
+    flight = Flight(hover)
+    flight.until(2.0)
+    GOAL.publisher(flight.bus["task"])(Floats(np.array([0.3, 0.3, 0.1])))
+    flight.until(4.0)
+    said = flight.policy.stop("Ctrl-C")
+    found = re.fullmatch(
+        r"Ctrl-C: flew (\S+) s, (\S+) m from its goal at the end, at worst (\S+) m once it was there; "
+        r"(\d+) decisions, the last in \S+ ms",
+        said,
+    )
+    assert found is not None, said
+    assert float(found[1]) == pytest.approx(4.0, abs=0.2)
+    assert float(found[2]) == pytest.approx(flight.away_m((0.3, 0.3, 0.1)), abs=0.02)
+    assert float(found[2]) <= float(found[3]) < 0.2
+    assert int(found[4]) > 380
+
+
+def test_the_end_says_what_landed_it(hover: Bundle) -> None:
+    """And its seconds are those that the filter let it fly, not those on the ground."""
+    flight = Flight(hover)
+    flight.until(1.0)
+    GOAL.publisher(flight.bus["task"])(Floats(np.array([3.0, 0.0, 0.0])))
+    flight.landed()
+    flight.until(flight.world.now() + 3.0)
+    said = flight.policy.stop("the time is over")
+    assert re.search(r"s and did not come within 0.1 m of its goal \(nearest [23]\.\d\d m\);", said)
+    assert said.endswith("; filter: the craft is on the ground; it goes on after filter/arm")
+    assert 0.9 < float(said.split("flew ")[1].split(" s")[0]) < 3.0
+
+
+def test_a_craft_that_never_flew_is_said() -> None:
+    record = FlightRecord()
+    assert str(record) == "the craft never flew"
+    record.see(1.0, 0.5)
+    record.see(9.0, 0.4)  # nobody knows what was in between
+    assert str(record) == "flew 0.0 s and did not come within 0.1 m of its goal (nearest 0.40 m)"
 
 
 def test_the_end_of_the_program_waits_for_the_ground(hover: Bundle) -> None:
