@@ -43,9 +43,16 @@ class SceneView:
 
 def write_mission_plots(path: Path, rows: Sequence[Sequence[SceneView]], title: str) -> Path:
     """A row per mission, a column per scene. Raises ConfigError when there is nothing to draw."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE):
+        mission_figure(rows, title).savefig(path, dpi=150)
+    return path
+
+
+def mission_figure(rows: Sequence[Sequence[SceneView]], title: str) -> Figure:
+    """The same, not yet written; in metres, seen from above. Raises ConfigError when there is nothing to draw."""
     if not rows or not rows[0]:
         raise ConfigError("There is no mission to draw. Fly at least one.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     columns = max(len(row) for row in rows)
     scale = Normalize(0.0, max(len(view.flown_m) * view.dt_s for row in rows for view in row))
     with mpl.rc_context(STYLE):
@@ -55,14 +62,15 @@ def write_mission_plots(path: Path, rows: Sequence[Sequence[SceneView]], title: 
         for axes_row, row in zip(grid, rows, strict=True):
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
-            for axes, view in zip(axes_row, row, strict=False):
+            for column, (axes, view) in enumerate(zip(axes_row, row, strict=False)):
                 lines = _draw(axes, view, scale)
+                axes.set_xlabel("x, m")
+                axes.set_ylabel("y, m" if column == 0 else "")
         bar = figure.colorbar(lines, ax=grid, shrink=0.5, pad=0.02)
         bar.set_label("time, s")
         bar.outline.set_visible(False)
         figure.suptitle(title, x=0.01, ha="left", weight="bold", fontsize=13)
-        figure.savefig(path, dpi=150)
-    return path
+    return figure
 
 
 def _draw(axes: Axes, view: SceneView, scale: Normalize) -> LineCollection:
@@ -84,7 +92,6 @@ def _draw(axes: Axes, view: SceneView, scale: Normalize) -> LineCollection:
     verdict = "the flight ended early" if np.isnan(view.margin_m) else f"margin {100 * view.margin_m:.0f} cm"
     axes.set_title(f"{view.title}: {verdict}", color=INK if good else PALETTE[1], **_HEADING)
     axes.set(xlim=(-1.05 * wide, 1.05 * wide), ylim=(-1.05 * deep, 1.05 * deep), aspect="equal")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
     axes.grid(visible=False)
     return lines

@@ -22,19 +22,28 @@ _WARNING = "#B91C1C"
 
 def write_swarm_plot(path: Path, logs: Sequence[SwarmLog], title: str) -> Path:
     """Draw every world to `path` (PNG, SVG or PDF by its suffix). Raises ConfigError when there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE):
+        swarm_figure(logs, title).savefig(path, dpi=150)
+    return path
+
+
+def swarm_figure(logs: Sequence[SwarmLog], title: str) -> Figure:
+    """A panel per world, in metres. Raises ConfigError when there is none."""
     if not logs:
         raise ConfigError("There is no swarm to draw. Record at least one SwarmLog.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     columns = min(_COLUMNS, len(logs))
     rows = -(-len(logs) // columns)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.2 * columns, 4.45 * rows + 0.5), layout="constrained")
         FigureCanvasAgg(figure)
         for i, log in enumerate(logs):
-            _draw(figure.add_subplot(rows, columns, i + 1), log)
+            axes = figure.add_subplot(rows, columns, i + 1)
+            _draw(axes, log)
+            axes.set_xlabel("x, m" if i + columns >= len(logs) else "")
+            axes.set_ylabel("y, m" if i % columns == 0 else "")
         figure.suptitle(title, x=0.01, ha="left", weight="bold", fontsize=13)
-        figure.savefig(path, dpi=150)
-    return path
+    return figure
 
 
 def _draw(axes: Axes, log: SwarmLog) -> None:

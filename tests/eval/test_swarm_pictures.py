@@ -13,7 +13,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.eval.drawing import rgb
 from robo_rl.eval.plots import PALETTE
 from robo_rl.eval.swarm_log import SwarmLog
-from robo_rl.eval.swarm_plots import write_swarm_plot
+from robo_rl.eval.swarm_plots import swarm_figure, write_swarm_plot
 from robo_rl.eval.swarm_video import SwarmScene, write_swarm_video
 
 SIZE = (320, 240)
@@ -47,6 +47,14 @@ def test_a_drone_is_drawn_where_it_is() -> None:
     assert coloured(first, 0) > 5
     assert coloured(first, 5) == 0
     assert coloured(last, 5) > 5
+
+
+def test_axes_are_in_metres() -> None:
+    """Four worlds in three columns: x below whatever has nothing below it, y at the left, ticks everywhere."""
+    figure = swarm_figure([log()] * 4, "four worlds")
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "x, m", "x, m", "x, m"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["y, m", "", "", "y, m"]
+    assert all(len(axes.get_xticks()) > 2 for axes in figure.axes)
 
 
 def test_files_are_written(tmp_path: Path) -> None:
