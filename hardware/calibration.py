@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -49,6 +48,8 @@ class Calibration:
 
 def load_calibration(file: str) -> Calibration:
     """Raises ConfigError, naming the key."""
+    import yaml
+
     try:
         data = yaml.safe_load(Path(file).read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ class UpConfig:
     cameras: str | None = None  # of the simulated arm, joined by +, e.g. view
     senses: str | None = None  # what they tell: rgb, depth or rgb+depth
     transport: str | None = None  # of pictures: raw, or compressed to JPEG
-    calibration: str | None = None  # YAML file of the camera's calibration, for camera_info
+    calibration: str | None = None  # YAML file of the camera's calibration, for camera_info (teleop)
     realtime: bool | None = None  # each chunk goes on where the one before still runs; for flow policies
     record: str | None = None  # folder of recordings
     namespace: str = ""  # of the robot: several share a network that way
