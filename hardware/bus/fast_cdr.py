@@ -16,7 +16,8 @@ from functools import lru_cache
 import numpy as np
 from numpy import ndarray
 
-from hardware.bus.wire import NANO, parse_order, split_time
+from hardware.bus.wire import parse_order
+from hardware.bus.wire_values import NANO, split_time
 from hardware.messages import JointState, JointTrajectory
 from robo_rl.core.errors import BusError
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 from hardware import messages as m
 from hardware.bus.cdr import RosTypes, ros_types
-from hardware.bus.wire import WIRE, join_time, pack, parse_order, split_time, unpack
+from hardware.bus.wire import WIRE, pack, parse_order, unpack
+from hardware.bus.wire_values import join_time, split_time
 from robo_rl.core.errors import BusError
 from tests.hardware.records import RECORDS, SAMPLES, same
 
