@@ -41,7 +41,7 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the lock's 3.9 (MetaWorld needs 3.9)
 	@$(PIP) --no-deps --upgrade --target $(MUJOCO4) mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0
 	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) \
-	  tests/sim/engines tests/sim/manipulation tests/sim/arm
+	  tests/sim/actuators tests/sim/engines tests/sim/manipulation tests/sim/arm
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results
 	@failed=0; \

@@ -31,8 +31,12 @@ _SCALES = {
     "kv": "kv_scale",
     "damping": "damping_scale",
     "strength": "strength_scale",
+    "no_load": "no_load_scale",
+    "lag": "lag_scale",
+    "backlash": "backlash_scale",
 }
-_PARAMETERS, _DELAY, _NOISE, _LOOK, _OBS_DELAY, _STRENGTH = 3, 4, 5, 6, 7, 8  # streams of an episode's random numbers
+_PARAMETERS, _DELAY, _NOISE, _LOOK, _OBS_DELAY = 3, 4, 5, 6, 7  # streams of an episode's random numbers
+_OF_SERVOS = {"strength": 8, "no_load": 9, "lag": 10, "backlash": 11}  # these have one each
 _FACTORS = (*_SCALES, "colour", "light")
 _LOOKS = ("camera_m", "camera_rad", "colour", "light")
 _DELAYS, _SIZES = ("action_delay", "obs_delay"), ("camera_m", "camera_rad")
@@ -50,6 +54,9 @@ class Randomise:
     kv: tuple[float, float] = (1.0, 1.0)
     damping: tuple[float, float] = (1.0, 1.0)  # of each joint
     strength: tuple[float, float] = (1.0, 1.0)  # of the most force or torque of each servo
+    no_load: tuple[float, float] = (1.0, 1.0)  # of the speed at which each servo's torque-speed curve ends
+    lag: tuple[float, float] = (1.0, 1.0)  # of each servo's lag
+    backlash: tuple[float, float] = (1.0, 1.0)  # of each servo's play
     action_delay: tuple[int, int] = (0, 0)  # steps
     obs_delay: tuple[int, int] = (0, 0)  # steps; states and pictures alike
     camera_m: float = 0.0  # a camera stands so far off, at most, along each axis
@@ -84,14 +91,15 @@ class Randomise:
         model = scene.model
         counts = {"mass": model.nbody, "friction": 1, "kp": model.nu, "kv": model.nu, "damping": model.nv}
         uniform = keyed_uniform(seeds, 0, sum(counts.values()), _PARAMETERS).T
-        strong = keyed_uniform(seeds, 0, model.nu, _STRENGTH).T
+        drawn = dict(zip(counts, uniform.split(list(counts.values()), dim=1), strict=True))
         made = {}
-        drawn = (*uniform.split(list(counts.values()), dim=1), strong)
-        for name, unit in zip((*counts, "strength"), drawn, strict=True):
+        for name, change in _SCALES.items():
             low, high = getattr(self, name)
+            if (low, high) == (1.0, 1.0):
+                continue
+            unit = keyed_uniform(seeds, 0, model.nu, _OF_SERVOS[name]).T if name in _OF_SERVOS else drawn[name]
             factor = low * (high / low) ** unit
-            if low != high or low != 1.0:
-                made[_SCALES[name]] = factor[:, 0] if name == "friction" else factor
+            made[change] = factor[:, 0] if name == "friction" else factor
         return made
 
     @property

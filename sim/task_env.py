@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,12 +13,14 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import EnvSpec
+from sim.actuators.load import load_actuator
 from sim.cameras import make_cameras
 from sim.diverged import dump_diverged
-from sim.drive import Body, Drive
+from sim.drive import Body, Drive, SceneTask
+from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
-from sim.engines.scene import ASSETS, compile_scene
+from sim.engines.scene import ASSETS, Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
 from sim.keyed import keyed_uniform
@@ -59,10 +62,11 @@ class TaskVecEnv:
         self.num_envs, self.metadata, self._options = num_envs, METADATA, options
         self.task = make_task(task, options)
         body: Body = make_body(task, self.task, options)
-        scene = compile_scene(ASSETS / self.task.scene, body.path, self.task.edit)
+        self._randomise = load_randomise(options.randomise)
+        scene = _make_scene(self.task, body, options.actuator)
+        check_changes(scene, self._randomise.changes(scene, torch.zeros(1, dtype=torch.long)), 1)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
-        self._randomise = load_randomise(options.randomise)
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self._kernels = TaskKernels(
@@ -231,6 +235,19 @@ class TaskVecEnv:
 
     def close(self) -> None:
         self._engine.close()
+
+
+def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
+    """The task's scene with the body in it, whose servos are what the actuator model says."""
+    model = load_actuator(actuator)
+
+    def edit(spec: Any) -> None:
+        task.edit(spec)
+        if model is not None:
+            model.rub(spec)
+
+    scene = compile_scene(ASSETS / task.scene, body.path, edit)
+    return scene if model is None else replace(scene, motors=model.motors(scene.model))
 
 
 def make_task_env(task: str, num_envs: int, **options: Any) -> TaskVecEnv:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.actuators.motors import SCALES
 from sim.engines.scene import Scene
 
 CHANGES = {  # name -> (columns, what it means); k worlds are the rows
@@ -16,11 +17,16 @@ CHANGES = {  # name -> (columns, what it means); k worlds are the rows
     "kv_scale": ("nu", "a factor on each servo's damping"),
     "strength_scale": ("nu", "a factor on the most force or torque of each servo, where it has a limit"),
     "damping_scale": ("nv", "a factor on each joint's own damping"),
+    "no_load_scale": ("nu", "a factor on the speed at which each servo's torque-speed curve ends"),
+    "lag_scale": ("nu", "a factor on each servo's lag"),
+    "backlash_scale": ("nu", "a factor on the play between each servo and its joint"),
 }
 
 
 def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> None:
-    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape or a factor below 0."""
+    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape, a factor below 0, or one
+    of what the scene's servos do not have.
+    """
     sizes = {"nb": scene.model.nbody, "nu": scene.model.nu, "nv": scene.model.nv}
     for name, value in changes.items():
         if name not in CHANGES:
@@ -29,5 +35,10 @@ def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> N
         shape = (worlds, sizes[columns]) if columns else (worlds,)
         if tuple(value.shape) != shape:
             raise ConfigError(f"The change {name} has shape {tuple(value.shape)}; expected {shape}.")
+        if name in SCALES and (scene.motors is None or not scene.motors.has(name)):
+            raise ConfigError(
+                f"The change {name} has nothing to scale: no servo here has {SCALES[name].removesuffix('_s')}. Give an "
+                "actuator model that has it, such as actuator=geared, or leave the change out."
+            )
         if not bool((value > 0.0).all()):
             raise ConfigError(f"The change {name} holds {float(value.min()):g}; expected factors above 0.")

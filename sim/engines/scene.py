@@ -17,6 +17,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.actuators.motors import Motors
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
@@ -30,6 +31,7 @@ class Scene:
 
     model: Any  # mujoco.MjModel; shared, so nothing may change it
     xml: str  # the whole MJCF in one piece, for engines in other processes
+    motors: Motors | None = None  # what its servos are besides; None: nothing but what the MJCF says
 
     def body(self, name: str) -> int:
         """Row of a body in `Physics.body_m`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import lookup
 from sim.engines.protocol import Engine
 from sim.engines.scene import Scene
@@ -14,12 +15,26 @@ ENGINES = {  # name -> (builder(scene, num_envs, and what of the options it take
     "mjwarp": ("sim.engines.mjwarp.engine:WarpEngine", "gpu"),
     "isaacgym": ("sim.engines.isaacgym.engine:IsaacGymEngine", None),
 }
+# Can servos be motors? An engine of one's own says so by its attribute `has_motors`.
+_MOTORS = {"mujoco": True, "pybullet": True, "mjwarp": False, "isaacgym": False}
 _TAKES = {"mujoco": ("threads",), "pybullet": ("threads",), "mjwarp": ("device",), "isaacgym": ()}
 
 
 def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
-    """Raises UnknownNameError, or MissingDependencyError where its packages are not installed."""
+    """Raises UnknownNameError, MissingDependencyError where its packages are not installed, or ConfigError for a scene
+    with motors in an engine that has none.
+    """
+    if scene.motors is not None and not _has_motors(name):
+        raise ConfigError(
+            f"The engine {name} has no actuator models but friction: its servos know targets and limits alone. Use "
+            "engine=mujoco or engine=pybullet, or leave actuator= out."
+        )
     kind = lookup("engine", ENGINES, name)
     given = {option: getattr(options, option) for option in _TAKES.get(name, ())}
     engine: Engine = kind(scene, num_envs, **{option: value for option, value in given.items() if value is not None})
     return engine
+
+
+def _has_motors(name: str) -> bool:
+    known = _MOTORS.get(name)
+    return bool(getattr(lookup("engine", ENGINES, name), "has_motors", False)) if known is None else known

@@ -58,6 +58,7 @@ WORDS = (
     "turns",
     "beads",
     "randomise",
+    "actuator",
     "cameras",
     "state",
     "senses",
@@ -89,6 +90,7 @@ _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
     "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
     "clearance_mm": (*_NUMBER, type(None)), "radius_m": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
+    "actuator": _TEXT,
     "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
     "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
     "points": _WHOLE, "goal": (*_TEXT, type(None)),
@@ -111,6 +113,7 @@ class TaskOptions:
     turns: float | None = None  # of unscrew: of the nut until it is free
     beads: int | None = None  # of pour: how many
     randomise: str = "none"  # none, a preset (mild, wide, mobile) or a YAML file
+    actuator: str = "none"  # what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file
     reward: str = "sparse"
     terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
     max_episode_steps: int | None = None

@@ -21,6 +21,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from sim.actuators.motors import Bank
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.picture import ScenePictures
@@ -43,6 +44,8 @@ _WORLDS_PER_THREAD = 16  # fewer are not worth waking a thread for
 class MujocoEngine:
     """See `sim.engines.protocol.Engine`. `threads`: at most so many, 0 for as many as there are processors."""
 
+    has_motors = True  # and so has an engine that is one of these
+
     def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
         if threads < 0:
             raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
@@ -56,10 +59,13 @@ class MujocoEngine:
         self._sensors = np.zeros((num_envs, model.nsensordata))
         self._touch = _touch_columns(scene)
         self._models: dict[int, Any] = {}  # worlds whose parameters differ
+        self._bank = None if scene.motors is None else Bank(model, scene.motors, num_envs, scene.timestep_s)
         count = min(threads or os.cpu_count() or 1, max(1, num_envs // _WORLDS_PER_THREAD))
         self._bounds = np.linspace(0, num_envs, count + 1).astype(int).tolist()
         self._data = [mujoco.MjData(model) for _ in self._bounds[1:]]
         self._pool = ThreadPoolExecutor(len(self._data)) if len(self._data) > 1 else None
+        # Motors are written into the model, step by step: no two threads may share one.
+        self._shared = [model if self._bank is None else deepcopy(model) for _ in self._data]
         self._pictures = ScenePictures(model)
         first = Start(
             torch.from_numpy(np.tile(model.qpos0, (num_envs, 1))),
@@ -71,10 +77,11 @@ class MujocoEngine:
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
         self._part("CTRL")[:] = ctrl.numpy()
+        run = self._run if self._bank is None else self._run_motors
         if self._pool is None:
-            self._run(0, substeps)
+            run(0, substeps)
         else:
-            list(self._pool.map(lambda part: self._run(part, substeps), range(len(self._data))))
+            list(self._pool.map(lambda part: run(part, substeps), range(len(self._data))))
 
     def physics(self) -> Physics:
         qpos, qvel = (torch.from_numpy(self._part(part).copy()) for part in ("QPOS", "QVEL"))
@@ -95,6 +102,8 @@ class MujocoEngine:
         for part, value in given.items():
             fresh[:, self._columns[part]] = value.numpy()
         self._rows[rows] = fresh
+        if self._bank is not None:
+            self._bank.begin(rows, start.ctrl.numpy())
         self._read(rows.tolist())
 
     def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
@@ -104,12 +113,19 @@ class MujocoEngine:
                 self._models[world] = deepcopy(self.scene.model)
             mine = {name: each[row] for name, each in changes.items()}
             change_model(self._models[world], self.scene.model, mine, self._data[0])
+        if self._bank is not None:
+            self._bank.change(worlds.numpy(), {name: each.cpu().numpy() for name, each in changes.items()})
 
     def save(self) -> dict[str, Tensor]:
-        return {"rows": torch.from_numpy(self._rows.copy()), "sensors": torch.from_numpy(self._sensors.copy())}
+        saved = {"rows": self._rows, "sensors": self._sensors}
+        if self._bank is not None:
+            saved["reached"] = self._bank.reached
+        return {name: torch.from_numpy(array.copy()) for name, array in saved.items()}
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         self._rows[:] = saved["rows"].numpy()
+        if self._bank is not None:
+            self._bank.reached[:] = saved["reached"].numpy()
         self._read(range(self.num_envs))
         if "sensors" in saved:  # older snapshots have none
             self._sensors[:] = saved["sensors"].numpy()
@@ -145,6 +161,31 @@ class MujocoEngine:
             get(model, data, rows[i], signature)
             kinematics(model, data)  # bodies belong to the state that was reached
             self._body_m[i], self._body_quat[i], self._sensors[i] = body_m, body_quat, sensors
+
+    def _run_motors(self, part: int, substeps: int) -> None:
+        """As `_run`, in steps of one: before each, all servos of this thread's worlds at once."""
+        assert self._bank is not None
+        first, end = self._bounds[part], self._bounds[part + 1]
+        mine, data, rows, signature = slice(first, end), self._data[part], self._rows, self._signature
+        qpos, qvel, ctrl = (self._part(name)[mine] for name in ("QPOS", "QVEL", "CTRL"))  # as they are now: views
+        command = ctrl.copy()
+        models = [self._models.get(i, self._shared[part]) for i in range(first, end)]
+        servos = [(model.actuator_gainprm[:, 0], model.actuator_biasprm[:, :3]) for model in models]  # views, too
+        step, put, get = mujoco.mj_step, mujoco.mj_setState, mujoco.mj_getState
+        for left in range(substeps - 1, -1, -1):
+            drive = self._bank.advance(mine, command, qpos, qvel)
+            ctrl[:] = drive.target
+            for i, model in enumerate(models, first):
+                if self._bank.curved:
+                    servos[i - first][0][:], servos[i - first][1][:] = drive.gain[i - first], drive.bias[i - first]
+                put(model, data, rows[i], signature)
+                step(model, data, 1)
+                get(model, data, rows[i], signature)
+                if not left:
+                    mujoco.mj_kinematics(model, data)  # bodies belong to the state that was reached
+                    self._body_m[i], self._body_quat[i] = data.xpos, data.xquat
+                    self._sensors[i] = data.sensordata
+        ctrl[:] = command
 
     def _read(self, worlds: Any) -> None:
         """Where bodies are in states that were put in; nothing touches yet."""

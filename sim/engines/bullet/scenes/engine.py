@@ -50,6 +50,7 @@ class BulletEngine:
         self._data, self._pictures = mujoco.MjData(model), ScenePictures(model)
         self._qpos, self._qvel = np.tile(model.qpos0, (num_envs, 1)), np.zeros((num_envs, model.nv))
         self._fixtures = np.tile(own_fixtures(self._data), (num_envs, 1, 1))
+        self._ctrl = np.zeros((num_envs, model.nu))  # at which servos begin
         self._bodies = np.zeros((num_envs, model.nbody, 7))
         self._touch = np.zeros((num_envs, len(scene.touch)))
         self._past = Past(num_envs, model.nq, model.nv, model.nu, model.nmocap)
@@ -71,6 +72,7 @@ class BulletEngine:
         self._qpos[rows] = start.qpos.numpy()
         self._qvel[rows] = 0.0 if start.qvel is None else start.qvel.numpy()
         self._fixtures[rows] = torch.cat([start.fixture_m, start.fixture_quat], dim=-1).numpy()
+        self._ctrl[rows] = start.ctrl.numpy()
         for world in rows.tolist():
             self._begin(world)
 
@@ -111,7 +113,7 @@ class BulletEngine:
         if world in self._stale:
             self._begin(world)
         self._past.add(world, ctrl, substeps)
-        self._worlds[world].step(self._recipes[world].gains.bias(ctrl), substeps)
+        self._worlds[world].step(ctrl, substeps)
         self._touch[world] = self._worlds[world].touch()
 
     def _read(self, worlds: Sequence[int]) -> None:
@@ -133,10 +135,11 @@ class BulletEngine:
     def _begin(self, world: int) -> None:
         """From the state in the arrays; its past ends here."""
         self._stale.discard(world)
-        self._past.begin(world, self._qpos[world], self._qvel[world], self._fixtures[world])
+        qpos, qvel, ctrl = self._qpos[world], self._qvel[world], self._ctrl[world]
+        self._past.begin(world, qpos, qvel, self._fixtures[world], ctrl)
         self._touch[world] = 0.0
         self._pose(world)
-        self._worlds[world].begin(self._recipes[world], self._qpos[world], self._qvel[world], self._bodies[world])
+        self._worlds[world].begin(self._recipes[world], qpos, qvel, self._bodies[world], ctrl)
 
     def _pose(self, world: int) -> None:
         """Bodies by MuJoCo's kinematics: exact, and quicker than asking Bullet for every link."""

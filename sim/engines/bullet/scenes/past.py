@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sim.engines.protocol import Start
 
-_STARTS = ("start_qpos", "start_qvel", "start_fixtures")
+_STARTS = ("start_qpos", "start_qvel", "start_fixtures", "start_ctrl")
 _ROOM = 64  # steps to begin with; doubled when they are full
 
 
@@ -20,14 +20,13 @@ class Past:
     """Of n worlds; `nq`, `nv`, `nu` and `nf` as in a scene. Commands are kept until a world begins anew."""
 
     def __init__(self, num: int, nq: int, nv: int, nu: int, nf: int) -> None:
-        self._starts = dict(
-            zip(_STARTS, (np.zeros((num, nq)), np.zeros((num, nv)), np.zeros((num, nf, 7))), strict=True)
-        )
+        shapes = ((num, nq), (num, nv), (num, nf, 7), (num, nu))
+        self._starts = {name: np.zeros(shape) for name, shape in zip(_STARTS, shapes, strict=True)}
         self._commands, self._substeps = np.zeros((num, _ROOM, nu)), np.zeros((num, _ROOM), dtype=np.int64)
         self._age = [0] * num
 
-    def begin(self, world: int, qpos: ndarray, qvel: ndarray, fixtures: ndarray) -> None:
-        for kept, value in zip(self._starts.values(), (qpos, qvel, fixtures), strict=True):
+    def begin(self, world: int, qpos: ndarray, qvel: ndarray, fixtures: ndarray, ctrl: ndarray) -> None:
+        for kept, value in zip(self._starts.values(), (qpos, qvel, fixtures, ctrl), strict=True):
             kept[world] = value
         self._age[world] = 0
         self._substeps[world] = 0
@@ -49,7 +48,8 @@ class Past:
     def read(saved: Mapping[str, Tensor]) -> tuple[Start, list[list[ndarray]], list[list[int]]]:
         """(starts, commands, sub-steps) of all worlds."""
         fixtures, commands, substeps = saved["start_fixtures"], saved["commands"].numpy(), saved["substeps"].tolist()
-        ctrl = saved["commands"].new_zeros(len(commands), commands.shape[-1])
+        ctrl = saved.get("start_ctrl")  # older snapshots have none; it matters to servos that lag
+        ctrl = saved["commands"].new_zeros(len(commands), commands.shape[-1]) if ctrl is None else ctrl
         start = Start(saved["start_qpos"], ctrl, fixtures[..., :3], fixtures[..., 3:], saved["start_qvel"])
         ages = [sum(count > 0 for count in row) for row in substeps]
         told = [list(row[:age]) for row, age in zip(commands, ages, strict=True)]

@@ -35,6 +35,7 @@ class Recipe:
     gains: Gains
     gravity_m_s2: tuple[float, float, float]
     pulls: tuple[Pull, ...]
+    changes: Mapping[str, Float[ndarray, "..."]]  # that it was made with
 
 
 @lru_cache(maxsize=8)
@@ -53,6 +54,7 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
         given.get("kv_scale", np.ones(model.nu)),
         given.get("damping_scale", np.ones(model.nv)),
         given.get("strength_scale", np.ones(model.nu)),
+        given.get("no_load_scale", np.ones(model.nu)),
     )
     parts = tuple(plan_scene(scene, mass))
     root = math.sqrt(float(given.get("friction_scale", 1.0)))  # of a product, each factor has the root
@@ -61,7 +63,7 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
     ways = ((np.zeros(3), _pulls(scene, parts, mass, np.zeros(3))), (gravity, _pulls(scene, parts, mass, gravity)))
     own, pulls = min(ways, key=lambda way: len(way[1]))
     x, y, z = own.tolist()
-    return Recipe(parts, Rub(slide * root, spin / root, roll / root), servos, (x, y, z), pulls)
+    return Recipe(parts, Rub(slide * root, spin / root, roll / root), servos, (x, y, z), pulls, given)
 
 
 def _pulls(

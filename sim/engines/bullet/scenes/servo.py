@@ -21,6 +21,7 @@ from sim.engines.scene import Scene
 
 MAX_STEP_S = 0.0025  # contacts of a few centimetres and grams get soft beyond it
 _DECAY = 2.0  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
+_FALL = 1.0  # the same of a motor's torque-speed curve: no brake keeps it from overshooting
 _MAX_STEPS = 40  # of Bullet in one of the scene
 
 
@@ -79,6 +80,7 @@ def gains(
     kv: Float[ndarray, " nu"],
     damping: Float[ndarray, " nv"],
     strength: Float[ndarray, " nu"],
+    no_load: Float[ndarray, " nu"],
 ) -> Gains:
     """With these factors on the model's values. Raises ConfigError for a servo that needs too short a step."""
     model = scene.model
@@ -97,10 +99,13 @@ def gains(
         strong = float(strength[i]) if i >= 0 else 1.0
         rows.append((k, d, strong * force[0], strong * force[1], own, spring, pull, float(model.dof_frictionloss[dof])))
         scales.append((gain, offset, *ctrl))
-        needed = math.ceil((d + own) * float(model.dof_invweight0[dof]) * scene.timestep_s / _DECAY - 1e-9)
+        slope = _slope(scene, i, strong / float(no_load[i])) if i >= 0 else 0.0
+        decay = max((d + own) / _DECAY, (slope + own) / _FALL)
+        needed = math.ceil(decay * float(model.dof_invweight0[dof]) * scene.timestep_s - 1e-9)
         if needed > _MAX_STEPS:
             raise ConfigError(
-                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia that PyBullet needs {needed} "
+                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia, by its servo, by itself or by a "
+                f"motor that is so slow for its torque, that PyBullet needs {needed} "
                 f"steps in {scene.timestep_s:g} s; expected are at most {_MAX_STEPS}. Give it armature."
             )
         steps = max(steps, needed)
@@ -115,6 +120,14 @@ def gains(
         rows=tuple(rows),
         steps=steps,
     )
+
+
+def _slope(scene: Scene, servo: int, scale: float) -> float:
+    """Of its motor's torque-speed curve [Nm s/rad] or [N s/m]; 0 without one."""
+    if scene.motors is None or math.isinf(scene.motors.no_load[servo]):
+        return 0.0
+    most = float(np.abs(scene.model.actuator_forcerange[servo]).max())
+    return scale * scene.motors.stall[servo] * most / scene.motors.no_load[servo]
 
 
 def _affine(model: Any, i: int, zero: float, kp: ndarray, kv: ndarray) -> tuple[float, float, float, float]:

@@ -7,7 +7,9 @@ carry all of it into the next episode; a world made from nothing does not, and c
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -16,6 +18,7 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.scenes.build import build, start_world
 from sim.engines.bullet.scenes.frames import to_bullet
+from sim.engines.bullet.scenes.motors import BulletMotors
 from sim.engines.bullet.scenes.plan import compose, excluded
 from sim.engines.bullet.scenes.recipe import Recipe
 from sim.engines.bullet.scenes.servo import torques
@@ -35,12 +38,17 @@ class World:
         self._ids: list[int] = []
 
     def begin(
-        self, recipe: Recipe, qpos: Float[ndarray, " nq"], qvel: Float[ndarray, " nv"], bodies: Float[ndarray, "nb 7"]
-    ) -> None:
-        """Build it, with its bodies at these poses [m, wxyz], which belong to qpos and to the fixtures."""
+        self, recipe: Recipe, qpos: Float[ndarray, " nq"], qvel: Float[ndarray, " nv"], bodies: Float[ndarray, "nb 7"],
+        ctrl: Float[ndarray, " nu"],
+    ) -> None:  # fmt: skip
+        """Build it, with its bodies at these poses [m, wxyz], which belong to qpos and to the fixtures, and its servos
+        at these commands.
+        """
         p, client, model = self._p, self._client, self._scene.model
         self._recipe = recipe
-        start_world(client, self._scene.timestep_s / recipe.gains.steps)
+        step_s = self._scene.timestep_s / recipe.gains.steps
+        start_world(client, step_s)
+        self._motors = None if self._scene.motors is None else BulletMotors(self._scene, recipe, step_s, ctrl)
         p.setGravity(*recipe.gravity_m_s2, physicsClientId=client)
         self._ids = []
         for part in recipe.parts:
@@ -58,21 +66,25 @@ class World:
                 p.resetBaseVelocity(body, *move, physicsClientId=client)
         self._index()
 
-    def step(self, bias: list[float], steps: int) -> None:
-        """So many steps of the scene; `bias` as from `Gains.bias`, one row."""
+    def step(self, ctrl: Float[ndarray, " nu"], steps: int) -> None:
+        """So many steps of the scene at these commands."""
         p, client, gains = self._p, self._client, self._recipe.gains
-        rows = [
-            (body, joints, [bias[i] for i in mine], [gains.rows[i] for i in mine])
-            for body, joints, mine in self._driven
-        ]
+        rows = self._servos(gains.bias(ctrl), gains.rows)
         get, put, step, push = p.getJointStates, p.setJointMotorControlArray, p.stepSimulation, self._push
         for _ in range(steps * gains.steps):
-            for body, joints, offset, row in rows:
-                forces, brakes = torques(get(body, joints, physicsClientId=client), offset, row)
+            moving = [get(body, joints, physicsClientId=client) for body, joints, _ in self._driven]
+            if self._motors is not None:
+                rows = self._servos(*self._motors.advance(ctrl, moving, [mine for *_, mine in self._driven]))
+            for states, (body, joints, offset, row) in zip(moving, rows, strict=True):
+                forces, brakes = torques(states, offset, row)
                 put(body, joints, p.TORQUE_CONTROL, forces=forces, physicsClientId=client)
                 put(body, joints, p.VELOCITY_CONTROL, forces=brakes, physicsClientId=client)
             push()
             step(physicsClientId=client)
+
+    def _servos(self, bias: list[float], rows: Sequence[tuple[float, ...]]) -> list[tuple[Any, ...]]:
+        """(body, its joints, the commanded part of their torques, their numbers), as `torques` takes them."""
+        return [(body, joints, [bias[i] for i in mine], [rows[i] for i in mine]) for body, joints, mine in self._driven]
 
     def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, ...]]]:
         """(place and speed of every joint, in the order of the links; rows of free bodies, for `frames.to_mujoco`)"""

@@ -1,0 +1,66 @@
+"""What lies between a position servo and its joint, as pure functions: the models that sim-to-real work uses.
+
+    lag        u' = c + (u - c) exp(-h / tau)                 the target that the servo follows, c: the command
+    backlash   x = clip(q, u - b / 2, u + b / 2)              no pull while the joint is within the play
+    motor      -F <= S (-1 - v / v0) <= torque <= S (1 - v / v0) <= F         S = stall F
+
+Lag: the first-order filter of MuJoCo's `dyntype="filterexact"`, exact over a step in which c does not change. Backlash:
+the dead-zone model in Nordin and Gutman, "Controlling mechanical systems with backlash: a survey" (Automatica, 2002),
+here in the servo's stiffness alone; its damping goes on. Motor: `DCMotor` of Isaac Lab (isaaclab.actuators), where F is
+the effort limit, S the saturation effort and v0 the velocity limit: back-EMF takes torque away as the joint speeds up,
+and brakes one that is driven faster than v0. Why a policy must have met them: Hwangbo et al., "Learning agile and
+dynamic motor skills for legged robots" (Science Robotics, 2019).
+
+Arrays of any one shape, one number per servo; radians and newton-metres at a hinge, metres and newtons at a slide.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy import ndarray
+
+Servos = Float[ndarray, "*n nu"]
+
+
+def keeps(lag_s: Servos, step_s: float) -> Servos:
+    """The share exp(-h / tau) of a lag that a step leaves; 0 where there is no lag."""
+    with np.errstate(divide="ignore"):
+        share: Servos = np.exp(-step_s / lag_s)
+    return share
+
+
+def lagged(reached: Servos, command: Servos, kept: Servos) -> Servos:
+    """The servo's target a step later; exactly the command where nothing is kept."""
+    later: Servos = command + (reached - command) * kept
+    return later
+
+
+def within_play(target: Servos, position: Servos, backlash: Servos) -> Servos:
+    """The target that pulls as the far side of the play does; exactly `target` where there is none."""
+    half = 0.5 * backlash
+    pulled: Servos = np.minimum(np.maximum(position, target - half), target + half)
+    return pulled
+
+
+class Line(NamedTuple):
+    """Where `curved`, the torque is push - slope v instead of what the servo asks for; -F to F holds for both."""
+
+    curved: Bool[ndarray, "*n nu"]
+    push: Servos  # the stall torque, of the sign that is asked for
+    slope: Servos  # steep in slow motors: an engine that treats it as damping, implicitly, stays stable
+
+
+def motor_line(torque: Servos, speed: Servos, low: Servos, high: Servos, no_load: Servos, stall: Servos) -> Line:
+    """What is left of a servo's torque at this speed.
+
+    low <= 0 <= high: its limits at rest; no_load: the speed v0, inf for no curve.
+    """
+    with np.errstate(invalid="ignore"):  # no limit and no curve: inf / inf, which compares as false
+        most, least = stall * high, stall * low
+        over = torque > most * (1.0 - speed / no_load)
+        under = torque < least * (1.0 + speed / no_load)
+        push = np.where(over, most, least)
+        return Line((over | under) & np.isfinite(no_load), push, np.abs(push) / no_load)
