@@ -24,8 +24,8 @@ Crop = Float[Tensor, "b cameras 2"]
 class ObsEncoder(nn.Module):
     """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features + clouds * point features)).
 
-    States are normalised and flattened; pictures (RGB or depth) and point clouds encoded, one network for each; keys
-    in the order of the spec. Keys that the spec does not name are ignored.
+    States are normalised and flattened; pictures (RGB, classes or depth) and point clouds encoded, one network for
+    each; keys in the order of the spec. Keys that the spec does not name are ignored.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ObsEncoder(nn.Module):
         self.spec, self.obs_steps, self.image, self.points = dict(spec), obs_steps, image, points
         senses = {key: sense_of(key, array) for key, array in spec.items()}
         self.float_keys = tuple(key for key in spec if senses[key] == "state")
-        self.image_keys = tuple(key for key in spec if senses[key] in ("image", "depth"))
+        self.image_keys = tuple(key for key in spec if senses[key] in ("image", "segmentation", "depth"))
         self.point_keys = tuple(key for key in spec if senses[key] == "points")
         if sorted(self.float_keys) != sorted(normalizer.keys):
             raise ConfigError(
@@ -49,7 +49,9 @@ class ObsEncoder(nn.Module):
                 f"{sorted(self.float_keys)}. Fit it on exactly these."
             )
         self.normalizer = normalizer
-        self.cameras = nn.ModuleList([ImageEncoder(spec[key].shape, image) for key in self.image_keys])
+        self.cameras = nn.ModuleList(
+            [ImageEncoder(spec[key].shape, image, senses[key] == "segmentation") for key in self.image_keys]
+        )
         self.clouds = nn.ModuleList([PointEncoder(spec[key].shape, points) for key in self.point_keys])
         encoded = image.features * len(self.image_keys) + points.features * len(self.point_keys)
         self.dim = obs_steps * (sum(math.prod(spec[key].shape) for key in self.float_keys) + encoded)

@@ -11,17 +11,19 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.spec import ArraySpec
+from robo_rl.core.spec import SEGMENTS, ArraySpec
 from sim.arms.chain import Pose
 from sim.arms.control import Reach
 from sim.arms.rotation import multiply, rotate
 from sim.engines.protocol import Engine, Physics
 from sim.looks import Look
 from sim.points import cloud, rays
+from sim.segments import classes
 from sim.tasks.table import TaskOptions
 
-SENSES = ("rgb", "depth", "points")
-_KEYS = {"rgb": "image", "depth": "depth", "points": "points"}
+SENSES = ("rgb", "depth", "points", "segmentation")
+_KEYS = {"rgb": "image", "depth": "depth", "points": "points", "segmentation": "segmentation"}
+_SEGMENTS = ", ".join(f"{i} {name}" for i, name in enumerate(SEGMENTS))
 FAR_M = 10.0  # of a depth: the sky is no farther
 
 BESIDE_M, OFF_TABLE_M = 0.1, 0.005  # of clouds: a hand's breadth more than the tool's space, without the table
@@ -33,7 +35,8 @@ class Cameras:
     """`names` of cameras of the scene and what they give, `senses`, both joined by "+".
 
     image.<camera> (h, w, 3) uint8, depth.<camera> (h, w) float32 [m] along the camera's axis, points.<camera> (p, 3)
-    float32 [m] in the world, within `box_m`. Raises UnknownNameError for a camera or a sense that there is not.
+    float32 [m] in the world, within `box_m`, segmentation.<camera> (h, w, 1) uint8, places in
+    `SEGMENTS`. Raises UnknownNameError for a camera or a sense that there is not.
     """
 
     def __init__(self, engine: Engine, names: str, senses: str, side_px: int, points: int, box_m: Box) -> None:
@@ -48,6 +51,7 @@ class Cameras:
         self._mounts = {name: self._mount(name) for name in self._names}
         self._low_m, self._high_m = (torch.tensor(corner, dtype=torch.float32) for corner in box_m)
         self._looks: list[Look | None] = [None] * engine.num_envs
+        self._classes = torch.from_numpy(classes(engine.scene.model))
 
     @property
     def specs(self) -> dict[str, ArraySpec]:
@@ -56,6 +60,7 @@ class Cameras:
             "rgb": ArraySpec((side, side, 3), "uint8"),
             "depth": ArraySpec((side, side), unit="m"),
             "points": ArraySpec((self._count, 3), unit="m"),
+            "segmentation": ArraySpec((side, side, 1), "uint8", _SEGMENTS),
         }
         return {f"{_KEYS[sense]}.{name}": specs[sense] for name in self._names for sense in self._senses}
 
@@ -80,8 +85,12 @@ class Cameras:
 
     def _sense(self, name: str, world: int, physics: Physics, found: Obs) -> None:
         side, look = self._side_px, self._looks[world]
-        if self._senses == ("rgb",):
-            found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
+        if "segmentation" in self._senses:
+            bodies = self._engine.render(world, name, side, side, "segment", look)
+            found[f"segmentation.{name}"][world] = self._classes[bodies.long()][..., None]
+        if not {"depth", "points"} & set(self._senses):
+            if "rgb" in self._senses:
+                found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
             return
         if "rgb" in self._senses:  # both from one drawing, which is what a picture costs
             both = self._engine.render(world, name, side, side, "rgbd", look)

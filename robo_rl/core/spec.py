@@ -11,13 +11,15 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 
+SEGMENTS = ("background", "fixture", "object", "robot")  # what a pixel of `segmentation.<camera>` shows, by number
+
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
     """One array of an observation, without the batch axis."""
 
     shape: tuple[int, ...]
-    dtype: str = "float32"  # "float32", or "uint8" for `image.<camera>` (h, w, 3)
+    dtype: str = "float32"  # "float32"; "uint8": `image.<camera>` (h, w, 3), `segmentation.<camera>` (h, w, 1)
     unit: str = ""
 
     @property
@@ -28,12 +30,12 @@ class ArraySpec:
 
 
 def sense_of(key: str, spec: ArraySpec) -> str:
-    """How a network takes an observation: "image" (h, w, 3) uint8, "depth" (h, w) [m], "points" (p, 3) [m], else
-    "state", numbers of any shape.
+    """How a network takes an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8, places in
+    `SEGMENTS`, "depth" (h, w) [m], "points" (p, 3) [m], else "state", numbers of any shape.
     """
-    if spec.dtype == "uint8":
-        return "image"
     prefix = key.partition(".")[0]
+    if spec.dtype == "uint8":
+        return "segmentation" if prefix == "segmentation" else "image"
     return prefix if prefix in ("depth", "points") else "state"
 
 

@@ -1,4 +1,4 @@
-"""What sensors see, as pictures beside the film: camera images, depths by colour, point clouds from above."""
+"""What sensors see, as pictures beside the film: camera images, depths and classes by colour, clouds from above."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ Frame = UInt8[ndarray, "h w 3"]  # RGB
 
 _DEEP = 95  # percentile of a picture's depths beyond which all look alike: the sky would leave no colour to the rest
 _MOST = 4  # pictures in a column
+_CLASSES = np.array([[40, 40, 46], [130, 130, 140], [235, 120, 40], [60, 140, 230]], np.uint8)  # of SEGMENTS
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def sights(obs: Obs, lane: int = 0) -> dict[str, Frame]:
     """Observation key -> what it looks like, of every observation that can be looked at."""
-    drawn = {"image": _as_it_is, "depth": _by_colour, "points": _from_above}
+    drawn = {"image": _as_it_is, "depth": _by_colour, "points": _from_above, "segmentation": _by_class}
     return {
         key: drawn[kind](value[lane].cpu().numpy())
         for key, value in obs.items()
-        if (kind := key.partition(".")[0]) in drawn and value.dim() == (4 if kind == "image" else 3)
+        if (kind := key.partition(".")[0]) in drawn and value.dim() == (4 if kind in ("image", "segmentation") else 3)
     }
 
 
@@ -51,6 +52,11 @@ def _column(names: Sequence[str], seen: Mapping[str, Frame], side: int, height: 
 
 def _as_it_is(picture: Frame) -> Frame:
     return picture
+
+
+def _by_class(classes: UInt8[ndarray, "h w 1"]) -> Frame:
+    frame: Frame = _CLASSES[np.minimum(classes[..., 0], len(_CLASSES) - 1)]
+    return frame
 
 
 def _by_colour(depth_m: Float[ndarray, "h w"]) -> Frame:

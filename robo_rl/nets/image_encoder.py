@@ -1,4 +1,4 @@
-"""A small residual network for camera images: uint8 RGB, or depth in metres, in; a feature vector out.
+"""A small residual network for camera images: uint8 RGB, classes, or depth in metres, in; a feature vector out.
 
 GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion Policy,
 section IV-B); random crops while training, the centre crop otherwise.
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.spec import SEGMENTS
 
 
 @dataclass
@@ -61,27 +62,29 @@ class SpatialSoftmax(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """(b, h, w, 3) uint8, or (b, h, w) depth [m] -> (b, features).
+    """(b, h, w, 3) uint8, (b, h, w, 1) uint8 classes, or (b, h, w) depth [m] -> (b, features).
 
     `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is the centre.
     The caller draws it: the encoder has no random numbers of its own.
     """
 
-    def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig) -> None:
+    def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig, classes: bool = False) -> None:
+        """classes: a picture (h, w, 1) holds places in `SEGMENTS`, which enter as a channel each; they are no greys."""
         super().__init__()
         check_settings(config, "image.")
         if not config.widths or min(config.widths) < 1:
             raise ConfigError(f"image.widths={config.widths} cannot be used: give the channels of each level.")
-        if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or not 0.0 < config.crop <= 1.0:
+        channels: dict[tuple[int, ...], int] = {(1,): len(SEGMENTS)} if classes else {(3,): 3, (): 1}
+        if len(shape) not in (2, 3) or shape[2:] not in channels or not 0.0 < config.crop <= 1.0:
             raise ConfigError(
-                f"Images must be (height, width, 3), depths (height, width), with crop in (0, 1]; found {shape}, "
-                f"{config.crop}."
+                f"Images must be (height, width, 3), depths (height, width), segmentations (height, width, 1), with "
+                f"crop in (0, 1]; found {shape}, {config.crop}."
             )
         self.shape = tuple(shape)
         self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])
         stem = config.widths[0]
         self.far_m = config.far_m
-        self.stem = nn.Conv2d(3 if len(shape) == 3 else 1, stem, 5, stride=2, padding=2)
+        self.stem = nn.Conv2d(channels[shape[2:]], stem, 5, stride=2, padding=2)
         pairs = zip([stem, *config.widths[:-1]], config.widths, strict=True)
         self.stages = nn.Sequential(*[ResidualStage(i, o) for i, o in pairs])
         self.pool = _pooling(config)
@@ -92,7 +95,10 @@ class ImageEncoder(nn.Module):
         self, image: Shaped[Tensor, "b h w *rgb"], offset: Float[Tensor, "b 2"] | None = None
     ) -> Float[Tensor, "b f"]:
         cut = self._crop(image, offset)
-        if len(self.shape) == 3:
+        if self.shape[2:] == (1,):
+            classes = torch.arange(len(SEGMENTS), dtype=torch.uint8, device=cut.device)
+            x = (cut == classes).permute(0, 3, 1, 2).float() * 2.0 - 1.0
+        elif len(self.shape) == 3:
             x = cut.permute(0, 3, 1, 2).float() / 127.5 - 1.0
         else:
             x = cut.unsqueeze(1).clamp(0.0, self.far_m) * (2.0 / self.far_m) - 1.0

@@ -122,7 +122,7 @@ class TaskOptions:
     pretty: bool = False  # of what `render` draws: shadows, reflections, smooth edges
     cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
     state: str = "all"  # of what the task observes; "robot": only what a robot knows of itself
-    senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points"
+    senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points+segmentation"
     points: int = 512  # of each cloud
     image_size: int = 84  # of each camera, in pixels
     compiled: bool | None = None  # none: from 64 lanes on

@@ -23,6 +23,12 @@ def test_what_can_be_looked_at_is_drawn_and_numbers_are_not() -> None:
     assert 20 < (seen["points.a"] != 24).any(-1).sum() < 1000
 
 
+def test_classes_have_a_colour_each() -> None:
+    seen = sights({"segmentation.a": torch.arange(4, dtype=torch.uint8).view(1, 2, 2, 1)})["segmentation.a"]
+    assert seen.shape == (2, 2, 3)
+    assert len({tuple(pixel) for pixel in seen.reshape(-1, 3).tolist()}) == 4
+
+
 def test_a_cloud_of_one_point_and_a_flat_depth_are_drawn() -> None:
     """Nothing to scale by: no division by zero."""
     seen = sights({"points.a": torch.zeros(1, 4, 3), "depth.a": torch.ones(1, 8, 8)})

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.spec import SEGMENTS
 from robo_rl.nets.image_encoder import ImageEncoder, ImageEncoderConfig, SpatialSoftmax
 
 TINY = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, crop=0.75)
@@ -78,3 +79,17 @@ def test_depths_are_pictures_of_one_channel() -> None:
     assert features.shape == (2, 12)
     torch.testing.assert_close(encoder(torch.full((1, 24, 32), 2.0)), encoder(torch.full((1, 24, 32), 9.0)))
     assert float((encoder(1.2 * depth_m, torch.zeros(2, 2)).detach() - features).abs().max()) > 1e-3
+
+
+def test_classes_are_channels_and_not_shades() -> None:
+    """Exchanging two classes is another picture, and numbers beyond the known are none of them; grey is refused."""
+    encoder = ImageEncoder((12, 12, 1), ImageEncoderConfig(widths=[8, 8]), classes=True)
+    assert encoder.stem.in_channels == len(SEGMENTS)
+    seen: list[torch.Tensor] = []
+    encoder.stem.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    classes = torch.tensor([0, 3, 9], dtype=torch.uint8).repeat(1, 12, 4)[..., None]
+    assert encoder(classes).shape == (1, 64)
+    first = [seen[0][0, :, 5, column].tolist() for column in range(3)]  # the crop begins at column 0 or 1
+    assert sorted(first) == [[-1.0, -1.0, -1.0, -1.0], [-1.0, -1.0, -1.0, 1.0], [1.0, -1.0, -1.0, -1.0]]
+    with pytest.raises(ConfigError, match="segmentations"):
+        ImageEncoder((12, 12, 1), ImageEncoderConfig())

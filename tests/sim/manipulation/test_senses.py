@@ -9,9 +9,11 @@ import torch
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import SEGMENTS
 from sim.conformance import check_vec_env
 from sim.registry import make_env
 from sim.rendering import MujocoRenderer
+from sim.segments import classes
 from sim.task_env import TaskVecEnv, make_task_env
 
 
@@ -32,7 +34,7 @@ def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
     path = _preset(
         tmp_path, "{obs_delay: [0, 2], camera_m: 0.02, camera_rad: 0.05, colour: [0.5, 2], noise: {m: 0.01}}"
     )
-    words = f"cameras=view,senses=rgb+depth+points,points=64,image_size=24,state=robot,randomise={path}"
+    words = f"cameras=view,senses=rgb+depth+points+segmentation,points=64,image_size=24,state=robot,randomise={path}"
     check_vec_env(make_env(f"arm/lift:{words}", 2, max_episode_steps=5), steps=12)
 
 
@@ -65,6 +67,38 @@ def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
     assert float(near[:, 2].max()) < 0.022
     assert float(near.norm(dim=-1).max()) < 0.035
     assert bool((near.amax(1) > 0.012).all())  # none inside
+
+
+@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+def test_pixels_know_what_they_show(engine: str) -> None:
+    """In every engine the same: a cabinet stands, its drawer moves, the arm is the robot; neither table nor sky are."""
+    env = make_task_env("drawer", 1, image_size=96, cameras="front", senses="segmentation", engine=engine)
+    obs = env.reset(EpisodeSeeds(("classes", 0)))
+    seen, model = obs["segmentation.front"][0, ..., 0], env.model
+    assert seen.dtype == torch.uint8
+    assert env.spec.obs["segmentation.front"].unit == "0 background, 1 fixture, 2 object, 3 robot"
+    assert seen.unique().tolist() == [0, 1, 2, 3]
+    bodies = env._engine.render(0, "front", 96, 96, "segment")
+    for name, number in (("cabinet", 1), ("drawer", 2), ("link0", 3), ("world", 0)):
+        mine = seen[bodies == model.body(name).id]
+        assert len(mine) > 0, name
+        assert bool((mine == number).all()), name
+    assert bool((seen[bodies == -1] == 0).all())
+    env.close()
+
+
+def test_what_is_what() -> None:
+    """By hand: what is loose is an object, as is a cap on its thread; a bowl, a goal and a box stay where they are."""
+    for task, expected in (
+        ("push_t", {"tee": "object", "target": "fixture", "hand": "robot", "world": "background"}),
+        ("pour", {"bead3": "object", "bowl": "fixture"}),
+        ("unscrew", {"cap": "object", "post": "fixture"}),
+        ("reorient", {"cube": "object"}),
+        ("navigate", {"base": "robot", "box0": "fixture"}),
+    ):
+        model = make_task_env(task, 1).model
+        found = classes(model)
+        assert {name: SEGMENTS[found[model.body(name).id]] for name in expected} == expected, task
 
 
 def test_a_state_without_what_a_robot_cannot_know() -> None:
