@@ -2,23 +2,24 @@
 
     min over theta   || q_sim(theta; q_0, dq_0, commands) - q_recorded ||^2 / s^2  +  || theta / p ||^2
 
-summed over segments and steps. theta: logarithms of factors on each servo's kp and kv, for every delay that is asked
-about. A joint that hardly moves says nothing about its servo: the prior, p = 0.5 beside noise of s = 1 mrad, keeps it
-where the model has it. Many steps ahead, not one: errors of one step are the sensors', errors of a second are the
-model's. Gauss and Newton with differences, all shifted parameters and all segments simulated at once as worlds of one
-engine.
+summed over segments and steps. theta: logarithms of factors on each servo's kp and kv, and, where the arm's servos are
+motors (`sim.actuators`), of one factor on all lags and one on all no-load speeds; for every delay that is asked about.
+A joint that hardly moves says nothing about its servo: the prior, p = 0.5 beside noise of s = 1 mrad, keeps it where
+the model has it. Many steps ahead, not one: errors of one step are the sensors', errors of a second are the model's.
+Gauss and Newton with differences, all shifted parameters and all segments simulated at once as worlds of one engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.optimize import least_squares
+from torch import Tensor
 
 from robo_rl.core.errors import DataError
 from sim.engines.mujoco.engine import MujocoEngine
@@ -28,6 +29,8 @@ from sim.tasks.manipulation import Wiring
 PRIOR, KNOWN = 0.5, 0.25  # standard deviation of a logarithm before any motion; below which it counts as found
 MOST_ROUNDS = 24  # simulations per delay, at most: of errors and of their slopes
 _NOISE_RAD = 1e-3  # of encoders, and of what the model leaves out
+_LEAD = 4  # steps of 50 ms: no servo lags for longer
+_OF_MOTORS = ("lag", "no_load")  # play shows in motion too seldom to be fitted
 _SHIFT, _BOUND = 0.02, 1.6  # of a logarithm: for differences; the largest that is believed (a factor of five)
 
 
@@ -52,6 +55,13 @@ class Fit:
     kv_std: Float[ndarray, " j"]
     delay: int  # steps
     rms_rad: float  # of the segments that it was fitted to
+    motors: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # "lag", "no_load": (factor, std)
+
+    @property
+    def theta(self) -> Float[ndarray, " t"]:
+        shared = [factor for factor, _ in self.motors.values()]
+        theta: Float[ndarray, " t"] = np.log(np.concatenate([self.kp, self.kv, shared]))
+        return theta
 
     @property
     def found(self) -> Bool[ndarray, " j"]:
@@ -66,9 +76,14 @@ class ArmModel:
     def __init__(self, wiring: Wiring, substeps: int) -> None:
         self._wiring, self._substeps = wiring, substeps
         self._engines: dict[int, MujocoEngine] = {}
+        motors = wiring.scene.motors
+        self.motors = tuple(name for name in _OF_MOTORS if motors is not None and motors.has(f"{name}_scale"))
 
-    def errors(self, segments: Segments, theta: Float[ndarray, "p 2j"], delay: int) -> Float[ndarray, "p r"]:
-        """Simulated less recorded joint positions [rad] under each row of parameters; r = s h j."""
+    def errors(self, segments: Segments, theta: Float[ndarray, "p t"], delay: int) -> Float[ndarray, "p r"]:
+        """Simulated less recorded joint positions [rad] under each row of parameters; r = s h j.
+
+        theta: of the stiffnesses (j), of the dampings (j), of what `motors` names.
+        """
         p, (s, h1, j) = len(theta), segments.q_rad.shape
         engine = self._engine(p * s)
         worlds = torch.arange(p * s)
@@ -77,21 +92,44 @@ class ArmModel:
             name: torch.ones(p * s, self._scene.model.nu, dtype=torch.float64) for name in ("kp_scale", "kv_scale")
         }
         scales["kp_scale"][:, self._wiring.servos] = factors[:, :j]
-        scales["kv_scale"][:, self._wiring.servos] = factors[:, j:]
+        scales["kv_scale"][:, self._wiring.servos] = factors[:, j : 2 * j]
+        for i, name in enumerate(self.motors, 2 * j):
+            scales[f"{name}_scale"] = factors[:, i, None].expand(-1, self._scene.model.nu)
         engine.randomise(worlds, scales)
         q, dq = (torch.from_numpy(np.tile(part, (p, 1))) for part in (segments.q_rad[:, 0], segments.dq_rad_s))
         start = self._wiring.start(q, self._wiring.robot.open_m)
         qvel = q.new_zeros(p * s, self._scene.model.nv)
         qvel[:, self._wiring.arm_speed] = dq
-        engine.set_state(worlds, start._replace(qvel=qvel))
         lead = segments.command_rad.shape[1] - (h1 - 1)
         ctrl, found = start.ctrl.clone(), np.empty((p, s, h1 - 1, j))
+        if lead > delay:  # servos that lag are on their way
+            start.ctrl[:, self._wiring.servos] = self._reached(segments.command_rad[:, : lead - delay], factors, p)
+        engine.set_state(worlds, start._replace(qvel=qvel))
         for t in range(h1 - 1):
             ctrl[:, self._wiring.servos] = torch.from_numpy(np.tile(segments.command_rad[:, lead + t - delay], (p, 1)))
             engine.step(ctrl, self._substeps)
             found[:, :, t] = engine.physics().qpos[:, self._wiring.arm].numpy().reshape(p, s, j)
         errors: Float[ndarray, "p r"] = (found - segments.q_rad[None, :, 1:]).reshape(p, -1)
         return errors
+
+    def _reached(
+        self, before_rad: Float[ndarray, "s d j"], factors: Float[Tensor, "ps t"], p: int
+    ) -> Float[Tensor, "ps j"]:
+        """Where lagging targets are after these commands."""
+        commands = torch.from_numpy(np.tile(before_rad, (p, 1, 1)))
+        reached = commands[:, 0]
+        if "lag" in self.motors and self._scene.motors is not None:
+            own_s = commands.new_tensor(self._scene.motors.lag_s)[self._wiring.servos]
+            lag_s = own_s * factors[:, 2 * commands.shape[2] + self.motors.index("lag"), None]
+            kept = torch.exp(-self._substeps * self._scene.timestep_s / lag_s)
+            for command in commands.unbind(1):
+                reached = command + (reached - command) * kept
+        return reached
+
+    @property
+    def lead(self) -> int:
+        """Commands before a stretch that it takes to know where lagging targets are."""
+        return _LEAD if "lag" in self.motors else 0
 
     @property
     def _scene(self) -> Scene:
@@ -106,23 +144,23 @@ class ArmModel:
 def fit(model: ArmModel, segments: Segments, delays: Sequence[int], told: Callable[[], object] = lambda: None) -> Fit:
     """The best parameters under the best delay. told: called after every simulation, for a progress bar."""
     j = segments.q_rad.shape[2]
-    weight = _NOISE_RAD / PRIOR
+    size, weight = 2 * j + len(model.motors), _NOISE_RAD / PRIOR
     best: tuple[float, int, ndarray, ndarray] | None = None
     for delay in delays:
 
-        def residual(theta: Float[ndarray, " 2j"], delay: int = delay) -> Float[ndarray, " r"]:
+        def residual(theta: Float[ndarray, " t"], delay: int = delay) -> Float[ndarray, " r"]:
             told()
             return np.concatenate([model.errors(segments, theta[None], delay)[0], weight * theta])
 
-        def slope(theta: Float[ndarray, " 2j"], delay: int = delay) -> Float[ndarray, "r 2j"]:
+        def slope(theta: Float[ndarray, " t"], delay: int = delay) -> Float[ndarray, "r t"]:
             told()
-            shifts = _SHIFT * np.concatenate([np.eye(2 * j), -np.eye(2 * j)])
+            shifts = _SHIFT * np.concatenate([np.eye(size), -np.eye(size)])
             up, down = np.split(model.errors(segments, theta + shifts, delay), 2)
-            return np.concatenate([(up - down).T / (2.0 * _SHIFT), weight * np.eye(2 * j)])
+            return np.concatenate([(up - down).T / (2.0 * _SHIFT), weight * np.eye(size)])
 
         found = least_squares(
             residual,
-            np.zeros(2 * j),
+            np.zeros(size),
             jac=slope,
             bounds=(-_BOUND, _BOUND),
             x_scale=1.0,
@@ -133,12 +171,13 @@ def fit(model: ArmModel, segments: Segments, delays: Sequence[int], told: Callab
             best = (float(found.cost), delay, found.x, found.jac)
     assert best is not None
     _, delay, theta, jac = best
-    motion = jac[: -2 * j]
+    motion = jac[:-size]
     left = model.errors(segments, theta[None], delay)[0]
-    variance = max(float(left @ left) / max(1, len(left) - 2 * j), _NOISE_RAD**2)
-    std = np.sqrt(np.diag(np.linalg.inv(motion.T @ motion / variance + np.eye(2 * j) / PRIOR**2)))
+    variance = max(float(left @ left) / max(1, len(left) - size), _NOISE_RAD**2)
+    std = np.sqrt(np.diag(np.linalg.inv(motion.T @ motion / variance + np.eye(size) / PRIOR**2)))
     factors = np.exp(theta)
-    return Fit(factors[:j], factors[j:], std[:j], std[j:], delay, rms(left))
+    shared = {name: (float(factors[i]), float(std[i])) for i, name in enumerate(model.motors, 2 * j)}
+    return Fit(factors[:j], factors[j : 2 * j], std[:j], std[j : 2 * j], delay, rms(left), shared)
 
 
 def cut(

@@ -19,8 +19,8 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.data.reader import Episode, EpisodeStore
-from sim.identify import MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
-from sim.registry import make_env
+from sim.identify import KNOWN, MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
+from sim.registry import make_env, option_of
 from sim.task_env import TaskVecEnv
 from sim.tasks.manipulation import SUBSTEPS, Wiring
 
@@ -44,7 +44,7 @@ def main(config: IdentifyConfig) -> int:
     delays = config.delays if config.delays is not None else [0, 1, 2]
     if not delays or min(delays) < 0:
         raise ConfigError(f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2].")
-    parts = [cut(*motion(episode, columns, hz), config.steps, max(delays)) for episode in store]
+    parts = [cut(*motion(episode, columns, hz), config.steps, max(delays) + model.lead) for episode in store]
     if len(parts) < 2:
         raise DataError(f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by.")
     kept_out = min(len(parts) - 1, max(1, round(config.held_out * len(parts))))
@@ -59,13 +59,12 @@ def main(config: IdentifyConfig) -> int:
             f"No joint in {config.data} moves enough to tell its stiffness from its damping. Record motion in free "
             "space that goes back and forth within a second, every joint by 0.1 rad or more."
         )
-    theta = np.log(np.concatenate([found.kp, found.kv]))
     before, after = (
         rms(model.errors(unseen, each[None], delay)[0])
-        for each, delay in ((np.zeros_like(theta), 0), (theta, found.delay))
+        for each, delay in ((np.zeros_like(found.theta), 0), (found.theta, found.delay))
     )
     write(Path(config.out), config, name, joints, found, before, after)
-    report(config, joints, found, before, after)
+    report(config, name, joints, found, before, after)
     return 0
 
 
@@ -136,6 +135,7 @@ def write(
                 }
                 for i, joint in enumerate(joints)
             },
+            "motors": {key: {"factor": factor, "log_std": std} for key, (factor, std) in found.motors.items()},
         },
     )  # fmt: skip
     told = found.found
@@ -146,11 +146,14 @@ def write(
         ]
         for name, value, std in (("kp", found.kp, found.kp_std), ("kv", found.kv, found.kv_std))
     }
+    for name, (factor, std) in found.motors.items():
+        if std < KNOWN:
+            ranges[name] = [round(factor * float(np.exp(side * 2.0 * std)), 4) for side in (-1, 1)]
     text = yaml.safe_dump({**ranges, "action_delay": [found.delay, found.delay]}, default_flow_style=None)
     (out / "randomise.yaml").write_text(f"# Fitted to {config.data}: the factors of all joints that moved.\n{text}")
 
 
-def report(config: IdentifyConfig, joints: tuple[str, ...], found: Fit, before: float, after: float) -> None:
+def report(config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float) -> None:
     table = Table(header_style="dim", box=None, pad_edge=False)
     table.add_column("joint", no_wrap=True)
     for column in ("kp", "±", "kv", "±"):
@@ -162,13 +165,17 @@ def report(config: IdentifyConfig, joints: tuple[str, ...], found: Fit, before: 
     console = Console()
     console.print(table)
     console.print("Factors on the model's stiffness and damping, with one standard deviation.", style="dim")
+    for name, (factor, std) in found.motors.items():
+        untold = "" if std < KNOWN else ", not told by this motion: left out of randomise.yaml"
+        print(f"{name} of all servos: {factor:.3f} ± {factor * std:.3f} times that of the actuator model{untold}")
     if unknown := [joint for joint, known in zip(joints, found.found, strict=True) if not known]:
         print(
             f"not told by this motion: {', '.join(unknown)}; they stay near the model and out of randomise.yaml. To "
             "find them, record motion in which they go back and forth."
         )
+    motors = f"actuator={option_of(env, 'actuator')}," if found.motors else ""
     print(
         f"delay: {found.delay} steps\nheld-out error after {config.steps} steps of simulation, RMS: "
         f"{1e3 * before:.2f} mrad before, {1e3 * after:.2f} mrad after\n"
-        f"Next:   robo-rl finetune ... with env=<task>:randomise={config.out}/randomise.yaml"
+        f"Next:   robo-rl finetune ... with env=<task>:{motors}randomise={config.out}/randomise.yaml"
     )
