@@ -36,7 +36,9 @@ from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
 @dataclass(frozen=True)
 class SwarmRow:
-    """One row of the table: a scenario, or all of them, in one kind of world. Rates are per drone."""
+    """One row of the table: a scenario, or all of them, in one kind of world. Rates are per drone; the interval counts
+    with the drones of a world standing and falling together.
+    """
 
     drones: int
     density: float
@@ -260,7 +262,7 @@ def rows_of(world: SwarmWorld, trial: SwarmTrial, eval_s: float, train_s: float,
             return round(float(value.float().mean()), 4)
 
         yield SwarmRow(
-            world.drones, world.density, name, SuccessRate(int(good.sum()), good.numel()), share(part.hit_drone),
+            world.drones, world.density, name, SuccessRate.of_groups(good.numpy()), share(part.hit_drone),
             share(part.hit_cylinder), share(part.left), share(part.collided),
             float(part.time_to_goal_s[good].mean()) if good.any() else None, round(eval_s, 2), train_s, seed,
         )  # fmt: skip

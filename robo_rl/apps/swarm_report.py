@@ -115,7 +115,8 @@ def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
     console.print(table)
     console.print(
         "success: within 0.5 m of the goal over the last second, and never touched anything. left: touched a wall, the "
-        "floor or the ceiling. time to goal: mean over successes. CPU: training, compilation apart.",
+        "floor or the ceiling. time to goal: mean over successes. 95 %: drones of one world are not independent, and "
+        "count for as many as they differ. CPU: training, compilation apart.",
         style="dim",
     )
 

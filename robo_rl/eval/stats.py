@@ -1,16 +1,18 @@
 """Success statistics: how sure is this rate, and is that policy better on the same seeds?
 
-Every interval and test is SciPy's; this file gives them the names and shapes that the rest of the package uses.
+Intervals and tests are SciPy's, but for the one of outcomes that come in groups; this file gives them the names and
+shapes that the rest of the package uses.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy import stats
 
@@ -22,10 +24,14 @@ _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so p
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """k successes in n episodes. Prints k, n, per cent and its 95 % Wilson interval: "57/100 = 57 % [47, 66]"."""
+    """k successes in n episodes. Prints k, n, per cent and its 95 % Wilson interval: "57/100 = 57 % [47, 66]".
+
+    effective_n: as many independent episodes as these n are worth, where they are not independent; none: n.
+    """
 
     k: int
     n: int
+    effective_n: float | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 0 <= self.k <= self.n:
@@ -35,22 +41,55 @@ class SuccessRate:
     def of(cls, outcomes: Sequence[bool]) -> SuccessRate:
         return cls(sum(map(bool, outcomes)), len(outcomes))
 
+    @classmethod
+    def of_groups(cls, outcomes: Bool[ndarray, "groups members"]) -> SuccessRate:
+        """Of outcomes that hang together within a group, as drones do in one world: n over the design effect."""
+        effect = design_effect(outcomes)
+        return cls(int(outcomes.sum()), outcomes.size, outcomes.size / effect)
+
     @property
     def rate(self) -> float:
         return self.k / self.n
 
     def wilson(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Score interval (Wilson 1927): keeps its coverage near 0 and 1, where k +- 1.96 se does not."""
+        if self.effective_n is not None:
+            return _score_interval(self.rate, self.effective_n, confidence)
         interval = stats.binomtest(self.k, self.n).proportion_ci(confidence, method="wilson")
         return float(interval.low), float(interval.high)
 
     def to_json(self) -> dict[str, Any]:
-        return {"k": self.k, "n": self.n, "success": self.rate, "wilson95": list(self.wilson())}
+        worth = {} if self.effective_n is None else {"effective_n": round(self.effective_n, 1)}
+        return {"k": self.k, "n": self.n, "success": self.rate, "wilson95": list(self.wilson()), **worth}
 
     def __str__(self) -> str:
         digits = 0 if self.n <= _DECIMALS_FROM else 1
         low, high = self.wilson()
         return f"{self.k}/{self.n} = {100 * self.rate:.{digits}f} % [{100 * low:.{digits}f}, {100 * high:.{digits}f}]"
+
+
+def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:
+    """Variance of the mean over whole groups, over what it were if all outcomes were independent (Kish 1965).
+
+    1 for groups whose members have nothing to do with each other, their number for groups that stand or fall together;
+    never below 1, for alternation is luck. Where all outcomes agree, or there is one group, nothing tells: then their
+    number, so that a group counts once.
+    """
+    groups, members = outcomes.shape
+    rate = float(outcomes.mean())
+    if groups < 2 or rate in (0.0, 1.0):
+        return float(members)
+    of_groups = float(outcomes.mean(axis=1).var(ddof=1)) / groups
+    effect = of_groups / (rate * (1.0 - rate) / outcomes.size)
+    return float(min(max(effect, 1.0), members))
+
+
+def _score_interval(rate: float, n: float, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of a rate whose n need not be a whole number."""
+    z = float(stats.norm.ppf(0.5 + 0.5 * confidence))
+    half = z * math.sqrt(rate * (1.0 - rate) / n + z * z / (4.0 * n * n))
+    centre, scale = rate + z * z / (2.0 * n), 1.0 + z * z / n
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(tmp_path: Path, capsys:
         assert (out / name).stat().st_size > 0
     bundle = load_bundle(out / "bundle")
     assert bundle.manifest["measured"]["n"] == 9
+    assert 3.0 <= bundle.manifest["measured"]["effective_n"] <= 9.0  # three worlds of three drones
     assert bundle.manifest["graphs"][0]["parity"] < 1e-5
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.eval.stats import SuccessRate, interquartile_mean, mean_over_seeds, paired_test
+from robo_rl.eval.stats import SuccessRate, design_effect, interquartile_mean, mean_over_seeds, paired_test
 
 
 def test_wilson_equals_the_formula() -> None:
@@ -48,6 +48,40 @@ def test_impossible_counts_are_refused(k: int, n: int) -> None:
     """A rate of nothing, or of more successes than episodes, is a mistake upstream."""
     with pytest.raises(ConfigError, match="0 <= k <= n"):
         SuccessRate(k, n)
+
+
+def test_worlds_that_fail_as_a_whole_count_once() -> None:
+    """100 worlds of 8: 20 lost with all drones, so 80/100 worlds and not 640/800 drones is what was measured."""
+    together = np.repeat([[False]] * 20 + [[True]] * 80, 8, axis=1)
+    rate = SuccessRate.of_groups(together)
+    assert (rate.k, rate.n) == (640, 800)
+    assert rate.effective_n == pytest.approx(100.0)  # the effect is 8 x 100/99, held to 8
+    assert rate.wilson() == pytest.approx(SuccessRate(80, 100).wilson())
+    assert rate.to_json()["effective_n"] == 100.0
+
+
+def test_the_design_effect_by_hand() -> None:
+    """Means 1, 1/2, 1/2, 0 of pairs: their variance 1/6, over four 1/24; independent 1/2 * 1/2 / 8 = 1/32; so 4/3."""
+    pairs = np.array([[True, True], [True, False], [False, True], [False, False]])
+    assert design_effect(pairs) == pytest.approx(4.0 / 3.0)
+    assert design_effect(np.array([[True, False]] * 4)) == 1.0  # more even than chance: still no gain
+    assert design_effect(np.ones((5, 8), dtype=bool)) == 8.0  # nothing tells
+
+
+def test_drones_of_one_fate_have_the_coverage_of_their_worlds() -> None:
+    """200 samples of 60 worlds of 6 whose drones share their luck: 95 % of the intervals should hold the truth, 0.8.
+    Counted as 360 independent drones, some 70 % do.
+    """
+    rng, hits, naive = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        share = rng.beta(0.8, 0.2, (60, 1))
+        rate = SuccessRate.of_groups(rng.random((60, 6)) < share)
+        low, high = rate.wilson()
+        hits += low <= 0.8 <= high
+        low, high = SuccessRate(rate.k, rate.n).wilson()
+        naive += low <= 0.8 <= high
+    assert 0.91 <= hits / 200 <= 0.99
+    assert naive / 200 < 0.75
 
 
 def test_mcnemar_by_hand() -> None:
