@@ -107,7 +107,7 @@ def _lock(fd: int, root: Path, exclusive: bool) -> None:
     try:
         fcntl.flock(fd, (fcntl.LOCK_EX | fcntl.LOCK_NB) if exclusive else fcntl.LOCK_SH)
     except BlockingIOError as error:
-        raise DataError(f"{root} is being recorded into. Stop the recorder, then recover.") from error
+        raise DataError(f"{root} is being recorded into. Stop the recorder, then try again.") from error
 
 
 _LOCKS: set[int] = set()

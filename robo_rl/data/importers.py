@@ -114,7 +114,7 @@ def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h
     if not (low >= 0.0 and high <= 255.0) or 0.0 < high <= 1.0:
         raise DataError(
             f"Images of '{key}' hold {low:g} to {high:g}, 0 to 255 was expected. "
-            "Give a Source whose `convert` scales them."
+            "Scale them in the buffer, or, in Python, import with a Source whose `convert` does."
         )
     return np.asarray(np.rint(images), dtype=np.uint8)
 
@@ -138,13 +138,18 @@ def _open(path: Path) -> Any:
 def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, Source]:
     mapping = {key: Source((value,)) if isinstance(value, str) else value for key, value in keys.items()}
     if missing := (env.obs.keys() | {"action"}) - mapping.keys():
-        raise DataError(f"The key map does not say where {sorted(missing)} come from. '{env.name}' needs them.")
+        raise DataError(
+            f"The keys do not say where {sorted(missing)} come from, which '{env.name}' needs. Add such pairs as "
+            f"{min(missing)}:data/<array>."
+        )
     if unknown := mapping.keys() - env.obs.keys() - set(STEP_KEYS):
-        raise DataError(f"The key map has {sorted(unknown)}, which '{env.name}' does not: it has {sorted(env.obs)}.")
+        raise DataError(f"The keys name {sorted(unknown)}, which '{env.name}' does not have: it has {sorted(env.obs)}.")
     there = {f"data/{name}" for name in group["data"].array_keys()}
     for key, source in mapping.items():
         if absent := set(source.arrays) - there:
-            raise DataError(f"'{key}' needs {sorted(absent)}, {path} has {sorted(there)}. Change the key map.")
+            raise DataError(
+                f"'{key}' needs {sorted(absent)}, {path} has {sorted(there)}. Name one of these in its pair."
+            )
     return mapping
 
 

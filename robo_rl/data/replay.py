@@ -52,7 +52,9 @@ class Replay:
         self, capacity: int, lanes: int, widths: Mapping[str, int], extra: Mapping[str, int] | None = None
     ) -> None:
         if capacity < lanes:
-            raise ConfigError(f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise `replay_capacity`.")
+            raise ConfigError(
+                f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise method.replay_capacity."
+            )
         self.lanes, self.slots = lanes, capacity // lanes
         self.data: dict[str, Tensor] = {name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS}
         self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}

@@ -105,7 +105,10 @@ class DatasetMeta:
         path = root / DATASET_JSON
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise DataError(f"{path} is not a dataset of this project (format '{FORMAT}' expected). Import it first.")
+            raise DataError(
+                f"{path} is not a dataset of this project (format '{FORMAT}' expected). Give the folder that "
+                "`robo-rl collect` or `robo-rl data import` wrote."
+            )
         if data.get("version") != VERSION:
             raise DataError(
                 f"{path} has format version {data.get('version')}, this release reads version {VERSION}. "

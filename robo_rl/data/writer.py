@@ -55,7 +55,7 @@ class DatasetWriter:
         """
         root = Path(path)
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise DataError(f"{root} exists already. Open it to add episodes, or choose another path.")
+            raise DataError(_taken(root))
         meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
         root.mkdir(parents=True, exist_ok=True)
         require_free(root, min_free_bytes)
@@ -102,6 +102,18 @@ class DatasetWriter:
             info=_json(info),
         )
         return EpisodeWriter(self.path, self.meta, meta, self.options)
+
+
+def _taken(root: Path) -> str:
+    """What is in the way of a new dataset, and what to do."""
+    if not root.is_dir():
+        return f"{root} exists already and is a file, but a dataset is a folder. Choose another path."
+    if (root / DATASET_JSON).exists():
+        return (
+            f"{root} exists already and is a dataset. `robo-rl collect` with the same out adds episodes to it, in "
+            "Python DatasetWriter.open; or choose another path."
+        )
+    return f"{root} exists already and holds something that is no dataset: it is left alone. Choose another path."
 
 
 def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:

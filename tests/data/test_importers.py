@@ -95,9 +95,9 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("replace", "keys", "message"),
     [
-        ({}, {"state": "data/pos", "action": "data/act"}, r"does not say where \['image.top'\]"),
+        ({}, {"state": "data/pos", "action": "data/act"}, r"do not say where \['image.top'\].*image.top:data/"),
         ({}, {**KEYS, "state": "data/position"}, r"'state' needs \['data/position'\], .* has \['data/act'"),
-        ({}, {**KEYS, "velocity": "data/pos"}, r"has \['velocity'\], which"),
+        ({}, {**KEYS, "velocity": "data/pos"}, r"name \['velocity'\], which"),
         ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the dataset stores float32\[2\]"),
         ({"data__act": np.zeros((7, 1))}, KEYS, r"is ragged: .*row 9.*'data/act': 7"),
         ({"meta__episode_ends": np.array([3, 3, 9])}, KEYS, "must increase strictly"),

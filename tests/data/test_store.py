@@ -139,8 +139,22 @@ def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
         assert episode.commit() == 2
     with pytest.raises(DataError, match=r"test/state.*test/arm"):
         DatasetWriter.open(path, ENV)
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match=r"exists already and is a dataset\. `robo-rl collect`"):
         DatasetWriter.create(path, STATE_ENV)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
+    """The sentence says what is there, and what somebody at a command line can do; a file cannot be opened to add."""
+    path = tmp_path / "there"
+    if kind == "folder":
+        path.mkdir()
+    (path if kind == "file" else path / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="is a file" if kind == "file" else "is no dataset") as error:
+        DatasetWriter.create(path, STATE_ENV)
+    assert "Choose another path" in str(error.value)
+    assert "Open it" not in str(error.value)
+    assert (path if kind == "file" else path / "notes.txt").read_text() == "mine"
 
 
 def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
