@@ -20,6 +20,7 @@ from policies.checkpoint import load_weights, pack, unpack
 from policies.generative import GenerativePolicy
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files import read_json, write_atomic, write_json
+from robo_rl.core.state_io import GO_ON
 
 FORMAT = 1
 _TENSORS, _JSON = "state.safetensors", "state.json"
@@ -65,7 +66,7 @@ def latest_state(folder: Path, state: TrainState, settings: dict[str, Any]) -> b
     _same_settings(found[-1], data["config"], settings)
     raw = (found[-1] / _TENSORS).read_bytes()
     if zlib.crc32(raw) != data["crc32"]:
-        raise CheckpointError(f"{found[-1]} is damaged (checksum differs). Delete it to resume from the one before.")
+        raise CheckpointError(f"{found[-1]} is damaged (checksum differs). {GO_ON}")
     tensors = unpack(raw, str(found[-1] / _TENSORS))
     load_weights(state.policy, _under("policy.", tensors), str(found[-1]))
     load_weights(state.average, _under("average.", tensors), str(found[-1]))

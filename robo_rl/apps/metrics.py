@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from robo_rl.core.errors import DataError
 from robo_rl.core.files import write_atomic
 
 if TYPE_CHECKING:
@@ -18,12 +19,22 @@ if TYPE_CHECKING:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a metrics.jsonl; a line that a kill cut off is left out."""
+    """The whole lines of a metrics.jsonl; a line that a kill cut off is left out.
+
+    Raises DataError for a line in the middle that is none of ours: no kill makes one, so somebody should look at it.
+    """
     if not path.exists():
         return
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            yield json.loads(line)
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            values = json.loads(line)
+            values["step"] + 0
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(
+                f"{path} is damaged in line {number}, which is no JSON object with a step: {line[:40]!r}. Delete that "
+                "line to go on without it."
+            ) from error
+        yield values
 
 
 class Metrics:

@@ -15,6 +15,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files import read_json, write_atomic, write_json
 
+GO_ON = "Delete it: resume=true then goes on from the checkpoint before it, or from the start where there is none."
 _TENSORS, _JSON = "state.safetensors", "state.json"
 _HERE, _LIST, _FLOAT = (
     "tensor",
@@ -42,18 +43,14 @@ def load_state(folder: Path) -> dict[str, Any]:
         plain = read_json(folder / _JSON)
         data = (folder / _TENSORS).read_bytes()
         if zlib.crc32(data) != plain["crc32"]:
-            raise CheckpointError(
-                f"{folder} is damaged (its checksum differs). Delete it to resume from the one before."
-            )
+            raise CheckpointError(f"{folder} is damaged (its checksum differs). {GO_ON}")
         state = _join(plain["state"], load(data))
     except (DataError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"{folder} holds no training state that can be read: {error}. Resume from another."
+            f"{folder} holds no training state that can be read: {str(error).rstrip('.')}. {GO_ON}"
         ) from error
     if not isinstance(state, dict):
-        raise CheckpointError(
-            f"{folder} holds a {type(state).__name__}, expected a training state. Resume from another."
-        )
+        raise CheckpointError(f"{folder} holds a {type(state).__name__}, expected a training state. {GO_ON}")
     return state
 
 

@@ -180,6 +180,23 @@ def test_metrics_are_cut_back_to_the_restored_step(tmp_path: Path) -> None:
     assert lines[0] == {"step": 0, "loss": 1.0, "nan": None}
 
 
+@pytest.mark.parametrize("damage", [b'{"step": 1, "lo\n', b"\x00\xff\n", b"7\n", b'{"loss": 1.0}\n', b"\n"])
+def test_a_damaged_line_of_the_log_is_a_sentence(damage: bytes, tmp_path: Path) -> None:
+    """A disk's fault in the middle: named with its line, nothing rewritten; without the line the run goes on."""
+    with Metrics(tmp_path) as metrics:
+        for step in range(3):
+            metrics.log(step, {"loss": 1.0})
+    path = tmp_path / "metrics.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(whole[0] + damage + whole[2])
+    with pytest.raises(DataError, match="damaged in line 2"):
+        Metrics(tmp_path, resume_step=2)
+    assert path.read_bytes() == whole[0] + damage + whole[2]
+    path.write_bytes(whole[0] + whole[2])
+    with Metrics(tmp_path, resume_step=2) as metrics:
+        assert metrics.lines == 2
+
+
 def test_tensorboard_shows_the_same_curve(tmp_path: Path) -> None:
     """After a resume the event files hold exactly the lines of metrics.jsonl, none twice."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
