@@ -28,6 +28,9 @@ from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_p
 
 HOME = "quad"  # the engine of the training
 POLICY = "policy"
+FLIGHTS_ONLY = ("effects", "height_m", "above_m", "rate_hz", "aero", "randomize", "controllers", "craft", "speed_m_s",
+                "eval_s", "pretty", "size")  # fmt: skip
+SCENES_ONLY = ("engines", "env")
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,21 @@ def main(config: TransferConfig) -> int:
     check_folder("out", config.out)
     check_size(config.size)
     if transfer_arm.is_for_arms(config):
+        refuse(config, FLIGHTS_ONLY, "flights", "a task in a scene, whose conditions are options in env=")
         return transfer_arm.main(config)
+    refuse(config, SCENES_ONLY, "policies of tasks in scenes", "a flight")
     load_pybullet()  # before the work, not after it
     scene = scene_of(config)
     flown = load_flown(config)
     rows = measure(config, flown, scene)
     return finish(config, flown, scene, rows, drops_of(rows))
+
+
+def refuse(config: TransferConfig, keys: tuple[str, ...], meant_for: str, not_for: str) -> None:
+    """Raise ConfigError for settings that would change nothing here."""
+    plain = TransferConfig()
+    if given := [f"{key}={getattr(config, key)}" for key in keys if getattr(config, key) != getattr(plain, key)]:
+        raise ConfigError(f"{', '.join(given)} cannot be used: for {meant_for}, not for {not_for}. Leave it out.")
 
 
 def scene_of(config: TransferConfig) -> Scene:

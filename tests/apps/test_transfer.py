@@ -128,6 +128,7 @@ def test_the_difference_by_hand() -> None:
         (["run=RUN", "aero=cf12"], "cf21"),
         (["run=RUN", "randomize=1"], "vanish"),
         (["run=RUN", "pretty=true", "size=[640]"], "two sides"),
+        (["run=RUN", "engines=mujoco,pybullet"], "for policies of tasks in scenes, not for a flight"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(

@@ -38,6 +38,9 @@ def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.Ca
     [
         (["engines=mujoco,bulet"], "Did you mean 'pybullet'"),
         (["bundle=x"], "not both"),
+        (["effects=none", "rate_hz=480"], "effects=none, rate_hz=480.0 cannot be used: for flights"),
+        (["controllers=[pid]"], "controllers=['pid'] cannot be used: for flights"),
+        (["randomize=0.2"], "options in env="),
     ],
 )
 def test_mistakes_end_in_a_sentence(
