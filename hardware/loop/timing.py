@@ -8,15 +8,22 @@ from collections.abc import Collection
 
 import numpy as np
 
-_WINDOW = 4096  # ticks whose times are kept
+from robo_rl.core.durations import Durations
+
+_WINDOW = 4096  # ticks whose times are kept, for how it is going now
 
 
 class LoopTiming:
-    """Deadlines are absolute: start + k period. Tell it when each tick begins and ends."""
+    """Deadlines are absolute: start + k period. Tell it when each tick begins and ends.
+
+    `late` and `work` hold all ticks, for a report at the end; a diagnosis tells of the newest, for a loop that runs for
+    days must show what it does now.
+    """
 
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s
         self.ticks = self.missed = self.skipped = 0
+        self.late, self.work = Durations(), Durations()
         self._late_s: deque[float] = deque(maxlen=_WINDOW)
         self._work_s: deque[float] = deque(maxlen=_WINDOW)
         self._start_s = self._begin_s = math.nan
@@ -34,33 +41,46 @@ class LoopTiming:
         late_s = max(0.0, -early_s)
         self._begin_s, self._next = now_s, newest + 1
         self.ticks += 1
+        self.late.add(late_s)
         self._late_s.append(late_s)
         return late_s
 
     def end(self, now_s: float) -> None:
         """It is done; a tick that was not done when the next one was due is missed."""
-        self._work_s.append(now_s - self._begin_s)
+        work_s = now_s - self._begin_s
+        self.work.add(work_s)
+        self._work_s.append(work_s)
         if now_s - self._start_s > self._next * self.period_s:
             self.missed += 1
 
     def figures(self) -> dict[str, float]:
-        """Counts, and milliseconds: `work` from the beginning of a tick to its end, `late` from its deadline to it."""
-        late, work = percentiles_ms(self._late_s), percentiles_ms(self._work_s)
+        """Counts, and milliseconds of all ticks: `work` from the beginning of a tick to its end, `late` from its
+        deadline to its beginning.
+        """
+        return self._named(all_ms(self.late), all_ms(self.work))
+
+    def values(self) -> dict[str, str]:
+        """The same for diagnostics, with the milliseconds of the newest ticks."""
+        newest = self._named(percentiles_ms(self._late_s), percentiles_ms(self._work_s))
+        return {key: f"{value:.3f}" if "_ms_" in key else str(value) for key, value in newest.items()}
+
+    def _named(self, late: tuple[float, float], work: tuple[float, float]) -> dict[str, float]:
         counts = {"ticks": self.ticks, "missed": self.missed, "skipped": self.skipped}
         times = {"late_ms_p50": late[0], "late_ms_p99": late[1], "work_ms_p50": work[0], "work_ms_p99": work[1]}
         return counts | times
 
-    def values(self) -> dict[str, str]:
-        """The same, as diagnostics show it."""
-        return {key: f"{value:.3f}" if "_ms_" in key else str(value) for key, value in self.figures().items()}
-
     def __str__(self) -> str:
-        late, work = percentiles_ms(self._late_s), percentiles_ms(self._work_s)
+        late, work = all_ms(self.late), all_ms(self.work)
         return (
             f"{self.ticks} ticks at {1.0 / self.period_s:g} Hz: {self.missed} missed deadlines, {self.skipped} "
             "skipped, "
             f"work {work[0]:.2f} ms (p99 {work[1]:.2f}), late {late[0]:.2f} ms (p99 {late[1]:.2f})"
         )
+
+
+def all_ms(durations: Durations) -> tuple[float, float]:
+    """(median, 99th percentile) in ms, to half a per cent; zeros of nothing."""
+    return 1e3 * durations.percentile_s(50), 1e3 * durations.percentile_s(99)
 
 
 def percentiles_ms(seconds: Collection[float]) -> tuple[float, float]:

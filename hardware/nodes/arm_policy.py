@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -22,11 +21,11 @@ from hardware.nodes.filter_watch import FilterWatch
 from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.bundle import Bundle
+from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
 
 _POLL_S, _STATUS_S = 0.005, 0.5
 STALE_STATE_PERIODS = 3.0
-_KEPT = 4096  # inferences whose times are remembered
 _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
 
@@ -52,7 +51,7 @@ class ArmPolicyNode:
         self._first_epoch = first_epoch(bus)
         self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
-        self.took_s: deque[float] = deque(maxlen=_KEPT)  # of the newest inferences
+        self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._complaint = ""
         self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
@@ -77,7 +76,7 @@ class ArmPolicyNode:
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False
-        last = f", the last in {1e3 * self.took_s[-1]:.1f} ms" if self.took_s else ""
+        last = f", the last in {1e3 * self._last_s:.1f} ms" if self._inferred else ""
         return f"{why}: {self._inferred} chunks were inferred{last}"
 
     @property
@@ -152,8 +151,8 @@ class ArmPolicyNode:
             return self._complain(self._inference.fault)
         if answer is None or self._asked is None:
             return None
-        chunk, took_s = answer
-        self.took_s.append(took_s)
+        chunk, self._last_s = answer
+        self.took.add(self._last_s)
         self._inferred += 1
         stamp_s, _, epoch = self._asked
         self._asked = None
@@ -175,8 +174,7 @@ class ArmPolicyNode:
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
-        last_ms = 1e3 * self.took_s[-1] if self.took_s else 0.0
-        values = {"inference_ms": f"{last_ms:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
+        values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
         self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
-from hardware.loop.timing import LoopTiming, percentiles_ms
+from hardware.loop.timing import LoopTiming, all_ms
 from hardware.nodes.protocol import Node
 from hardware.safety.reasons import Effect, Reason
 from policies.bundle import Bundle
 from robo_rl.apps.node_life import leave, listening, live
 from robo_rl.conf.schema import RunConfig
+from robo_rl.core.durations import Durations
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
@@ -146,10 +147,10 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _
     return 3 if stopped else 0
 
 
-def loop_figures(timing: LoopTiming, decisions_s: Collection[float] | None = None) -> dict[str, float]:
-    """What a loop's report holds. decisions_s: seconds of each decision, where ticks do not decide by themselves."""
+def loop_figures(timing: LoopTiming, decisions: Durations | None = None) -> dict[str, float]:
+    """What a loop's report holds, of the whole run. decisions: theirs, where ticks do not decide by themselves."""
     kept = timing.figures()
-    half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions_s is None else percentiles_ms(decisions_s)
+    half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions is None else all_ms(decisions)
     counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}
     times = {"decision_ms_p50": half, "decision_ms_p99": most, "tick_ms_p99": kept["work_ms_p99"]}
     return {"rate_hz": 1.0 / timing.period_s, **counts, **times}

@@ -16,6 +16,19 @@ def test_a_loop_on_time_misses_nothing() -> None:
     assert timing.values()["work_ms_p50"] == "2.000"
 
 
+def test_a_report_is_of_the_whole_run_and_a_diagnosis_of_now() -> None:
+    """100 ticks of 9 ms, then 5,000 of 1 ms: the report's 99th percentile remembers them, as its counts do."""
+    timing = LoopTiming(0.01)
+    for i in range(5100):
+        timing.begin(0.01 * i)
+        timing.end(0.01 * i + (0.009 if i < 100 else 0.001))
+    assert timing.figures()["ticks"] == 5100
+    assert timing.figures()["work_ms_p99"] == pytest.approx(9.0, rel=0.006)
+    assert timing.figures()["work_ms_p50"] == pytest.approx(1.0, rel=0.006)
+    assert "work 1.00 ms (p99 8.99)" in str(timing)  # to half a per cent
+    assert timing.values()["work_ms_p99"] == "1.000"
+
+
 def test_late_missed_and_skipped_are_different_things() -> None:
     """Ticks begin at 0, 13 (3 ms late, done at 21: missed), 50 (two deadlines skipped) and 60 ms."""
     timing = LoopTiming(0.01)
