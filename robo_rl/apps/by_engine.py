@@ -30,7 +30,7 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
-    if verb in _OF_SCENES and "task" in given and not (verb == "collect" and "env" in given):  # there it is a note
+    if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
         return verb, _scene(given, arguments)
     if verb == "train" and given.get("task") in all_tasks():
         raise ConfigError(
@@ -61,6 +61,19 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 def scene_words(verb: str) -> tuple[str, ...]:
     """Keys that go with task= in this verb, and are not settings of its own: robot, engine, cameras, ..."""
     return WORDS if verb in _OF_SCENES else ()
+
+
+def _is_note(verb: str, given: dict[str, str]) -> bool:
+    """Beside env=, task= of `collect` is one. Raises ConfigError where it is the name of another task: a mistake."""
+    if verb != "collect" or "env" not in given:
+        return False
+    task, env = given["task"], given["env"]
+    if task in all_tasks() and env.partition(":")[0] != f"{suite_of(task)}/{task}":
+        raise ConfigError(
+            f"task={task} beside env={env} would be no more than a note with every episode. To collect {task}, leave "
+            "env= out; for a note, write more than the name of a task."
+        )
+    return True
 
 
 def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:

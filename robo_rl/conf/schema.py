@@ -68,7 +68,7 @@ class CollectConfig:
     reward: str | None = None  # sparse or dense; none: what the environment gives by itself
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
     image_codec: str = one_of("raw", "jpeg")  # raw reads faster, jpeg is smaller
-    task: str = ""  # text noted with every episode; empty: the environment's name
+    task: str = ""  # beside env=, text noted with every episode; empty: the environment's name
     device: str = "auto"  # of the policy: auto | cpu | cuda | cuda:<number>
 
 

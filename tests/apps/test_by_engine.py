@@ -34,6 +34,10 @@ def test_a_task_of_arms_is_one_word() -> None:
         by_engine("view", ["task=lift", "env=arm/stack"])
     note = ["env=arm/stack", "task=put it there"]
     assert by_engine("collect", note) == ("collect", note)
+    same = ["env=arm/stack:engine=pybullet", "task=stack"]
+    assert by_engine("collect", same) == ("collect", same)
+    with pytest.raises(ConfigError, match=r"task=lift beside env=metaworld/reach-v3 would be no more than a note"):
+        by_engine("collect", ["task=lift", "env=metaworld/reach-v3"])
     with pytest.raises(ConfigError, match="robo-rl collect task=lift"):
         by_engine("train", ["task=lift", "engine=mujoco"])
 
