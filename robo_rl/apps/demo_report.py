@@ -113,9 +113,13 @@ def line_up(out: Path, stages: Stages) -> list[Contestant]:
         wall_s = tuned["wall_s_by_method"][method] + tuned.get("stopped_s", 0.0)
         steps = int(actor_note(actor)["env_steps"])
         rows.append(Contestant(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
-    distilled = stages.done["distill"]
-    steps = int(actor_note(load_actor(out / "head", cpu))["env_steps"])
-    return [*rows, Contestant("head", head, head.noise, steps, distilled["wall_s"], distilled["cpu_s"])]
+    return [*rows, head_row(head, actor_note(load_actor(out / "head", cpu)), stages.done["distill"])]
+
+
+def head_row(head: Actor, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
+    """At the cost of its training: its stage also compares it with its teacher. A head of before has no such note."""
+    cost = float(note.get("train_wall_s", stage["wall_s"])), float(note.get("train_cpu_s", stage["cpu_s"]))
+    return Contestant("head", head, head.noise, int(note["env_steps"]), *cost)
 
 
 def actor_note(actor: Actor) -> dict[str, Any]:

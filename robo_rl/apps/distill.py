@@ -44,6 +44,7 @@ class Distilled:
     noise_scale: float
     env_steps: int
     states: int
+    wall_s: float
     cpu_s: float
 
 
@@ -77,7 +78,7 @@ def distill_policy(
     config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv, logger: Logger | None, bar: Any
 ) -> Distilled:
     """Visit states with the teacher, train, then let the student drive part of the time and train again."""
-    start_s = time.process_time()
+    start_s, start_cpu_s = time.monotonic(), time.process_time()
     # A teacher that never looks at its noise has one answer per state: its head is trained and run at zero noise.
     scale = 0.0 if ignores_noise(teacher) else noise_scale
     noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), scale)
@@ -93,7 +94,8 @@ def distill_policy(
         gathered = gatherer.gather(config.round_steps * more, student, config.student_share)
         data, steps = data + gathered.data, steps + gathered.env_steps
         student = train(head, data, recipe, teacher, logger, bar)
-    return Distilled(student, scale, steps, len(data), time.process_time() - start_s)
+    spent = time.monotonic() - start_s, time.process_time() - start_cpu_s
+    return Distilled(student, scale, steps, len(data), *spent)
 
 
 def train(
@@ -171,5 +173,7 @@ def train_note(config: DistillVerb, result: Distilled) -> dict[str, Any]:
         "env_steps": result.env_steps,
         "noise": result.noise_scale,
         "seed": config.seed,
+        "train_wall_s": round(result.wall_s, 2),
+        "train_cpu_s": round(result.cpu_s, 2),
         "commit": commit(),
     }

@@ -16,7 +16,7 @@ from policies.registry import SavedPolicy
 from policies.residual import ResidualPolicy
 from policies.single_step import SingleStepPolicy
 from policies.steered import SteeredPolicy
-from robo_rl.apps.distill import Distilled, distill_policy, main, walk_of
+from robo_rl.apps.distill import Distilled, distill_policy, main, train_note, walk_of
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -88,6 +88,15 @@ def test_a_head_answers_like_its_teacher(name: str) -> None:
     error = ((found - seen.chunk).square().mean(2) * seen.weight).sum() / seen.weight.sum()
     spread = seen.chunk[:, :2].var()
     assert error < 0.15 * spread, (float(error), float(spread))
+
+
+def test_the_note_says_what_the_training_cost() -> None:
+    """The comparison with the teacher comes after it and is not part of it."""
+    result = distilled(TEACHERS["base"])
+    assert result.cpu_s > 0.0
+    assert result.wall_s > 0.0
+    note = train_note(DistillVerb(teacher="t", out="o"), result)
+    assert (note["train_wall_s"], note["train_cpu_s"]) == (round(result.wall_s, 2), round(result.cpu_s, 2))
 
 
 def test_the_same_seed_gives_the_same_head() -> None:
