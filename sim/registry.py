@@ -7,6 +7,7 @@ name of what it was trained on.
 from __future__ import annotations
 
 from dataclasses import fields
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -164,8 +165,10 @@ def _split(kind: str, name: str) -> tuple[str, str]:
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()
+        own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
-        raise UnknownNameError(kind, name, elsewhere or [e for e in every if e.startswith(f"{suite}/")] or every)
+        slip = get_close_matches(name, own, n=1, cutoff=0.8)  # by metaworld/reach nobody means arm/reach
+        raise UnknownNameError(kind, name, own if slip else elsewhere or own or every)
     return suite, task
 
 

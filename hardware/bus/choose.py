@@ -34,6 +34,19 @@ def make_bus(name: str, namespace: str = "", bus: str = "auto", warn: Callable[[
     )
 
 
+def check_installed(kind: str) -> None:
+    """Raise MissingDependencyError where a bus lacks its packages: once, before several processes would."""
+    if kind == "rclpy" and find_spec("rclpy") is None:
+        from hardware.bus.ros import why_no_rclpy
+
+        raise MissingDependencyError(why_no_rclpy(ModuleNotFoundError("No module named 'rclpy'")))
+    for package in ("cyclonedds", "rosbags") if kind == "dds" else ():
+        if find_spec(package) is None:
+            raise MissingDependencyError(
+                f"The DDS bus needs the package '{package}', which is not installed. Run: {INSTALL}"
+            )
+
+
 def choose(bus: str) -> str:
     """The bus that `auto` stands for here; any other name as it is. Raises MissingDependencyError."""
     if bus not in KINDS:

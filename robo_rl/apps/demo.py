@@ -19,6 +19,7 @@ from robo_rl.apps import cli
 from robo_rl.apps.config import load_config
 from robo_rl.apps.demo_report import finish
 from robo_rl.apps.metrics import read_metrics
+from robo_rl.apps.outputs import check_folder
 from robo_rl.apps.progress import progress
 from robo_rl.apps.stage import begin
 from robo_rl.conf.demo import DemoConfig
@@ -26,6 +27,7 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files import empty_dir, read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
+from sim.registry import make_env, make_expert
 
 STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
 METHODS = ("steering", "residual")
@@ -75,7 +77,10 @@ class Stages:
 def main(config: DemoConfig) -> int:
     """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
     out = Path(config.out)
+    check_folder("out", config.out)
     check_steps(config)
+    if not (out / STAGES_FILE).exists():
+        check_env(config.env)
     if config.overwrite and ((out / STAGES_FILE).exists() or (out / SETTINGS_FILE).exists()):
         empty_dir(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -104,6 +109,12 @@ def check_steps(config: DemoConfig) -> None:
                 f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's alone. Ask for "
                 "more."
             )
+
+
+def check_env(name: str) -> None:
+    """Raise, before any work, the RoboRLError of a name that is no environment, or of one without a scripted expert."""
+    make_expert(name)
+    make_env(name, 1).close()
 
 
 def check_same(config: DemoConfig, out: Path) -> None:

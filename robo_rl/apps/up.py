@@ -8,8 +8,8 @@ import subprocess
 import sys
 from functools import partial
 
-from hardware.bus.choose import choose
-from hardware.bus.names import domain_id
+from hardware.bus.choose import check_installed, choose
+from hardware.bus.names import domain_id, namespace_of
 from robo_rl.apps.node_sets import NodeSet, load_set
 from robo_rl.apps.outlive import outlive_readers
 from robo_rl.apps.preflight import alone
@@ -30,7 +30,9 @@ def main(config: UpConfig) -> int:
     chosen = load_set(config.set)
     asked = {name: getattr(config, name) for name in ARGUMENTS}
     texts = {name: _text(value) for name, value in asked.items() if value is not None}
-    bus = choose(config.bus)  # says what is missing once, before anything starts
+    namespace_of(config.namespace)
+    bus = choose(config.bus)
+    check_installed(bus)  # says what is missing once, before anything starts
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     words = chosen.commands(texts)
     checked = subprocess.run([sys.executable, "-m", "robo_rl.apps.preflight", json.dumps(words)], check=False)

@@ -57,7 +57,7 @@ def read_json(path: Path) -> Any:
     """Read JSON; raises DataError naming the file when it is absent or not JSON."""
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path} does not exist. Check the path, or run the step that makes it.") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not valid JSON ({error}). It was cut off or is not ours; make it again.") from error

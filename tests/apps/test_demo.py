@@ -6,10 +6,14 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from robo_rl.apps import demo
+from robo_rl.apps import cli, demo
+from robo_rl.apps.acting import Actor
+from robo_rl.apps.demo_report import head_row
 from robo_rl.apps.stage import begin
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
@@ -21,6 +25,31 @@ def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path)
     with pytest.raises(ConfigError, match="steering_steps=1200 leaves nothing to learn in"):
         demo.main(DemoConfig(out=str(out), steering_steps=1200))
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("env=foo", "Unknown environment 'foo'"),
+        ("env=metaworld/reach", "Did you mean 'metaworld/reach-v3'?"),
+        ("env=gym/Hopper-v5", "no scripted expert for 'gym/Hopper-v5'"),
+        ("out=FILE", "is a file, expected a folder"),
+        ("out=FILE/demo", "is a file, expected a folder"),
+    ],
+)
+def test_a_slip_is_one_sentence_and_leaves_nothing(
+    setting: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first stage, not as its failure: there is nothing to go on with."""
+    (tmp_path / "file").write_text("mine")
+    given = [f"out={tmp_path / 'demo'}", setting.replace("FILE", str(tmp_path / "file"))]
+    assert cli.main(["demo", *given[setting.startswith("out") :]]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("robo-rl: ") == 1
+    assert said.out == ""
+    assert not (tmp_path / "demo").exists()
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
@@ -46,6 +75,14 @@ def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
     spent = demo.Stages(tmp_path).run("train", "Train", lambda: None)
     assert spent["wall_s"] >= spent["stopped_s"] >= 0.2
     assert demo.Stages(tmp_path).wall_s == spent["wall_s"]
+
+
+def test_a_head_costs_what_its_training_did() -> None:
+    """As the other rows: its stage of 50 s held 20 s of comparing it with its teacher."""
+    stage, actor = {"wall_s": 50.0, "cpu_s": 48.0, "stopped_s": 0.0}, cast(Actor, SimpleNamespace(noise=1.0))
+    row = head_row(actor, {"env_steps": 16000, "train_wall_s": 30.5, "train_cpu_s": 29.0}, stage)
+    assert (row.env_steps, row.wall_s, row.cpu_s) == (16000, 30.5, 29.0)
+    assert head_row(actor, {"env_steps": 16000}, stage).cpu_s == 48.0
 
 
 def test_ctrl_c_of_the_terminal_reaches_the_demo_alone(tmp_path: Path) -> None:

@@ -79,6 +79,21 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
     assert "needs bundle=" in capsys.readouterr().err
     assert main(["up"]) == 2
     assert "set" in capsys.readouterr().err
+    assert main(["up", "arm_sim", "namespace=a b", "seconds=1"]) == 3
+    assert "'a b' cannot be a namespace" in capsys.readouterr().err
+
+
+def test_a_bus_without_its_packages_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not by each of four nodes while they are stopped again."""
+    monkeypatch.setattr("hardware.bus.choose.find_spec", lambda name: None)
+    monkeypatch.delenv("ROS_DISTRO", raising=False)
+    for bus, missing in (("rclpy", "no ROS 2 is sourced here"), ("dds", "needs the package 'cyclonedds'")):
+        assert main(["up", "arm_sim", f"bus={bus}", "seconds=1"]) == 2
+        said = capfd.readouterr()
+        assert missing in said.err
+        assert (said.out, said.err.count("robo-rl: ")) == ("", 1)
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -203,6 +218,7 @@ def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
         ("arm_sim", {"goal": "abc"}, "goal"),
         ("arm_sim", {"goal": "[nan, 0, 0.4]"}, "expected finite numbers"),
         ("arm_sim", {"bundle": "nothere"}, "nothere"),
+        ("quad_sim", {"bundle": __file__}, f"{__file__} is not a bundle"),
         ("arm", {"bundle": "b", "robot": "ur5e", "driver": "nofile.yaml"}, "nofile.yaml is not there"),
     ],
 )

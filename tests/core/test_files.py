@@ -47,6 +47,8 @@ def test_unreadable_json_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         read_json(tmp_path / "no.json")
     (tmp_path / "cut.json").write_text('{"a": ')
+    with pytest.raises(DataError, match="does not exist"):  # a file was given where a folder belongs
+        read_json(tmp_path / "cut.json" / "manifest.json")
     with pytest.raises(DataError, match=r"cut\.json is not valid JSON"):
         read_json(tmp_path / "cut.json")
 

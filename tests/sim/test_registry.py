@@ -18,6 +18,7 @@ from sim.registry import has_dense_reward, list_envs, make_env, make_expert
         ("metaworld/peg-insert-sid-v3", "metaworld/peg-insert-side-v3"),
         ("peg-insert-sid-v3", "metaworld/peg-insert-side-v3"),
         ("metaword/reach-v3", "metaworld/reach-v3"),
+        ("metaworld/reach", "metaworld/reach-v3"),  # and not arm/reach
         ("pusht/stat", "pusht/state"),
         ("pusht", "pusht/state"),
     ],
