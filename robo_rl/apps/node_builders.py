@@ -99,17 +99,20 @@ def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
     """Motor commands need the craft's rotors to land by; thrust and body rates need no more than its hover thrust."""
+    from hardware.flight_contract import check_level, envelope_of
     from hardware.nodes.flight_filter import FlightFilterNode
     from hardware.safety.flight import FlightFilter
     from hardware.safety.landing import Lander, MotorsLander, RatesLander
     from policies.bundle import load_bundle
-    from robo_rl.apps.run_quad import craft_model, envelope_of
+    from robo_rl.apps.run_quad import craft_model
     from sim.engines.quad.craft import load_craft
 
     lander: Lander = RatesLander(config.hover)
     if config.level == "motors":
         lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
-    envelope, level = envelope_of(load_bundle(Path(config.bundle))), cast(Any, config.level)
+    bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
+    envelope = envelope_of(bundle)
+    check_level(bundle, level)
     filter_ = FlightFilter(envelope, lander, config.command_hz, config.state_hz, level, config.ground_m)
     return FlightFilterNode(bus, filter_, config.command_hz, arm=config.arm)
 

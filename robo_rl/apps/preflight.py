@@ -19,6 +19,7 @@ from typing import Any
 from hardware.contract import check_contract
 from hardware.description import load_description
 from hardware.driver import check_settings
+from hardware.flight_contract import check_flight
 from robo_rl.apps.node import node_settings
 from robo_rl.apps.robot_builders import read_settings
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError
@@ -31,7 +32,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
 
     commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`.
     """
-    bundles, robots = set[str](), set[str]()
+    bundles, robots, flown = set[str](), set[str](), dict[str, Any]()
     for node, *words in commands.values():
         given = node_settings(node, words)
         goal: list[float] = getattr(given, "goal", None) or []
@@ -43,17 +44,22 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
             check_settings(*read_settings(driver))
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
-    _check_bundles(bundles, robots)
+        flown |= {given.bundle: given.level} if node == "flight_filter" else {}
+    _check_bundles(bundles, robots, flown)
 
 
-def _check_bundles(bundles: set[str], robots: set[str]) -> None:
+def _check_bundles(bundles: set[str], robots: set[str], flown: Mapping[str, Any]) -> None:
+    """flown: folders of flight bundles, each with the level that it shall command."""
     described = [load_description(robot) for robot in sorted(robots)]
     if bundles:
         from policies.bundle import load_bundle
 
-        for bundle in (load_bundle(Path(folder)) for folder in sorted(bundles)):
+        for folder in sorted(bundles):
+            bundle = load_bundle(Path(folder))
             for robot in described:
                 check_contract(bundle, robot)
+            if folder in flown:
+                check_flight(bundle, flown[folder])
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
+from hardware.flight_contract import check_craft, envelope_of
 from hardware.messages import Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.protocol import Node
@@ -24,8 +25,6 @@ from policies.bundle import Bundle
 from policies.flight_observer import FlightObserver
 from robo_rl.apps.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
-from robo_rl.core.envelope import FlightEnvelope
-from robo_rl.core.errors import CheckpointError
 from robo_rl.core.frames import rotation_of
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.robot import QuadBody
@@ -73,21 +72,10 @@ class HoverJudge:
 
 def flight_env(bundle: Bundle) -> QuadVecEnv:
     """The environment of the bundle's name: it knows craft and senses. Raises CheckpointError for any other bundle."""
-    if not bundle.env.name.startswith("quad/"):
-        raise CheckpointError(f"The bundle '{bundle.name}' was made for {bundle.env.name}, not for a quadcopter.")
+    check_craft(bundle)
     env = make_env(bundle.env.name, 1)
     assert isinstance(env, QuadVecEnv)
     return env
-
-
-def envelope_of(bundle: Bundle) -> FlightEnvelope:
-    """Raises CheckpointError for a bundle without one: nothing flies without limits."""
-    if bundle.envelope is None:
-        raise CheckpointError(
-            f"The bundle '{bundle.name}' carries no flight envelope, so nobody knows where it may fly. Train it by "
-            "robo-rl fly, which measures one, and export it again."
-        )
-    return bundle.envelope
 
 
 def craft_model(craft: Craft) -> CraftModel:

@@ -27,7 +27,7 @@ from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError, UnknownNameError
 from sim.registry import make_env
-from tests.hardware.bundles import arm_bundle
+from tests.hardware.bundles import arm_bundle, quad_bundle
 from tests.hardware.domains import free_domain
 
 
@@ -245,6 +245,17 @@ def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Pa
     check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
         check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
+
+
+def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(tmp_path: Path) -> None:
+    """An arm's; and one that turns motors, for a link that takes thrust and body rates."""
+    arm = {"bundle": str(arm_bundle(tmp_path / "arm").folder)}
+    with pytest.raises(RoboRLError, match="not for a quadcopter"):
+        check(load_set("quad_sim").commands(arm))
+    quad = {"bundle": str(quad_bundle(tmp_path / "quad").folder)}
+    check(load_set("quad").commands(quad))
+    with pytest.raises(RoboRLError, match="turns motors"):
+        check(load_set("quad").commands(quad | {"level": "rates"}))
 
 
 def test_one_set_per_domain_and_namespace() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hardware.bus.in_process import World
+from hardware.flight_contract import check_flight, envelope_of
 from hardware.loop.flown import FlightRecord
 from hardware.messages import Diagnostics, Flag, Floats
 from hardware.nodes.flight_filter import FlightFilterNode
@@ -18,8 +22,10 @@ from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, POLICY_STATUS
 from policies.bundle import Bundle
+from robo_rl.apps.node_builders import flight_filter
 from robo_rl.apps.node_life import Ending, live
-from robo_rl.apps.run_quad import SimulatedQuad, craft_model, envelope_of, flight_env, flight_observer
+from robo_rl.apps.run_quad import SimulatedQuad, craft_model, flight_env, flight_observer
+from robo_rl.conf.node import FlightFilterNodeConfig
 from robo_rl.core.errors import CheckpointError
 from sim.engines.quad.robot import QuadBody
 from tests.hardware.bundles import ENVELOPE
@@ -187,3 +193,23 @@ def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> N
     blank = Bundle(hover.folder, hover.manifest, hover.env, 1, 1, 1, "zero", None)
     with pytest.raises(CheckpointError, match="carries no flight envelope"):
         envelope_of(blank)
+
+
+@pytest.mark.parametrize(("unit", "level", "fits"), [
+    ("motor command: -1 stopped, 1 full speed", "motors", True),
+    ("motor command: -1 stopped, 1 full speed", "rates", False),
+    ("thrust, rad/s: x, y, z", "rates", True),
+    ("thrust, rad/s: x, y, z", "motors", False),
+])  # fmt: skip
+def test_rotor_speeds_are_never_read_as_thrust_and_rates(hover: Bundle, unit: str, level: Any, fits: bool) -> None:
+    env = replace(hover.env, action=replace(hover.env.action, unit=unit))
+    bundle = Bundle(hover.folder, hover.manifest, env, 1, 1, 1, "zero", ENVELOPE)
+    with nullcontext() if fits else pytest.raises(CheckpointError, match="level="):
+        check_flight(bundle, level)
+
+
+def test_the_filter_refuses_a_bundle_of_the_other_level(hover: Bundle) -> None:
+    """Whoever starts the node alone, without the checks of `robo-rl up`."""
+    config = FlightFilterNodeConfig(bundle=str(hover.folder), level="rates")
+    with pytest.raises(CheckpointError, match="turns motors"):
+        flight_filter(config, World().bus("filter"))
