@@ -11,7 +11,7 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Diagnostics, Flag, FlightCommand, Odometry, Status
 from hardware.nodes.filter_watch import unarmed
 from hardware.safety.flight import FlightFilter, FlightPhase
-from hardware.safety.reasons import Reason
+from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 
 _STATUS_S = 0.5
@@ -39,7 +39,8 @@ class FlightFilterNode:
         self._wants_arming = False
         self.filter.stop(Reason.LAND_SHUTDOWN)
         flies = self.filter.phase is not FlightPhase.DISARMED
-        return f"{why}: {'landing, then motors off' if flies else 'nothing was being sent'}"
+        ends = "landing, then motors off" if flies else "nothing was being sent"
+        return f"{why}: {last_account(ends, self.filter.counts)}"
 
     @property
     def at_rest(self) -> bool:

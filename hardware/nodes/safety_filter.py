@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
@@ -11,11 +14,12 @@ from hardware.description import RobotDescription
 from hardware.messages import Diagnostics, Flag, JointState, JointTrajectory, Status
 from hardware.nodes.filter_watch import unarmed
 from hardware.safety.arm_filter import ArmFilter, Phase, Source
-from hardware.safety.reasons import Reason
+from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 
 WATCHDOG_HZ = 200.0  # at least: how often it looks for what did not come
 _STATUS_S = 0.5
+_AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
 # A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a simulator's
 # or another machine's: what ends in its past is refused, what begins in its future waits.
 NOW_S = 0.0
@@ -24,9 +28,12 @@ NOW_S = 0.0
 class SafetyFilterNode:
     """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/command` in, `command/safe` out."""
 
-    def __init__(self, bus: Bus, robot: RobotDescription, arm: bool = False) -> None:
+    def __init__(
+        self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
+    ) -> None:
         self.filter = ArmFilter(robot)
-        self._bus, self._robot, self._wants_arming = bus, robot, arm
+        self._bus, self._robot, self._wants_arming, self._say = bus, robot, arm, say
+        self._faulted_s = -math.inf  # when a fault of the states was said last
         self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
         self._send = SAFE.publisher(bus)
         self._tell = SAFETY_STATE.publisher(bus)
@@ -46,7 +53,8 @@ class SafetyFilterNode:
         moved = self.filter.phase is not Phase.DISARMED
         self.filter.stop(Reason.SHUTDOWN)
         self._tick()
-        return f"{why}: {'braking, then silent' if moved else 'nothing was being sent'}"
+        ends = "braking, then silent" if moved else "nothing was being sent"
+        return f"{why}: {last_account(ends, self.filter.counts)}"
 
     @property
     def at_rest(self) -> bool:
@@ -58,6 +66,9 @@ class SafetyFilterNode:
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         self.filter.on_state(message, received_s)
+        if self.filter.fault and received_s - self._faulted_s > _AGAIN_S:
+            self._faulted_s = received_s
+            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
         if self._wants_arming and self.filter.arm(self._bus.now())[0]:
             self._wants_arming = False
 

@@ -21,7 +21,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer
 from hardware.description import RobotDescription
 from hardware.messages import JointState, JointTrajectory
-from hardware.safety.intake import Measured, Order, read_command, read_state
+from hardware.safety.intake import Measured, Order, read_command, read_state, state_fault
 from hardware.safety.limits import ArmLimits, Move, braking, frozen, resting_place, towards
 from hardware.safety.reasons import Reason
 from hardware.safety.workspace import Workspace
@@ -29,6 +29,7 @@ from hardware.safety.workspace import Workspace
 Joints = Float[ndarray, " j"]
 Source = Literal["policy", "teleop"]
 STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0
+WAITS = "holding position until the first command"
 _SLACK_S = 1e-9  # of comparing times
 _BEYOND_RAD = 1.0  # outside of its range, an arm is believed to be this far and no further
 _SETTLED = 3  # times that the final position is sent before silence
@@ -67,6 +68,8 @@ class ArmFilter:
         self._rested = self._stopping = 0  # times sent since the arm rests; since the stop began
         self._sent, self._speed = np.zeros(len(robot.joints)), np.zeros(len(robot.joints))
         self._urgent = False  # something changed: send as soon as sending is allowed
+        self._knocked_s = -math.inf  # when a command of whoever is in command was last dropped for want of arming
+        self.fault = ""  # what is wrong with the states that come; empty while one is understood, or none comes
 
     @property
     def source(self) -> Source:
@@ -78,16 +81,18 @@ class ArmFilter:
         position = read_state(message, self.robot.names) if math.isfinite(received_s) else None
         if position is None or not self._can_be_at(position):
             self._count(Reason.BAD_STATE)
+            self.fault = "" if self._hears(received_s) else state_fault(message, self.robot)
         elif self._jumped(position, received_s):
             self._count(Reason.STATE_JUMP)
         else:
-            self._state = Measured(position, received_s)
+            self._state, self.fault = Measured(position, received_s), ""
 
     def on_command(self, message: JointTrajectory, source: Source, received_s: float) -> bool:
         """Take a command; False when it was dropped, which `counts` knows the reason of."""
         position = read_command(message, self.robot.names)
         refused = position if isinstance(position, Reason) else self._refuses(message, source, position)
         if refused is not None:
+            self._knocked_s = received_s if refused is Reason.NOT_ARMED and source == self.source else self._knocked_s
             self._count(refused)
             return False
         assert not isinstance(position, Reason)
@@ -115,7 +120,7 @@ class ArmFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            return False, f"not armed: {why.sentence}"
+            return False, f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}"
         if self.phase is Phase.ARMED:
             return True, "armed already"
         assert self._state is not None
@@ -125,7 +130,8 @@ class ArmFilter:
         self._sent, self._speed = self._state.position_rad.copy(), np.zeros_like(self._sent)
         self._sent_at_s, self._held_since_s = math.nan, now_s
         self.phase, self.reason = Phase.ARMED, Reason.WAITING
-        return True, "armed: holding position until the first command"
+        comes = not _is_stale(now_s, self._knocked_s, STALE_COMMAND_PERIODS * self._period_s)
+        return True, f"armed: {f'commands of {self.source} come and are followed at once' if comes else WAITS}"
 
     def stop(self, reason: Reason = Reason.REQUESTED) -> Answer:
         """Brake, send the stop, fall silent. Does nothing when the filter is silent already."""
@@ -164,7 +170,10 @@ class ArmFilter:
             return Reason.EMERGENCY_LATCHED
         if self.phase is Phase.STOPPING:
             return Reason.STOPPING
-        return Reason.NO_STATE if self._state is None or self._state_is_stale(now_s) else None
+        return None if self._hears(now_s) else Reason.NO_STATE
+
+    def _hears(self, now_s: float) -> bool:
+        return self._state is not None and not self._state_is_stale(now_s)
 
     def _advance(self, now_s: float) -> None:
         """A clock that jumps back makes every age a lie: forget all of them, and stop."""

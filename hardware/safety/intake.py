@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from hardware.description import RobotDescription
 from hardware.messages import JointState, JointTrajectory
 from hardware.safety.reasons import Reason
 
@@ -82,3 +83,22 @@ def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
             return None
         position = position[[places[name] for name in names]]
     return position.copy() if np.isfinite(position).all() else None
+
+
+def state_fault(message: JointState, robot: RobotDescription) -> str:
+    """What is wrong with a state that was not taken, so that somebody can mend it."""
+    if missing := [name for name in robot.names if name not in message.names]:
+        told = ", ".join(message.names) or "none"
+        return f"joint_states lacks {', '.join(missing)} of the robot's description; it tells {told}"
+    if len(set(message.names)) != len(message.names):
+        return "joint_states names a joint twice"
+    position = read_state(message, robot.names)
+    if position is None:
+        return "joint_states holds a position that is not a finite number, or not one for each name"
+    beyond = [max(j.low_rad - at, at - j.high_rad) for j, at in zip(robot.joints, position, strict=True)]
+    worst = int(np.argmax(beyond))
+    joint = robot.joints[worst]
+    return (
+        f"joint_states tells {joint.name} at {position[worst]:.3g} rad, far outside of {joint.low_rad:.3g} to "
+        f"{joint.high_rad:.3g}: its counter lost its zero, or the robot's description has another range"
+    )

@@ -5,6 +5,8 @@ docs/safety.md is checked against this table.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -95,3 +97,28 @@ class Reason(Enum):
     def sentence(self) -> str:
         sentence: str = self.value.sentence
         return sentence
+
+
+def in_words(counts: Mapping[Reason, int]) -> str:
+    """What a filter did, mildest first."""
+    return felt(counts) or "passed every command as it was"
+
+
+def felt(counts: Mapping[Reason, int]) -> str:
+    """The same, empty where it did nothing; waiting for the first command and ending are no interventions."""
+    quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN, Reason.NOT_ARMED, Reason.NO_STATE)
+    by_effect: dict[Effect, Counter[str]] = {}
+    for reason, count in counts.items():
+        if reason not in quiet:
+            by_effect.setdefault(reason.effect, Counter())[reason.name.lower()] += count
+    return "; ".join(
+        f"{effect.value} " + ", ".join(f"{n} {name}" for name, n in by_effect[effect].most_common())
+        for effect in Effect
+        if effect in by_effect
+    )
+
+
+def last_account(ends: str, counts: Mapping[Reason, int]) -> str:
+    """How a filter ends, and what it did until then."""
+    did = felt(counts)
+    return f"{ends}; until then {did}" if did else ends

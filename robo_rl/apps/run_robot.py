@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
 from hardware.loop.timing import LoopTiming, all_ms
 from hardware.nodes.protocol import Node
-from hardware.safety.reasons import Effect, Reason
+from hardware.safety.reasons import Reason, in_words
 from policies.bundle import Bundle
 from robo_rl.apps.node_life import leave, listening, live
 from robo_rl.conf.schema import RunConfig
@@ -154,20 +153,3 @@ def loop_figures(timing: LoopTiming, decisions: Durations | None = None) -> dict
     counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}
     times = {"decision_ms_p50": half, "decision_ms_p99": most, "tick_ms_p99": kept["work_ms_p99"]}
     return {"rate_hz": 1.0 / timing.period_s, **counts, **times}
-
-
-def in_words(counts: Mapping[Reason, int]) -> str:
-    """What the filter did, mildest first; waiting for the first command and ending are no interventions."""
-    quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN, Reason.NOT_ARMED, Reason.NO_STATE)
-    by_effect: dict[Effect, Counter[str]] = {}
-    for reason, count in counts.items():
-        if reason not in quiet:
-            by_effect.setdefault(reason.effect, Counter())[reason.name.lower()] += count
-    if not by_effect:
-        return "passed every command as it was"
-    parts = (
-        f"{effect.value} " + ", ".join(f"{n} {name}" for name, n in by_effect[effect].most_common())
-        for effect in Effect
-        if effect in by_effect
-    )
-    return "; ".join(parts)

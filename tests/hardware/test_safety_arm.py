@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.messages import JointTrajectory
+from hardware.messages import JointState, JointTrajectory
 from hardware.safety.arm_filter import ArmFilter, Phase
 from hardware.safety.reasons import Effect, Reason
 from tests.hardware.arms import NAMES, PERIOD_S, arm, command, state
@@ -280,6 +280,41 @@ def test_a_state_that_jumps_is_not_believed() -> None:
     bench.filter.on_state(state([0.2, 2.1, 0.2]), bench.now_s + 0.02)
     assert bench.filter.counts[Reason.BAD_STATE] == 3
     assert bench.tick(0.2) == pytest.approx([0.2] * 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (state([0.0, 0.0, 0.0], ("a", "B", "c")), "joint_states lacks b of the robot's description; it tells a, B, c"),
+        (state([0.0, 0.0, 0.0, 0.0], ("a", "a", "b", "c")), "names a joint twice"),
+        (state([0.0, math.nan, 0.0]), "not a finite number"),
+        (state([0.0, 7.0, 0.0]), "joint_states tells b at 7 rad, far outside of -1 to 1"),
+    ],
+)
+def test_arming_says_what_is_wrong_with_the_states_that_come(message: JointState, sentence: str) -> None:
+    """A robot whose joints are called otherwise is heard: "no fresh state" would send its user to the network cable."""
+    filter_ = ArmFilter(arm())
+    assert filter_.arm(0.0) == (False, f"not armed: {Reason.NO_STATE.sentence}")
+    filter_.on_state(message, 0.0)
+    armed, why = filter_.arm(0.001)
+    assert not armed
+    assert sentence in why
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.01)
+    filter_.on_state(message, 0.011)  # a gripper that tells its own joints on the same topic
+    assert not filter_.fault
+    assert filter_.arm(0.012)[0]
+
+
+def test_arming_says_whether_the_arm_moves_at_once() -> None:
+    """A policy that was never stopped goes on the moment somebody arms: who arms should read it."""
+    filter_ = ArmFilter(arm())
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.0)
+    filter_.on_command(command([0.0, 0.0, 0.0]), "teleop", 0.0)  # nobody has taken over: not heard after arming, either
+    assert filter_.arm(0.001) == (True, "armed: holding position until the first command")
+    filter_ = ArmFilter(arm())
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.0)
+    filter_.on_command(command([0.0, 0.0, 0.0]), "policy", 0.0)
+    assert filter_.arm(0.001) == (True, "armed: commands of policy come and are followed at once")
 
 
 def test_a_stop_is_sent_before_the_silence() -> None:

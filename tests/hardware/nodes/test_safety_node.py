@@ -22,6 +22,8 @@ from robo_rl.apps.node_life import Ending, live
 from tests.hardware.arms import arm, command
 from tests.hardware.nodes.fakes import LagArm
 
+JOINT = {"low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
+
 
 class Cell:
     """Simulated arm, filter, and a policy that moves all joints as a sine of 0.2 rad and 4 s."""
@@ -85,6 +87,20 @@ def test_nothing_is_sent_before_arming() -> None:
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
     cell.until(1.5)
     assert cell.safe
+
+
+def test_a_robot_with_other_joints_is_said_once() -> None:
+    """It is heard 50 times a second and never armed: the terminal says why, every 5 s."""
+    world, said = World(), list[str]()
+    bus = world.bus("filter")
+    SimArmNode(world.bus("robot"), LagArm(), 50.0)
+    joints = [{**JOINT, "name": name} for name in ("a", "b", "see")]
+    node = SafetyFilterNode(bus, arm(joints=joints), arm=True, say=said.append)
+    bus.spin(lambda: world.now() >= 4.0)
+    assert node.at_rest
+    assert said == [
+        "filter: joint_states lacks see of the robot's description; it tells a, b, c. Such a state is not taken."
+    ]
 
 
 def test_kill_9_of_the_policy_holds_within_two_periods_and_a_look() -> None:
@@ -160,10 +176,21 @@ def test_an_end_is_a_braked_stop_and_is_said() -> None:
     cell.until(1.0)
     ending.ask("SIGTERM")
     live([(cell.node, cell.filter_bus)], ending, say=said.append)
-    assert said == ["filter: SIGTERM: braking, then silent."]
+    assert said == ["filter: SIGTERM: braking, then silent; until then limited 1 acceleration."]
     assert cell.node.at_rest
     last = [place for _, place in cell.safe[-3:]]
     assert np.array_equal(last[0], last[2])
+
+
+def test_what_the_filter_did_is_said_at_the_end() -> None:
+    """Of a robot of one's own `robo-rl up` alone knows how often the filter was felt."""
+    cell, said, ending = Cell(), list[str](), Ending()
+    cell.until(1.0)
+    cell.world.kill("policy")
+    cell.until(3.0)
+    ending.ask("SIGTERM")
+    live([(cell.node, cell.filter_bus)], ending, say=said.append)
+    assert said == ["filter: SIGTERM: nothing was being sent; until then limited 1 acceleration; hold 1 stale_command."]
 
 
 def test_an_interrupt_says_its_last_word() -> None:
