@@ -62,9 +62,9 @@ class Bank:
         self._ctrl_range, force_range = ranges(model)
         self._own = {name: np.array(getattr(motors, name), np.float64) for name in SCALES.values()}
         self._own |= {"gain": model.actuator_gainprm[:, 0].copy(), "bias": model.actuator_biasprm[:, :3].copy()}
-        self._own |= {"low": force_range[:, 0], "high": force_range[:, 1]}
+        self._own |= {"low": force_range[:, 0], "high": force_range[:, 1], "stall": np.array(motors.stall)}
         self._now = {name: np.tile(value, (num, *[1] * value.ndim)) for name, value in self._own.items()}
-        self._stall, self.curved = np.array(motors.stall), motors.has("no_load_scale")
+        self.curved = motors.has("no_load_scale")
         self._kept = keeps(self._now["lag_s"], step_s)
         self.reached = np.zeros((num, model.nu))
 
@@ -93,7 +93,7 @@ class Bank:
         if not self.curved:
             return Drive(target, gain, bias)
         asked = gain * target + bias[..., 0] + bias[..., 1] * q + bias[..., 2] * v
-        line = motor_line(asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], self._stall)
+        line = motor_line(asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows])
         ends = np.stack([line.push, np.zeros_like(v), -line.slope], -1)
         return Drive(target, np.where(line.curved, 0.0, gain), np.where(line.curved[..., None], ends, bias))
 
