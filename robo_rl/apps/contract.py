@@ -8,11 +8,18 @@ from hardware.contract import check_contract
 from hardware.description import load_description
 from policies.bundle import load_bundle
 from robo_rl.conf.schema import ContractConfig
+from robo_rl.core.errors import ConfigError
 
 
 def main(config: ContractConfig) -> int:
-    """Say that it fits, or raise CheckpointError with every mismatch."""
-    bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
+    """Say that it fits, or raise CheckpointError with every mismatch, ConfigError for a bundle that flies."""
+    bundle = load_bundle(Path(config.bundle))
+    if bundle.env.name.startswith("quad/"):
+        raise ConfigError(
+            f"'{bundle.name}' flies, and contract compares joints. Flight bundles are checked when they start: "
+            f"robo-rl run bundle={config.bundle} robot=sim_quad, and before any node does, by robo-rl up."
+        )
+    robot = load_description(config.robot)
     check_contract(bundle, robot)
     cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
     print(

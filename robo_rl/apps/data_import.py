@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from robo_rl.apps.progress import progress, show
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError
@@ -12,6 +14,7 @@ from robo_rl.data.pusht import pusht_keys, pusht_spec
 
 def main(config: DataImportConfig) -> int:
     """Import, and say what came of it."""
+    _refuse_recording(Path(config.source))
     spec, keys = contract(config)
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
@@ -26,6 +29,15 @@ def main(config: DataImportConfig) -> int:
         )
     print(f"Imported {count} episodes into {config.out}\nNext:   robo-rl data info path={config.out}")
     return 0
+
+
+def _refuse_recording(source: Path) -> None:
+    """The recorder's files are topics as they came, not episodes: there is no observation and no action in them."""
+    if source.suffix == ".mcap" or (source / "metadata.yaml").is_file() or any(source.glob("episode_*/*.mcap")):
+        raise ConfigError(
+            f"{source} is a recording of topics (MCAP), and no verb turns one into a dataset yet. Read it by `rosbags` "
+            "or `ros2 bag`, and write its episodes by DatasetWriter: docs/data.md, 'Write it'."
+        )
 
 
 def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:

@@ -52,11 +52,14 @@ def camera(config: CameraNodeConfig, bus: Bus) -> Node:
 def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     """All topics of the table, with the pictures of the cameras named."""
     plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic is not EPISODE]
+    names = [name for name in config.cameras.split("+") if name]
+    if wrong := [name for name in names if not name.isidentifier()]:
+        raise ConfigError(f"cameras={config.cameras}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front.")
     kinds: list[Callable[[str], Topic[Any]]] = [camera_info_topic]
     kinds += [image_topic] if config.transport != "compressed" else []
     kinds += [compressed_topic] if config.transport != "raw" else []
     kinds += [depth_topic] if config.depth else []
-    seen = [topic(camera) for camera in config.cameras for topic in kinds]
+    seen = [topic(camera) for camera in names for topic in kinds]
     return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *seen])
 
 

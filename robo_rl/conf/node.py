@@ -138,7 +138,7 @@ class RecorderNodeConfig(NodeConfig):
 
     out: str = "recordings"  # folder of the recordings, one folder each
     start: bool = False  # record at once; otherwise by the service ~/start
-    cameras: list[str] = field(default_factory=lambda: ["camera"])  # names of the cameras to record
+    cameras: str = "camera"  # names of the cameras to record, joined by "+"; empty: none
     depth: bool = False  # the depths of these cameras as well
     transport: str = one_of(
         "raw", "compressed", "both"

@@ -59,7 +59,8 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
     assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true", "realtime=false"]
     assert "recorder" not in commands
     assert "arm_policy" not in load_set("arm_sim").commands({})
-    assert load_set("arm_sim").commands({"record": "r"})["recorder"] == ["recorder", "out=r", "start=true"]
+    seen = load_set("arm_sim").commands({"record": "r", "cameras": "view"})["recorder"]
+    assert seen == ["recorder", "out=r", "start=true", "cameras=view", "depth=true"]
 
 
 def test_wrong_arguments_are_one_sentence() -> None:
@@ -247,7 +248,9 @@ def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Pa
         check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
 
 
-def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(tmp_path: Path) -> None:
+def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An arm's; and one that turns motors, for a link that takes thrust and body rates."""
     arm = {"bundle": str(arm_bundle(tmp_path / "arm").folder)}
     with pytest.raises(RoboRLError, match="not for a quadcopter"):
@@ -256,6 +259,8 @@ def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(tmp_path: Path
     check(load_set("quad").commands(quad))
     with pytest.raises(RoboRLError, match="turns motors"):
         check(load_set("quad").commands(quad | {"level": "rates"}))
+    assert main(["contract", f"bundle={quad['bundle']}", "robot=sim_quad"]) == 2
+    assert "flies, and contract compares joints" in capsys.readouterr().err
 
 
 def test_one_set_per_domain_and_namespace() -> None:

@@ -31,7 +31,7 @@ from hardware.salvage import salvage
 from hardware.topics import EPISODE, camera_info_topic, compressed_topic, image_topic
 from robo_rl.apps.node_builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import ConfigError, DataError
 from tests.hardware.nodes.record import TOPICS
 from tests.hardware.records import SAMPLES, same
 
@@ -56,7 +56,7 @@ def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
 def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, pictures: int) -> None:
     """Pixels, JPEG or both of the cameras named, and how they map points to pixels."""
     world = World()
-    node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras=["top"], transport=transport),
+    node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top", transport=transport),
                     world.bus("recorder"))  # fmt: skip
     camera = world.bus("camera")
     for topic, kind in (
@@ -73,6 +73,20 @@ def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, 
     decoded = ros_types().decode(found["camera/top/camera_info"][0], m.CameraInfo)
     assert same(decoded, SAMPLES[m.CameraInfo])
     assert ("camera/top/image_raw/compressed" in found) is (transport != "raw")
+
+
+def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
+    """As `robo-rl up arm_sim cameras=...` names them; a list in brackets would record a camera that nobody has."""
+    world = World()
+    node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top+side"), world.bus("recorder"))
+    for name in ("top", "side"):
+        image_topic(name).publisher(world.bus(name))(SAMPLES[m.Image])
+    world.bus("clock").spin(lambda: world.now() >= 0.1)
+    node.last_word()
+    assert {"camera/top/image_raw", "camera/side/image_raw"} <= set(recorded(next(tmp_path.glob("episode_*"))))
+    recorder(RecorderNodeConfig(out=str(tmp_path / "blind"), cameras=""), world.bus("blind")).last_word()
+    with pytest.raises(ConfigError, match=r"'\[top\]' is no camera's name\. Join names by \+"):
+        recorder(RecorderNodeConfig(out=str(tmp_path / "x"), cameras="[top]"), world.bus("x"))
 
 
 def recorded(path: Path) -> dict[str, list[bytes]]:
