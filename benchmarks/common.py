@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.eval.timing import cpu_seconds
 
-__all__ = ["commit", "cpu_seconds", "emit", "machine", "parser", "results_file"]
+__all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "results_file"]
 
 RESULTS = Path(__file__).parent / "results"
 _options = argparse.Namespace(quick=False, out=None)  # what `parser` read; `emit` marks and copies lines by it
@@ -39,7 +42,7 @@ class _Remembering(argparse.ArgumentParser):
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser with the two options of every benchmark, `--quick` and `--out`; add your own to it."""
     made = _Remembering(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="a smaller run, under a minute; its lines say so")
+    made.add_argument("--quick", action="store_true", help="a smaller run, under a CPU-minute; its lines say so")
     made.add_argument(
         "--out",
         type=Path,
@@ -50,16 +53,43 @@ def parser(description: str) -> argparse.ArgumentParser:
     return made
 
 
+def own_folder(folder: Path) -> Path:
+    """`folder`, where finished work is kept and not done again; of a quick run a folder in it, emptied.
+
+    So a full run takes nothing of a quick one for its own, and a quick run says nothing that it did not measure.
+    """
+    if not _options.quick:
+        return folder
+    own = folder / "quick_run"
+    shutil.rmtree(own, ignore_errors=True)
+    return own
+
+
 def emit(name: str, value: float, unit: str, **extra: Any) -> None:
-    """Print one result as a JSON line, with machine, commit and versions; append it to `--out` when given."""
-    line: dict[str, Any] = {"name": name, "value": value, "unit": unit, **extra}
+    """Print one result as a JSON line, with machine, commit and versions; append it to `--out` when given.
+
+    JSON has no word for NaN and infinity: a value that is none is said on stderr instead, beside a value it is null.
+    """
+    if not math.isfinite(value):
+        print(f"{name}: there is no figure to tell ({value})", file=sys.stderr)
+        return
+    line: dict[str, Any] = {"name": name, "value": value, "unit": unit, **_finite(extra)}
     if _options.quick:
         line["quick"] = True
     line |= {"machine": machine(), "commit": commit(), "torch": versions().get("torch", "none")}
     line["date"] = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    text = json.dumps(line)
+    text = json.dumps(line, allow_nan=False)
     print(text, flush=True)
     if _options.out is not None:
         _options.out.parent.mkdir(parents=True, exist_ok=True)
         with _options.out.open("a") as file:
             file.write(text + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for every NaN and infinity in it."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

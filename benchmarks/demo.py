@@ -6,6 +6,7 @@ make demo && .venv/bin/python benchmarks/demo.py --out
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from common import emit, machine, parser
@@ -15,6 +16,12 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--results", type=Path, default=Path("runs/demo/results.json"), help="what the demo wrote")
     args = options.parse_args()
+    if args.quick:
+        print(
+            "make demo has no quick form, and its figures are no quick run's: no line. Leave --quick out.",
+            file=sys.stderr,
+        )
+        return
     if not args.results.exists():
         raise SystemExit(f"{args.results} does not exist. Run make demo first, or give --results.")
     found = json.loads(args.results.read_text())

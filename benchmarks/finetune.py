@@ -10,7 +10,7 @@ names then end in /one_base.
 Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
 .../env_steps_to_95, .../cpu_s (training, per seed), .../worst_drop_points (largest fall below the base at any
-evaluation), and base, base_zero_noise of the task.
+evaluation), and .../base/success, .../base_zero_noise/success of the bases that these seeds started from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here and in the workers
 
-from common import emit, parser
+from common import emit, own_folder, parser
 
 from robo_rl.core.orphans import exit_with_parent
 
@@ -62,12 +62,11 @@ def main() -> None:
     )
     options.add_argument("--jobs", type=int, default=2, help="seeds side by side")
     args = options.parse_args()
-    seeds = 1 if args.quick else args.seeds
+    seeds, folder = 1 if args.quick else args.seeds, own_folder(args.folder)
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             calls = [
-                Call(task, method, seed, args.base_seed, args.folder, args.env_steps, args.quick)
-                for seed in range(seeds)
+                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick) for seed in range(seeds)
             ]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would
@@ -89,7 +88,7 @@ class Call:
 
     @property
     def task_folder(self) -> Path:
-        return self.folder / f"{self.task}-{DEMOS[self.task]}{'-quick' if self.quick else ''}"
+        return self.folder / f"{self.task}-{DEMOS[self.task]}"
 
     @property
     def base_folder(self) -> Path:
@@ -126,7 +125,7 @@ def make_base(call: Call) -> None:
     data, base = call.base_folder / "demonstrations", call.base_folder / "base"
     if (base / "policy").exists():
         return
-    seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=500"] if call.quick else []
+    seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=200"] if call.quick else []
     env, noise = f"env=metaworld/{call.task}-v3", f"noise={EXPERT_NOISE}"
     _verb("collect", env, f"out={data}", f"episodes={DEMOS[call.task]}", noise, seed)
     _verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
@@ -138,8 +137,8 @@ def _run(call: Call) -> SeedResult:
 
     method, quick, home, label = call.method, call.quick, call.home, call.label
     data, base, out = call.base_folder / "demonstrations", call.base_folder / "base", home / label
-    episodes = 20 if quick else 100
-    steps = 2000 if quick else call.env_steps
+    episodes = 10 if quick else 100
+    steps = 1500 if quick else call.env_steps
     if not (out / "policy").exists():
         _verb(
             "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}",
@@ -200,8 +199,9 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
         emit(f"{name}/env_steps_to_95{suffix}", fmean(known), "env steps", reached_by=len(known), seeds=len(results))
     emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
     emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")
+    # Under the method's name: another method may have been run on other seeds, and so on other bases.
     for what, rates in (("base", [r.base for r in results]), ("base_zero_noise", [r.base_zero_noise for r in results])):
-        emit(f"finetune/{task}/{what}/success{suffix}", fmean(rates), "fraction", per_seed=rates)
+        emit(f"{name}/{what}/success{suffix}", fmean(rates), "fraction", per_seed=rates)
 
 
 if __name__ == "__main__":

@@ -48,10 +48,11 @@ def main() -> None:
     if args.methods:
         methods(args)
         return
-    budgets = [150] if args.quick else [int(part) for part in args.updates.split(",")]
+    budgets = [10] if args.quick else [int(part) for part in args.updates.split(",")]
+    small = {"seeds": 1, "eval_flights": 100, "eager": True} if args.quick else {"seeds": args.seeds}
     setting = Setting.of(FlyConfig(craft=args.craft))
     for updates in budgets:
-        config = FlyConfig(craft=args.craft, updates=updates, seeds=1 if args.quick else args.seeds)
+        config = FlyConfig(craft=args.craft, updates=updates, **small)
         with tempfile.TemporaryDirectory() as folder:
             config.out = str(Path(folder) / "run")
             rows, _ = train_all(config, setting, RunDir.create(config.out, config))
@@ -67,9 +68,14 @@ def methods(args: Namespace) -> None:
     names = list(ARMS) if args.methods == "all" else args.methods.split(",")
     if unknown := sorted(set(names) - set(ARMS)):
         raise SystemExit(f"--methods {', '.join(unknown)}: there is no such arm. Known: {', '.join(ARMS)}.")
-    budgets_s = [2.0] if args.quick else sorted(float(part) for part in args.budgets.split(","))
-    seeds, marks, probe_s = (1, 1, 1.0) if args.quick else (args.seeds, args.marks, 4.0)
-    curves = compare(names, args.craft, budgets_s, seeds, marks, probe_s)
+    base = (
+        FlyConfig(craft=args.craft, eval_flights=100, eval_s=2.0, eager=True)
+        if args.quick
+        else FlyConfig(craft=args.craft)
+    )
+    budgets_s = [1.0] if args.quick else sorted(float(part) for part in args.budgets.split(","))
+    seeds, marks, probe_s = (1, 1, 0.5) if args.quick else (args.seeds, args.marks, 4.0)
+    curves = compare(names, base, budgets_s, seeds, marks, probe_s)
     if args.picture is not None:
         picture(args.picture, curves)
 

@@ -7,7 +7,7 @@ many updates as the budget pays for, so that schedules end with it. Compiling, m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -33,25 +33,25 @@ class Point:
     left: float
 
 
-def arm(name: str, craft: str, updates: int, seed: int) -> FlyConfig:
-    """The settings of an arm: a method, and where `_lqr` stands behind it, the start."""
+def arm(name: str, base: FlyConfig, updates: int, seed: int) -> FlyConfig:
+    """The settings of an arm: `base` with a method and, where `_lqr` stands behind it, its start."""
     start = "lqr" if name.endswith("_lqr") else "random"
-    return FlyConfig(craft=craft, method=METHODS[name.removesuffix("_lqr")](), start=start, updates=updates, seed=seed)
+    return replace(base, method=METHODS[name.removesuffix("_lqr")](), start=start, updates=updates, seed=seed)
 
 
 def compare(
-    names: list[str], craft: str, budgets_s: list[float], seeds: int, marks: int, probe_s: float
+    names: list[str], base: FlyConfig, budgets_s: list[float], seeds: int, marks: int, probe_s: float
 ) -> dict[str, list[Point]]:
     """Train and report every arm; returns the curve of each arm's first seed at the largest budget."""
     curves: dict[str, list[Point]] = {}
     for name in names:
-        speed = updates_per_s(name, craft, probe_s)
+        speed = updates_per_s(name, base, probe_s)
         for budget_s in budgets_s:
             updates = max(1, round(budget_s * speed))
             runs = []
             for seed in range(seeds):
                 last = budget_s == budgets_s[-1] and seed == 0
-                curve, env_steps = train(arm(name, craft, updates, seed), marks if last else 1)
+                curve, env_steps = train(arm(name, base, updates, seed), marks if last else 1)
                 runs.append(curve[-1])
                 if last:
                     curves[name] = curve
@@ -66,9 +66,9 @@ def compare(
     return curves
 
 
-def updates_per_s(name: str, craft: str, probe_s: float) -> float:
+def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
     """Of a training of this arm once it is under way, of the updates that learn."""
-    config = arm(name, craft, 10**6, seed=1000)
+    config = arm(name, base, 10**6, seed=1000)
     setting = Setting.of(config)
     trainer, _ = make_trainer(config, setting, new_policy(config, setting, config.seed), config.seed)
     for _ in range(1 + getattr(config.method, "warmup_rounds", 0)):

@@ -42,7 +42,11 @@ def main() -> None:
     options.add_argument("--run", type=Path, help="a finished run of robo-rl fly task=obstacles: measure its policies")
     args = options.parse_args()
     torch.set_num_threads(1)
-    small = {"updates": 60, "seeds": 1, "eval_flights": 50} if args.quick else {"seeds": args.seeds}
+    small = (
+        {"updates": 3, "seeds": 1, "eval_flights": 50, "eval_s": 4.0, "eager": True}
+        if args.quick
+        else {"seeds": args.seeds}
+    )
     config = FlyConfig(task="obstacles", craft=args.craft, **small)
     with tempfile.TemporaryDirectory() as folder:
         run = args.run or Path(folder) / "run"

@@ -20,7 +20,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from common import cpu_seconds, emit, parser
+from common import cpu_seconds, emit, own_folder, parser
 
 from policies.batches import TensorWindows
 from policies.checkpoint import load_policy, read_policy_json, save_policy
@@ -31,7 +31,7 @@ from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
 from policies.training import BaseTrainConfig, train_base
 from robo_rl.apps.progress import progress
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.data.importers import import_replay_buffer
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.pusht import pusht_keys, pusht_spec
@@ -60,9 +60,7 @@ QUICK = BaseTrainConfig(steps=600, batch_size=256, lr=1e-3, warmup_steps=50, che
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument(
-        "--data", type=Path, default=Path("../shared/data/pusht_human.zarr"), help="the zarr v2 buffer"
-    )
+    options.add_argument("--data", type=Path, default=DATA, help="the zarr v2 buffer")
     options.add_argument("--episodes", type=int, default=200, help="evaluation episodes")
     options.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     options.add_argument("--run", type=Path, help="keep checkpoints and the policy here; an interrupted run goes on")
@@ -70,7 +68,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if not args.data.exists():
         raise DataError(f"{args.data} does not exist. Give the published demonstrations with --data.")
-    with run_folder(args.run) as run:
+    with run_folder(args.run and own_folder(args.run)) as run:
         policy = trained(args.data, run, QUICK if args.quick else FULL, args.seed, limit=60 if args.quick else None)
         note = read_policy_json(run / "policy")["train"]
         result = evaluated(policy, 20 if args.quick else args.episodes)
@@ -78,8 +76,14 @@ def main() -> None:
 
 
 def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: int | None) -> SavedPolicy:
-    """The policy of `run` when it is finished, else a new or resumed one."""
+    """The policy of `run` when it is finished, else a new or resumed one.
+
+    Raises DataError for a policy of another length of training, whose score would stand for this one's.
+    """
     if (run / "policy" / "policy.json").exists():
+        steps = read_policy_json(run / "policy")["train"]["steps"]
+        if steps != config.steps:
+            raise DataError(f"{run} holds a policy of {steps} updates, not of {config.steps}. Give another --run.")
         return load_policy(run / "policy")
     config.seed = seed
     env = pusht_spec(NAME)
@@ -135,4 +139,7 @@ def run_folder(chosen: Path | None) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RoboRLError as error:
+        raise SystemExit(str(error)) from error

@@ -20,7 +20,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import torch
-from common import cpu_seconds, emit, parser
+from common import cpu_seconds, emit, own_folder, parser
 
 from robo_rl.apps.cli import main as robo_rl
 from robo_rl.apps.collect import ExpertDriver
@@ -37,7 +37,7 @@ FINETUNE = {"method": "residual_dense", "num_envs": 64, "eval_every": 20_000, "e
 DISTILL = {"net": "mlp", "net.width": 128, "steps": 1500, "rollout_steps": 16_000, "round_steps": 8000, "num_envs": 64,
            "eval_episodes": 10}  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
-    "collect": {"episodes": 4, "num_envs": 4, "max_episode_steps": 200},
+    "collect": {"episodes": 4, "num_envs": 4},  # whole flights: of those that are cut short none succeeds
     "train": {"steps": 100},
     "finetune": {"env_steps": 1200, "num_envs": 8, "method.base_steps": 800, "method.burn_in": 20, "eval_every": 0,
                  "max_episode_steps": 200},
@@ -54,9 +54,7 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=Path("runs/quad_chain"), help="done stages are kept here")
     args = options.parse_args()
     torch.set_num_threads(1)
-    episodes, folder = 100, args.folder / args.task.replace(":", "-")
-    if args.quick:
-        episodes, folder = 10, folder / "quick"
+    episodes, folder = 10 if args.quick else 100, own_folder(args.folder) / args.task.replace(":", "-")
     name = f"quad_chain/{args.task.partition(':')[0]}"
     seeds = range(1 if args.quick else args.seeds)
     results = [run_seed(f"quad/{args.task}", seed, folder / f"seed{seed}", episodes, args.quick) for seed in seeds]
@@ -108,7 +106,7 @@ def build(env: str, seed: int, home: Path, quick: bool) -> float:
             used += float(mark.read_text())
             continue
         start_s = cpu_seconds()
-        again = {"keep": "all"} if quick and name == "collect" else {} if name == "collect" else {"overwrite": "true"}
+        again = {} if name == "collect" else {"overwrite": "true"}
         verb(name, out=home / out, seed=seed, **settings | short.get(name, {}) | again)
         mark.write_text(str(cpu_seconds() - start_s))
         used += float(mark.read_text())

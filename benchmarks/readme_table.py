@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import string
 import sys
 from dataclasses import dataclass
@@ -36,18 +37,18 @@ class Headline:
     beside: str
 
 
-_SUCCESS = "base {finetune/TASK/base/success}, without noise {finetune/TASK/base_zero_noise/success}"
+_SUCCESS = "base {finetune/RUN/base/success}, without noise {finetune/RUN/base_zero_noise/success}"
 HEADLINES = (
     Headline("Push-T, 206 human demonstrations: max coverage", "pusht/human/max_coverage", "published 0.91–0.95"),
     *(
-        Headline(f"{task}: {method}", f"finetune/{task}/{method}/success", _SUCCESS.replace("TASK", task))
+        Headline(f"{task}: {method}", f"finetune/{task}/{method}/success", _SUCCESS.replace("RUN", f"{task}/{method}"))
         for task in ("peg-insert-side", "assembly", "push", "hand-insert", "pick-place")
         for method in ("steering", "residual", "residual_far", "auto")
     ),
     Headline(
         "assembly: residual, five trainings on one base",
-        "finetune/assembly/residual/one_base/success",
-        "base {finetune/assembly/base/one_base/success}",
+        "finetune/assembly/residual/success/one_base",
+        "base {finetune/assembly/residual/base/success/one_base}",
     ),
     Headline("single-step head, 5 M U-Net, one core", "head/unet_5m/decisions_per_s", "aim 400"),
     Headline("... against 10 steps of the same network", "head/unet_5m/speedup_vs_10_steps", "aim 10"),
@@ -153,8 +154,10 @@ def load(folder: Path) -> dict[str, dict[str, Line]]:
     return found
 
 
-def number(value: float | str) -> str:
-    """Four significant digits, thousands separated, millions as such."""
+def number(value: float | str | None) -> str:
+    """Four significant digits, thousands separated, millions as such; a dash for a seed that has no such figure."""
+    if value is None:
+        return "–"
     if isinstance(value, str):  # such as 790/800
         return value
     if abs(value) >= 1e6:
@@ -198,8 +201,15 @@ def demo_table(lines: dict[str, Line]) -> str:
     return head + "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n" + after
 
 
+def reference(name: str, lines: dict[str, Line]) -> Line | None:
+    """What a row is read against: the bases of its own seeds or, of older results, those of its task."""
+    return lines.get(name) or lines.get(re.sub(r"^(finetune/[^/]+)/[^/]+(/base(_zero_noise)?/)", r"\1\2", name))
+
+
 def against(ours: Line, theirs: Line) -> float | str:
-    """What ours is read against. Of more seeds than ours has, those that ours has: seeds count from 0."""
+    """What ours is read against. Of more seeds than ours has, as older results may say, those that ours has: seeds
+    count from 0.
+    """
     mine, all_of_them = len(ours.get("per_seed", [])), theirs.get("per_seed", [])
     value: float | str = fmean(all_of_them[:mine]) if 0 < mine < len(all_of_them) else theirs["value"]
     return value
@@ -210,10 +220,11 @@ def headline_table(lines: dict[str, Line]) -> str:
     rows = []
     for item in HEADLINES:
         wanted = [name for _, name, _, _ in string.Formatter().parse(item.beside) if name]
-        if item.name in lines and all(name in lines for name in wanted):
+        theirs = {name: line for name in wanted if (line := reference(name, lines)) is not None}
+        if item.name in lines and len(theirs) == len(wanted):
             beside = item.beside
-            for name in wanted:
-                beside = beside.replace("{" + name + "}", number(against(lines[item.name], lines[name])))
+            for name, line in theirs.items():
+                beside = beside.replace("{" + name + "}", number(against(lines[item.name], line)))
             rows.append(f"| {item.what} | {shown(lines[item.name])} | {beside} |")
     return "| what | measured | beside |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n" if rows else ""
 

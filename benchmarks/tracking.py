@@ -39,10 +39,11 @@ def main() -> None:
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
     args = options.parse_args()
     torch.set_num_threads(1)
-    config = FlyConfig(
-        task="figure8", craft=args.craft, speed_m_s=args.speed, updates=100 if args.quick else args.updates,
-        seeds=1 if args.quick else args.seeds, eval_flights=100 if args.quick else 1000,
-    )  # fmt: skip
+    small = (
+        {"updates": 5, "eval_flights": 100, "eval_s": 3.0, "eager": True} if args.quick else {"updates": args.updates}
+    )
+    seeds = 1 if args.quick else args.seeds
+    config = FlyConfig(task="figure8", craft=args.craft, speed_m_s=args.speed, seeds=seeds, **small)
     disturbed = Setting.of(config)
     nominal = replace(disturbed, task=replace(disturbed.task, force_std=0.0, torque_std=0.0))
     with tempfile.TemporaryDirectory() as folder:

@@ -50,22 +50,25 @@ def main() -> None:
     options.add_argument("--run", type=Path, help="fly the policies of this run instead of training any")
     args = options.parse_args()
     torch.set_num_threads(1)
-    seeds, episodes = (1, min(args.episodes, 100)) if args.quick else (args.seeds, args.episodes)
-    for task in args.tasks.split(","):
+    seeds, episodes = (1, min(args.episodes, 20)) if args.quick else (args.seeds, args.episodes)
+    tasks = args.tasks.split(",")
+    for task in tasks[:1] if args.quick else tasks:
         if task in MANIPULATION:
             report_arm(task, args)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            run = args.run or trained(task, seeds, 300 if args.quick else args.updates, Path(folder) / "run")
+            run = args.run or trained(task, seeds, 5 if args.quick else args.updates, Path(folder) / "run", args.quick)
             policies = sorted(run.glob("seed*"))[:seeds]
             for name, changes in SCENES.items():
                 if task == "hover" or not name.endswith("wake"):  # the figure is wider than the wake
                     report(f"transfer/{task}{name}", [flown(policy, episodes, changes) for policy in policies])
 
 
-def trained(task: str, seeds: int, updates: int, out: Path) -> Path:
+def trained(task: str, seeds: int, updates: int, out: Path, eager: bool) -> Path:
     """A run of `robo-rl fly` with randomised training."""
-    config = FlyConfig(task=task, randomize=0.2, seeds=seeds, updates=updates, eval_flights=100, out=str(out))
+    config = FlyConfig(
+        task=task, randomize=0.2, seeds=seeds, updates=updates, eval_flights=100, out=str(out), eager=eager
+    )
     train_all(config, Setting.of(config), RunDir.create(config.out, config))
     return out
 

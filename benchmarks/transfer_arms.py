@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from common import emit
+from common import emit, own_folder
 
 from robo_rl.eval.stats import SuccessRate
 
@@ -30,9 +30,9 @@ Row = dict[str, Any]
 
 def report_arm(task: str, options: argparse.Namespace) -> None:
     """Train what is missing, and emit what every engine says."""
-    seeds = 1 if options.quick else options.seeds
-    for source, (trained, measured) in ARMS.items():
-        folders = [options.folder / task / trained / f"seed{seed}" for seed in range(seeds)]
+    seeds, root = 1 if options.quick else options.seeds, own_folder(options.folder)
+    for source, (trained, measured) in list(ARMS.items())[: 1 if options.quick else None]:
+        folders = [root / task / trained / f"seed{seed}" for seed in range(seeds)]
         found = [results_of(task, trained, measured, seed, folder, options) for seed, folder in enumerate(folders)]
         for engine in [row["engine"] for row in found[0]]:
             rows = [next(row for row in each if row["engine"] == engine) for each in found]
@@ -48,14 +48,15 @@ def results_of(
 ) -> list[Row]:
     """The rows of one seed's results.json."""
     env, there = (f"arm/{task}:randomise={name}" for name in (trained, measured))
-    steps, episodes = (2000, 20) if options.quick else (50_000, 100)
+    demos, updates, steps, episodes = (3, 100, 600, 4) if options.quick else (20, 2000, 50_000, 100)
     data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", f"transfer-{measured}"))
+    own = f"seed={seed}"
     stages = {
-        data / "dataset.json": ["collect", f"env={env}", "episodes=20", "noise=0.3", f"out={data}", f"seed={seed}"],
-        base / "policy": ["train", f"data={data}", f"out={base}", "steps=2000", f"seed={seed}"],
+        data / "dataset.json": ["collect", f"env={env}", f"episodes={demos}", "noise=0.3", f"out={data}", own],
+        base / "policy": ["train", f"data={data}", f"out={base}", f"steps={updates}", own],
         tuned / "policy": [
             "finetune", f"base={base}", f"demos={data}", "method=auto", f"env_steps={steps}", f"out={tuned}",
-            f"seed={seed}", f"resume={str(tuned.exists()).lower()}",
+            own, f"resume={str(tuned.exists()).lower()}",
         ],
         out / "results.json": [
             "transfer", f"run={tuned}", f"out={out}", f"env={there}", "engines=mujoco,pybullet", f"episodes={episodes}",

@@ -42,8 +42,8 @@ def main() -> None:
         camera(px, 20 if args.quick else 200)
     if args.camera_only:
         return
-    small = {"flights": 6, "rounds": 2, "shots": 2000, "eye_updates": 150, "eval_flights": 20,
-             "teacher_updates": 200}  # fmt: skip
+    small = {"flights": 6, "rounds": 2, "shots": 1000, "eye_updates": 50, "eval_flights": 10, "teacher_updates": 10,
+             "eager": True}  # fmt: skip
     given = small | {"seeds": 1} if args.quick else {"seeds": args.seeds}
     with tempfile.TemporaryDirectory() as folder:
         config = VisionConfig(teacher=args.teacher, out=str(Path(folder) / "run"), **given)

@@ -23,10 +23,15 @@ def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         folder = call.home / call.label
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps({"commit": "abc"}))
-    results = [module.SeedResult(seed, 0.5, 0.5, float(seed != 3), 100, None, 12_000, 1.0, 0.0) for seed in range(5)]
+    results = [
+        module.SeedResult(seed, 0.1 * seed, 0.5, float(seed != 3), 100, None, 12_000, 1.0, 0.0) for seed in range(5)
+    ]
     module.summarise(calls, results)
     mean, extra = lines["finetune/push/residual/success"]
     assert (mean, extra["iqm"]) == (pytest.approx(0.8), 1.0)
     assert extra["bootstrap95"][0] < 0.8 < extra["bootstrap95"][1]
     assert extra["iqm_bootstrap95"][0] < 1.0 == extra["iqm_bootstrap95"][1]
     assert lines["finetune/push/residual/worst_seed"][0] == 0.0
+    value, extra = lines["finetune/push/residual/base/success"]  # of these seeds, whatever other methods were run on
+    assert (value, len(extra["per_seed"])) == (pytest.approx(0.2), 5)
+    assert "finetune/push/base/success" not in lines

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import common
-from benchmarks.readme_table import BEGIN, END, for_docs, for_readme, headline_table, load, main, rewrite
+from benchmarks.readme_table import BEGIN, END, for_docs, for_readme, headline_table, load, main, rewrite, shown
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,31 @@ def test_emit_prints_one_json_line(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said | {"name": "windows/raw/per_cpu_s", "value": 3.0, "batch": 8, "quick": True} == said
     assert {"machine", "commit", "unit", "torch", "date"} <= said.keys()
     assert json.loads(out.read_text()) == said
+
+
+def test_what_is_no_number_gets_into_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has neither NaN nor infinity, and a table no use for them."""
+    common.emit("race/lap_time_s", 3.2, "s", best_s=float("inf"), per_seed=[3.2, float("nan")])
+    common.emit("race/lap_time_s", float("nan"), "s")
+    said = capsys.readouterr()
+    (text,) = said.out.splitlines()
+    found = json.loads(text, parse_constant=pytest.fail)
+    assert (found["value"], found["best_s"], found["per_seed"]) == (3.2, None, [3.2, None])
+    assert "there is no figure to tell" in said.err
+
+
+def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
+    """What it leaves is not taken for a full run's, nor what an earlier quick run left for its own."""
+    common.parser("test").parse_args([])
+    assert common.own_folder(tmp_path) == tmp_path
+    (tmp_path / "results.json").write_text("full")
+    common.parser("test").parse_args(["--quick"])
+    own = common.own_folder(tmp_path)
+    own.mkdir()
+    (own / "results.json").write_text("quick")
+    assert own != tmp_path
+    assert not (common.own_folder(tmp_path) / "results.json").exists()
+    assert (tmp_path / "results.json").read_text() == "full"
 
 
 def test_out_without_a_value_is_the_results_folder() -> None:
@@ -93,6 +118,13 @@ def test_a_method_stands_beside_the_bases_of_its_own_seeds() -> None:
         "finetune/push/base_zero_noise/success": {"value": 0.7, "unit": "fraction"},
     }
     assert "| base 0.3, without noise 0.7 |" in headline_table(lines)
+    lines["finetune/push/auto/base/success"] = {"value": 0.35, "unit": "fraction", "per_seed": [0.25, 0.45]}
+    assert "| base 0.35, without noise 0.7 |" in headline_table(lines)
+
+
+def test_a_seed_without_a_figure_has_a_dash() -> None:
+    """Where of one seed nobody stayed there is no error to tell."""
+    assert shown({"value": 0.02, "unit": "m", "per_seed": [0.02, None]}) == "0.02 m (seeds: 0.02, –)"
 
 
 def test_demo_table_has_a_row_per_policy(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Every program in benchmarks/: the options that all of them promise, and what must not be mixed up."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.checkpoint import FORMAT
+from robo_rl.core.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_MEASURING = {"readme_table"}  # makes the tables of what the others measured
+PROGRAMS = sorted(
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if "__main__" in path.read_text() and path.stem not in NOT_MEASURING
+)
+
+
+def test_all_are_here() -> None:
+    """A glob that finds nothing would test nothing."""
+    assert len(PROGRAMS) >= 23
+    assert {"engines", "finetune", "pusht", "quad_dynamics"} <= set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_says_what_it_takes(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--help works, and --quick and --out are among the options."""
+    if name == "loop_dds":
+        pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"), run_name="__main__")
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    assert "--quick" in said
+    assert "--out" in said
+
+
+def test_a_full_run_takes_no_shorter_policy_for_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 updates under the name of 40,000 would be seen in one number of the line alone."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("pusht")
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "policy.json").write_text(
+        json.dumps(
+            {
+                "format": FORMAT,
+                "kind": "generative",
+                "config": {},
+                "env": {},
+                "weights_crc32": 0,
+                "train": {"steps": 600},
+            }
+        )
+    )
+    with pytest.raises(DataError, match="holds a policy of 600 updates, not of 40000"):
+        module.trained(tmp_path / "data", tmp_path, module.FULL, 0, None)
