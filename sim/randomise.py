@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.scene import ASSETS, Scene
 from sim.keyed import keyed_normal, keyed_uniform
 from sim.looks import Look, look_from, numbers
+from sim.settings_file import read_settings
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {
@@ -149,26 +149,11 @@ def load_randomise(name: str) -> Randomise:
         raise UnknownNameError("randomisation", name, (*PRESETS, "<file>.yaml"))
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with ranges to randomise by. Presets: {', '.join(PRESETS)}.")
-    data = _read(path)
+    data = read_settings(path, [each.name for each in fields(Randomise)])
     given: dict[str, Any] = {key: _pair(path, key, data[key]) for key in _FACTORS if key in data}
     given |= {key: _whole(path, key, data[key]) for key in _DELAYS if key in data}
     given |= {key: _size(path, key, data[key]) for key in _SIZES if key in data}
     return Randomise(**given, noise=_noise(path, data.get("noise", {})))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The file's keys, all of them known ones."""
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
-    known = [each.name for each in fields(Randomise)]
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} holds {'nothing' if data is None else data!r}; expected keys: {', '.join(known)}.")
-    for key in data:
-        if key not in known:
-            raise UnknownNameError(f"key of {path}", str(key), known)
-    return data
 
 
 def _noise(path: Path, noise: Any) -> dict[str, float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
 
 from hardware import messages as m
 from hardware.bus.wire_values import New, floats, header, join_time
@@ -18,6 +20,16 @@ CHANNELS = {  # encoding -> (bytes per pixel, which of them are red, green and b
     "mono8": (1, (0, 0, 0)),
 }
 DEPTHS = {"32FC1": "f4", "16UC1": "u2"}  # metres, and millimetres with 0 for what is not known
+
+
+def _rows(msg: Any, bytes_per_pixel: int, what: str) -> UInt8[ndarray, "h b"]:
+    """The bytes of a sensor_msgs/Image by rows, without the padding that rows may end in. Raises BusError."""
+    data = np.frombuffer(memoryview(msg.data), np.uint8)
+    if msg.step < bytes_per_pixel * msg.width or data.size != msg.step * msg.height:
+        raise BusError(
+            f"{what} of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of {msg.step}."
+        )
+    return data.reshape(msg.height, msg.step)[:, : bytes_per_pixel * msg.width]
 
 
 def pack_image(r: m.Image, new: New) -> Any:
@@ -39,13 +51,7 @@ def unpack_image(msg: Any) -> m.Image:
     if msg.encoding not in CHANNELS:
         raise BusError(f"An image is encoded as {msg.encoding!r}; expected one of {', '.join(CHANNELS)}.")
     depth, order = CHANNELS[msg.encoding]
-    data = np.frombuffer(memoryview(msg.data), np.uint8)
-    if msg.step < depth * msg.width or data.size != msg.step * msg.height:
-        raise BusError(
-            f"An image of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of {msg.step}."
-        )
-    rows = data.reshape(msg.height, msg.step)[:, : depth * msg.width]  # rows may end in padding
-    pixels = rows.reshape(msg.height, msg.width, depth)
+    pixels = _rows(msg, depth, "An image").reshape(msg.height, msg.width, depth)
     whole = pixels if msg.encoding == "rgb8" else pixels[..., order]
     return m.Image(join_time(msg.header.stamp), whole, msg.header.frame_id)
 
@@ -70,12 +76,7 @@ def unpack_depth(msg: Any) -> m.DepthImage:
     if msg.encoding not in DEPTHS:
         raise BusError(f"A depth picture is encoded as {msg.encoding!r}; expected one of {', '.join(DEPTHS)}.")
     kind = np.dtype(DEPTHS[msg.encoding]).newbyteorder(">" if msg.is_bigendian else "<")
-    data = np.frombuffer(memoryview(msg.data), np.uint8)
-    if msg.step < kind.itemsize * msg.width or data.size != msg.step * msg.height:
-        raise BusError(
-            f"A depth picture of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of {msg.step}."
-        )
-    rows = np.ascontiguousarray(data.reshape(msg.height, msg.step)[:, : kind.itemsize * msg.width])
+    rows = np.ascontiguousarray(_rows(msg, kind.itemsize, "A depth picture"))
     values = rows.view(kind).reshape(msg.height, msg.width)
     depth_m = values.astype(np.float32)
     if msg.encoding == "16UC1":

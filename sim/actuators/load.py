@@ -13,11 +13,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
-import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import Motors, check_servo
 from sim.engines.scene import ASSETS
+from sim.settings_file import read_settings
 
 PRESETS = ("none", "dc_motor", "lag", "geared", "hobby")
 Numbers = Mapping[str, float]  # by servo; "" is for every servo of a hinge
@@ -78,16 +78,7 @@ def load_actuator(name: str) -> Actuator | None:
         raise UnknownNameError("actuator model", name, (*PRESETS, "<file>.yaml"))
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with an actuator model. Presets: {', '.join(PRESETS)}.")
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
-    known = [each.name for each in fields(Actuator)]
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} holds {'nothing' if data is None else data!r}; expected keys: {', '.join(known)}.")
-    for key in data:
-        if key not in known:
-            raise UnknownNameError(f"key of {path}", str(key), known)
+    data = read_settings(path, [each.name for each in fields(Actuator)])
     return Actuator(**{key: _numbers(path, key, value) for key, value in data.items()})
 
 
