@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, action_joints, parse_unit
 from hardware.loop.observation import DEPTH, IMAGE, untold
+from hardware.loop.scale import scalable
 from policies.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
 
@@ -91,10 +92,10 @@ def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
             yield f"It needs the camera '{name}', the robot has {', '.join(robot.cameras) or 'none'}."
             continue
         height, width = spec.shape[:2]
-        if (height, width) != (camera.height_px, camera.width_px):
+        if not scalable((camera.height_px, camera.width_px), (height, width)):
             yield (
                 f"Its camera '{name}' gives {width} x {height} pictures, the robot's {camera.width_px} x "
-                f"{camera.height_px}."
+                f"{camera.height_px}, of which these are not a smaller version."
             )
         needed = float(bundle.manifest["rates_hz"].get(key, 0.0))
         if needed > camera.rate_hz * (1.0 + _SLACK):

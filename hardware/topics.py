@@ -192,6 +192,15 @@ DRIVER_STATUS = Topic(
 DIAGNOSTICS = Topic(
     "diagnostics", Diagnostics, STATE, "1 Hz", "diagnostics", "recorder, a human", "all of the above in one list"
 )
+SUCCESS = Topic(
+    "episode/success",
+    Flag,
+    COMMAND,
+    "once an episode",
+    "a human, a detector",
+    "recorder",
+    "did what is being recorded reach its goal? What is said last counts",
+)
 EPISODE = Topic("episode/status", Text, LATCHED, "at changes", "recorder", "a human", "which episode is being recorded")
 
 
@@ -272,6 +281,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     CAMERA_STATUS,
     DRIVER_STATUS,
     DIAGNOSTICS,
+    SUCCESS,
     EPISODE,
 )
 
@@ -288,7 +298,13 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "action_head": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "a new episode, a new epoch")),
     "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
-    "recorder": (("~/start", "record"), ("~/stop", "save the recording"), ("~/discard", "throw the recording away")),
+    "recorder": (
+        ("~/start", "record"),
+        ("~/stop", "save the recording"),
+        ("~/success", "save it, noted as one that reached its goal"),
+        ("~/failure", "save it, noted as one that did not"),
+        ("~/discard", "throw the recording away"),
+    ),
     "robot_driver": (("~/connect", "after a stop or a lost connection: connect again, and obey"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
     "sim_robot": (("~/reset", "put the simulated robot back to its start"),),

@@ -18,6 +18,7 @@ import yaml
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
+from robo_rl.core.spec import ROBOT_SUITE
 from sim.experts import Expert, WatchingExpert
 from sim.workers import WorkerVecEnv
 
@@ -161,6 +162,12 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
 
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
+    if suite == ROBOT_SUITE:
+        raise ConfigError(
+            f"'{name}' is a robot that was recorded, and there is no simulator of it here. Its policies are tried on "
+            "the robot (robo-rl export, contract, then up), or in a simulated task with the same contract: import the "
+            "recordings with env=<that task>."
+        )
     bare = _with_options(task)[0] if suite in BATCHED else task
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.layout import POSITION, VELOCITY, parse_unit
+from hardware.loop.scale import scalable, scaled
 from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.spec import ArraySpec
@@ -84,11 +85,13 @@ class ArmObserver:
             raise DataError(f"No {what} of the camera '{camera}' has come yet.")
         picture, shape = pictures[key], self.spec[key].shape
         values = depth_seen(picture.depth_m) if isinstance(picture, DepthImage) else picture.pixels
-        if values.shape != shape:
+        (height, width), wanted = values.shape[:2], (shape[0], shape[1])
+        if values.shape[2:] != shape[2:] or not scalable((height, width), wanted):
             raise DataError(
-                f"The camera '{camera}' gives {what}s of {values.shape}, the policy was trained on {shape}."
+                f"The camera '{camera}' gives {what}s of {values.shape}, the policy was trained on {shape}: neither "
+                "the same, nor the same scaled down."
             )
-        return values
+        return scaled(values, wanted)
 
 
 def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:

@@ -1,4 +1,8 @@
-"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one away."""
+"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one away.
+
+~/success and ~/failure save as ~/stop does, and note which it was. What a latched topic said before the start stands at
+the beginning of every recording: the goal, the task in words, whether a human has taken over.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hardware.bus.cdr import ros_types
-from hardware.bus.protocol import Answer, Bus, RawBus
+from hardware.bus.protocol import Answer, Bus, Profile, RawBus
 from hardware.bus.wire import WIRE
-from hardware.messages import Text
+from hardware.messages import Flag, Text
 from hardware.recording import FLUSH_S, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import EPISODE, Topic
+from hardware.topics import EPISODE, SUCCESS, Topic
 from robo_rl.core.errors import DataError
 
 
@@ -38,7 +42,9 @@ class RecorderNode:
         self, bus: Bus, config: RecorderConfig, topics: Sequence[Topic[Any]], say: Callable[[str], None] = print
     ) -> None:
         self._bus, self._folder, self._say = bus, Path(config.out), say
-        self._types, self._channels = ros_types(), {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in topics}
+        self._types, all_topics = ros_types(), (*topics, SUCCESS)
+        self._channels = {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in all_topics}
+        self._latched: dict[str, bytes] = {}  # what latched topics said last, as CDR
         self._running: Recording | None = None
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
@@ -51,6 +57,8 @@ class RecorderNode:
                 topic.subscribe(bus, partial(self._encode, topic.name))
         bus.service("~/start", self.begin)
         bus.service("~/stop", self.save)
+        bus.service("~/success", partial(self.save_as, True))
+        bus.service("~/failure", partial(self.save_as, False))
         bus.service("~/discard", self.discard)
         bus.timer(FLUSH_S, self._tick)
         self._tell("idle")
@@ -83,6 +91,8 @@ class RecorderNode:
             self._running = Recording(self._folder, name, self._channels, self._types)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
+        for topic, cdr in self._latched.items():
+            self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
 
     def save(self) -> Answer:
@@ -94,6 +104,12 @@ class RecorderNode:
         if not done or running is None:
             return False, "the recording broke off; what is on the disk is salvaged at the next start"
         return True, self._tell(f"saved {running.path.name}: {running.messages} messages")
+
+    def save_as(self, success: bool) -> Answer:
+        """Commit the running recording, with a note on `episode/success`."""
+        self._write(SUCCESS.name, self._types.encode(Flag(success)), self._bus.now())
+        saved, sentence = self.save()
+        return saved, f"{sentence}, a {'success' if success else 'failure'}" if saved else sentence
 
     def discard(self) -> Answer:
         """Throw the running recording away."""
@@ -107,13 +123,18 @@ class RecorderNode:
         self._guarded(lambda running: running.tick())
 
     def _add(self, topic: str, cdr: bytes, received_s: float) -> None:
-        if self._running is not None:
-            unix_ns = time.time_ns() - int((self._bus.now() - received_s) * 1e9)
-            self._guarded(lambda running: running.add(topic, cdr, unix_ns))
+        if self._channels[topic].profile is Profile.LATCHED:
+            self._latched[topic] = cdr
+        self._write(topic, cdr, received_s)
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:
-        if self._running is not None:
+        if self._running is not None or self._channels[topic].profile is Profile.LATCHED:
             self._add(topic, self._types.encode(record), received_s)
+
+    def _write(self, topic: str, cdr: bytes, received_s: float) -> None:
+        """At the sender's kind of time: Unix time, or a simulation's."""
+        unix_ns = round((self._bus.stamp() - (self._bus.now() - received_s)) * 1e9)
+        self._guarded(lambda running: running.add(topic, cdr, unix_ns))
 
     def _guarded(self, act: Callable[[Recording], object]) -> bool:
         """Do it; on a full or broken disk end the recording with a sentence, and keep the node running."""

@@ -1,7 +1,9 @@
-"""`robo-rl data import`: a zarr v2 replay buffer becomes a dataset."""
+"""`robo-rl data import`: recordings of a robot, or a zarr v2 replay buffer, become a dataset."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 from robo_rl.apps.progress import progress, show
@@ -11,10 +13,18 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.importers import KeyMap, import_replay_buffer
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 
+RECORDED = ("robot", "rate_hz", "action", "cameras", "image_width", "depth", "velocities", "goal", "success", "gap_s",
+            "idle_s", "namespace")  # fmt: skip
+
 
 def main(config: DataImportConfig) -> int:
     """Import, and say what came of it."""
-    _refuse_recording(Path(config.source))
+    if _recorded(Path(config.source)):
+        from robo_rl.apps.data_recordings import import_recordings
+
+        _refuse_foreign(config, ("keys",), "recordings")
+        return import_recordings(config)
+    _refuse_foreign(config, RECORDED, "a replay buffer")
     spec, keys = contract(config)
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
@@ -31,17 +41,28 @@ def main(config: DataImportConfig) -> int:
     return 0
 
 
-def _refuse_recording(source: Path) -> None:
-    """The recorder's files are topics as they came, not episodes: there is no observation and no action in them."""
-    if source.suffix == ".mcap" or (source / "metadata.yaml").is_file() or any(source.glob("episode_*/*.mcap")):
-        raise ConfigError(
-            f"{source} is a recording of topics (MCAP), and no verb turns one into a dataset yet. Read it by `rosbags` "
-            "or `ros2 bag`, and write its episodes by DatasetWriter: docs/data.md, 'Write it'."
-        )
+def _recorded(source: Path) -> bool:
+    """Are these topics as they came, rather than a replay buffer?"""
+    files = (source, *source.glob("*"), *source.glob("*/*")) if source.is_dir() else (source,)
+    return any(path.suffix in (".mcap", ".db3") or path.name == "metadata.yaml" for path in files)
+
+
+def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -> None:
+    """Raises ConfigError for a setting that says nothing about what is imported."""
+    usual = {item.name: item for item in fields(DataImportConfig)}
+    for name in names:
+        item = usual[name]
+        default = item.default if item.default_factory is MISSING else item.default_factory()
+        if getattr(config, name) != default:
+            raise ConfigError(f"{name}= says nothing about {what}, which {config.source} is; leave it out.")
 
 
 def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
     """The environment that the data belong to, and which array becomes which key."""
+    if config.env is None:
+        raise ConfigError(
+            f"Say which environment the buffer {config.source} belongs to: env=pusht/state, or another one's name."
+        )
     if config.env.startswith("pusht/"):
         return pusht_spec(config.env), parse_keys(config.keys) or pusht_keys(config.env)
     from sim.registry import make_env  # simulators are needed for other environments only

@@ -35,10 +35,11 @@ def main(config: ExportConfig) -> int:
     print(
         f"Bundle: {out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch by {parity:.1g}"
     )
-    if measured is None:
+    if measured is None and bundle.env.simulated:
         again = f"robo-rl evaluate policy={folder} noise={0 if noise == 'zero' else 1}"
         print(f"        its success with {noise} noise is unknown; to note it: {again}, then export again")
-    print(f"Next:   robo-rl run bundle={out}")
+    robot = "" if bundle.env.simulated else f"robo-rl contract bundle={out} robot=<its description>"
+    print(f"Next:   {robot or f'robo-rl run bundle={out}'}")
     return 0
 
 

@@ -65,8 +65,15 @@ def main(config: TrainConfig) -> int:
             kept = f"saved update {newest_step(run.path)} in {run.path}; the same command with resume=true goes on"
             raise KeyboardInterrupt(kept) from stop
     save_policy(run.policy, trained, train_note(config, choice))
-    print(f"Policy: {run.policy}\nNext:   robo-rl evaluate policy={run.policy}")
+    print(f"Policy: {run.policy}\nNext:   {next_step(run, store.spec)}")
     return 0
+
+
+def next_step(run: RunDir, env: EnvSpec) -> str:
+    """A simulated task can be evaluated; what a robot recorded goes back to the robot."""
+    if env.simulated:
+        return f"robo-rl evaluate policy={run.policy}"
+    return f"robo-rl export policy={run.policy} noise=zero out={run.path / 'bundle'}"
 
 
 def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:

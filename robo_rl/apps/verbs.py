@@ -62,7 +62,8 @@ VERBS = {
         "data_import",
         "schema:DataImportConfig",
         "train",
-        "turn a zarr v2 replay buffer (data/*, meta/episode_ends) into a dataset",
+        "turn recordings of a robot (MCAP, rosbag2) or a zarr v2 replay buffer into a dataset",
+        "robo-rl data import source=recordings robot=mine.yaml out=data/mine",
         "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
     ),
     "data info": _verb(

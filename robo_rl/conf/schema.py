@@ -40,15 +40,33 @@ class DataValidateConfig:
 
 @dataclass
 class DataImportConfig:
-    """`robo-rl data import`."""
+    """`robo-rl data import`. Settings from `robot` on are those of recordings.
 
-    source: str = REQUIRED  # zarr v2 replay buffer: data/* and meta/episode_ends
+    env: environment that the data belong to, e.g. pusht/state; of recordings, the simulated task whose contract they
+    must have, or none.
+    """
+
+    source: str = (
+        REQUIRED  # zarr v2 replay buffer (data/*, meta/episode_ends), or a folder of recordings (MCAP, rosbag2)
+    )
     out: str = REQUIRED  # folder of the new dataset
-    env: str = REQUIRED  # environment that the data belong to, e.g. pusht/state
-    keys: list[str] = field(default_factory=list)  # key:array pairs; Push-T's published file needs none
+    env: str | None = None
+    keys: list[str] = field(default_factory=list)  # key:array pairs of a buffer; Push-T's published file needs none
     limit: int | None = at_least(1, None)  # only the first episodes
-    task: str = ""  # text noted with every episode
+    task: str = ""  # text noted with every episode; recordings say their own where this is empty
     image_codec: str = one_of("raw", "jpeg")  # raw reads faster, jpeg is smaller
+    robot: str | None = None  # description of the robot that was recorded: a name, or a YAML file
+    rate_hz: float | None = at_least(0.1, None)  # frames per second; none: that of commands or the slowest camera
+    action: str | None = None  # topic of the commands, or joint_states; none: command/safe, else teleop/command
+    cameras: str | None = None  # joined by "+"; none: those of the description that were recorded; empty: none of them
+    image_width: int | None = at_least(1, None)  # their pictures scaled down to this many pixels; none: as they came
+    depth: bool = False  # the depths of these cameras as well
+    velocities: bool | None = None  # are policies shown the joints' velocities? none: where the robot tells them
+    goal: str = ""  # what the topic goal holds, to be shown as well: unit and names, e.g. "m: x, y, z"
+    success: bool | None = None  # of recordings that do not say it themselves; none: nobody knows
+    gap_s: float = at_least(0.001, 0.5)  # leave out a recording in which a topic is silent for longer
+    idle_s: float | None = at_least(0.0, 0.5)  # of standing still at either end, keep so much; none: all
+    namespace: str = ""  # of the robot, where its topics have one
 
 
 @dataclass

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 
+ROBOT_SUITE = "robot"  # "robot/<name>": what was recorded on a robot, of which nobody here has a simulator
 SEGMENTS = ("background", "fixture", "object", "robot")  # what a pixel of `segmentation.<camera>` shows, by number
 
 
@@ -84,6 +85,11 @@ class EnvSpec:
     action: ActionSpec
     max_episode_steps: int
     control_hz: float
+
+    @property
+    def simulated(self) -> bool:
+        """Can it be made by `sim.registry`? Else policies for it are tried on the robot alone."""
+        return not self.name.startswith(f"{ROBOT_SUITE}/")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy import ndarray
 from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.schema import Codec
+from robo_rl.data.whole import whole_dataset
 from robo_rl.data.writer import DatasetWriter
 
 EPISODE_ENDS = "meta/episode_ends"
@@ -62,24 +61,12 @@ def import_replay_buffer(
     group = _open(Path(source))
     mapping = _checked(keys, env, Path(source), group)
     ends = _episode_ends(Path(source), group, mapping)[:limit]
-    target = Path(out)
-    if target.exists():
-        raise DataError(f"{target} exists already. Choose another path for the imported dataset.")
-    partial = target.with_name(f".{target.name}.importing")
-    if partial.exists():  # an earlier import was killed
-        rmtree(partial)
     info = {"source": Path(source).name}
-    writer = DatasetWriter.create(partial, env, image_codec=image_codec, stamps=(), durable=False, info=info)
-    try:
+    with whole_dataset(out, env, image_codec=image_codec, stamps=(), info=info) as writer:
         for episode, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             _copy_episode(writer, group, mapping, slice(int(start), int(end)), task)
             if progress is not None:
                 progress(episode + 1, len(ends))
-    except BaseException:
-        rmtree(partial)
-        raise
-    os.sync()  # once, instead of at every episode: the dataset is not there before the rename
-    partial.rename(target)
     return len(ends)
 
 

@@ -224,11 +224,10 @@ def test_data_import_maps_keys(tmp_path: Path) -> None:
     assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [2]
     with pytest.raises(ConfigError, match="expected key:array"):
         data_import.parse_keys(["state"])
-    (tmp_path / "episode_1").mkdir()
-    (tmp_path / "episode_1" / "episode_1.mcap").touch()
-    for source in (tmp_path, tmp_path / "episode_1" / "episode_1.mcap"):
-        with pytest.raises(ConfigError, match=r"is a recording of topics \(MCAP\)"):
-            data_import.main(DataImportConfig(str(source), "y", ENV))
+    with pytest.raises(ConfigError, match="robot= says nothing about a replay buffer"):
+        data_import.main(DataImportConfig(str(tmp_path / "buffer.zarr"), "y", ENV, robot="sim_arm"))
+    with pytest.raises(ConfigError, match="Say which environment the buffer"):
+        data_import.contract(DataImportConfig("x", "y"))
     with pytest.raises(ConfigError, match="Say which array"):
         data_import.contract(DataImportConfig("x", "y", ENV))
     spec, keys = data_import.contract(DataImportConfig("x", "y", ENV, keys=["state:data/s", "action:data/a"]))

@@ -16,6 +16,8 @@ from robo_rl.core.spec import ArraySpec, EnvSpec
 from tests.hardware.arms import arm
 from tests.hardware.bundles import arm_env
 
+SMALLER = "of which these are not a smaller version."
+
 
 def other(chunks: Bundle, env: EnvSpec, rates: dict[str, float] | None = None) -> Bundle:
     """The same with another contract."""
@@ -61,7 +63,7 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
         (
             arm_env(**{"depth.top": ArraySpec((48, 64), unit="m")}),
             arm(cameras={"top": {"width_px": 32, "height_px": 48, "rate_hz": 60}}),
-            ["Its camera 'top' gives 64 x 48 pictures, the robot's 32 x 48."],
+            [f"Its camera 'top' gives 64 x 48 pictures, the robot's 32 x 48, {SMALLER}"],
         ),
         (
             arm_env(**{"points.top": ArraySpec((64, 3), unit="m")}),
@@ -73,9 +75,9 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
         ),
         (
             arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
-            arm(cameras={"top": {"width_px": 640, "height_px": 480, "rate_hz": 30}}),
+            arm(cameras={"top": {"width_px": 640, "height_px": 360, "rate_hz": 30}}),
             [
-                "Its camera 'top' gives 64 x 48 pictures, the robot's 640 x 480.",
+                f"Its camera 'top' gives 64 x 48 pictures, the robot's 640 x 360, {SMALLER}",
                 "Its camera 'top' runs at 50 Hz, the robot's at 30 Hz.",
             ],
         ),

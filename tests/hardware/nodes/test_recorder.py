@@ -28,7 +28,7 @@ from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording import IN_PROGRESS, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import EPISODE, camera_info_topic, compressed_topic, image_topic
+from hardware.topics import EPISODE, GOAL, JOINT_STATES, SAFE, camera_info_topic, compressed_topic, image_topic
 from robo_rl.apps.node_builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -96,6 +96,40 @@ def recorded(path: Path) -> dict[str, list[bytes]]:
         for connection, _, raw in reader.messages():
             found.setdefault(connection.topic, []).append(bytes(raw))
     return found
+
+
+@pytest.mark.parametrize(("service", "expected"), [("success", True), ("failure", False), ("stop", None)])
+def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
+    """By a service of its own; the message stands in the recording, where any reader finds it."""
+    world = World()
+    node = RecorderNode(
+        world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [JOINT_STATES], lambda text: None
+    )
+    saved, sentence = world.bus("human").call(f"recorder/{service}", 1.0)
+    assert saved
+    assert sentence.endswith({True: ", a success", False: ", a failure", None: "messages"}[expected])
+    found = recorded(next(tmp_path.glob("episode_*"))).get("episode/success", [])
+    assert [ros_types().decode(raw, m.Flag).on for raw in found] == ([] if expected is None else [expected])
+    assert not world.bus("another").call(f"recorder/{service}", 1.0)[0]
+    node.last_word()
+
+
+def test_what_was_said_before_the_start_is_in_every_recording(tmp_path: Path) -> None:
+    """A goal is latched: said once, it holds for the second recording, too; a command of before does not."""
+    world = World()
+    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), [GOAL, SAFE], lambda text: None)
+    task = world.bus("task")
+    GOAL.publisher(task)(m.Floats(np.array([0.1, 0.2])))
+    SAFE.publisher(task)(SAMPLES[m.JointTrajectory])
+    task.spin(lambda: world.now() >= 1.0)
+    for _ in range(2):
+        node.begin()
+        node.save()
+    node.last_word()
+    for path in sorted(tmp_path.glob("episode_*")):
+        (raw,) = recorded(path)["goal"]
+        assert ros_types().decode(raw, m.Floats).values.tolist() == [0.1, 0.2]
+        assert "command/safe" not in recorded(path)
 
 
 def joints(number: int) -> m.JointState:

@@ -1,0 +1,33 @@
+"""Pictures of a camera, scaled to the size that a policy is shown: the same in training and on the robot."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import MissingDependencyError
+
+_SLACK = 0.02  # by which width to height may differ: sizes are whole pixels
+
+
+def scalable(found: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Can pictures of this (height, width) become those, without cutting, stretching or enlarging?"""
+    ratio = (found[1] * wanted[0]) / (found[0] * wanted[1])
+    return found[0] >= wanted[0] and found[1] >= wanted[1] and abs(ratio - 1.0) <= _SLACK
+
+
+def scaled(pixels: ndarray, wanted: tuple[int, int]) -> ndarray:
+    """(h, w, ...) -> (*wanted, ...). Colours are averaged over what becomes one pixel; of depths [m] one stands for
+    them, for the mean of a near and a far one is where nothing is.
+    """
+    if pixels.shape[:2] == wanted:
+        return pixels
+    try:
+        import cv2
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "Scaling pictures needs OpenCV, which is not installed. Run: pip install 'robo-rl[robot]'"
+        ) from error
+    how = cv2.INTER_AREA if pixels.dtype == np.uint8 else cv2.INTER_NEAREST
+    found: ndarray = cv2.resize(pixels, (wanted[1], wanted[0]), interpolation=how)
+    return found
