@@ -51,7 +51,9 @@ class SingleStepPolicy(nn.Module):
         return self.sample_from(self.features(obs), noise)
 
     def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.jump(features, noise, torch.ones(len(noise), device=noise.device)).clamp(-1.0, 1.0)
+        """`jump` from t = 1, where the factor is 1; one time for all, so its embedding is a constant of the graph."""
+        end = torch.ones((), device=noise.device)
+        return (noise - self.net(noise, end, features)).clamp(-1.0, 1.0)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return action

@@ -17,7 +17,7 @@ from hardware.safety.arm_filter import ArmFilter, Phase, Source
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 
-WATCHDOG_HZ = 200.0  # at least: how often it looks for what did not come
+WATCHDOG_HZ = (200.0, 500.0)  # how often it looks for what did not come: at least, and at most for the states' sake
 _STATUS_S = 0.5
 _AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
 # A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a simulator's
@@ -31,7 +31,8 @@ class SafetyFilterNode:
     def __init__(
         self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
     ) -> None:
-        self.filter = ArmFilter(robot)
+        look_s = 1.0 / watchdog_hz(robot)
+        self.filter = ArmFilter(robot, look_s=look_s)
         self._bus, self._robot, self._wants_arming, self._say = bus, robot, arm, say
         self._faulted_s = -math.inf  # when a fault of the states was said last
         self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
@@ -44,7 +45,7 @@ class SafetyFilterNode:
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
-        bus.timer(1.0 / max(WATCHDOG_HZ, 2.0 * robot.command_hz), self._tick)
+        bus.timer(look_s, self._tick)
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
@@ -118,3 +119,9 @@ class SafetyFilterNode:
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
         status = Status(self._bus.name, level, sentence, {"phase": filter_.phase.value} | values)
         self._tell(Diagnostics(self._bus.stamp(), (status,)))
+
+
+def watchdog_hz(robot: RobotDescription) -> float:
+    """Two a command; four a state, as far as that is cheap."""
+    least, most = WATCHDOG_HZ
+    return max(least, 2.0 * robot.command_hz, min(4.0 * robot.state_hz, most))

@@ -52,14 +52,22 @@ class _Goal:
 
 
 class ArmFilter:
-    """See the module. hold_s: how long a hold may last before it becomes a stop; waiting for a first command may."""
+    """See the module. hold_s: how long a hold may last before it becomes a stop; waiting for a first command may.
 
-    def __init__(self, robot: RobotDescription, hold_s: float = 1.0) -> None:
+    look_s: how often `tick` is called, at least. What would grow too old before the next look is too old at this one,
+    so that the arm is held within the limit and not a look after it.
+    """
+
+    def __init__(self, robot: RobotDescription, hold_s: float = 1.0, look_s: float = 0.0) -> None:
         self.robot, self.hold_s = robot, hold_s
         self.limits, self.workspace = ArmLimits.of(robot), Workspace.of(robot)
+        self._least_step_rad = float(self.limits.step_rad.min())
+        self._believed_rad = self.limits.low_rad - _BEYOND_RAD, self.limits.high_rad + _BEYOND_RAD
         self.phase, self.counts = Phase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why it does not follow; None while it does
-        self._period_s, self._state_period_s = 1.0 / robot.command_hz, 1.0 / robot.state_hz
+        self._period_s = 1.0 / robot.command_hz
+        self._stale_command_s = _limit_s(STALE_COMMAND_PERIODS * self._period_s, look_s)
+        self._stale_state_s = _limit_s(STALE_STATE_PERIODS / robot.state_hz, look_s)
         self._orders: dict[Source, Order] = {"policy": Order(), "teleop": Order()}
         self._state: Measured | None = None
         self._goal: _Goal | None = None
@@ -130,7 +138,7 @@ class ArmFilter:
         self._sent, self._speed = self._state.position_rad.copy(), np.zeros_like(self._sent)
         self._sent_at_s, self._held_since_s = math.nan, now_s
         self.phase, self.reason = Phase.ARMED, Reason.WAITING
-        comes = not _is_stale(now_s, self._knocked_s, STALE_COMMAND_PERIODS * self._period_s)
+        comes = not _is_stale(now_s, self._knocked_s, self._stale_command_s)
         return True, f"armed: {f'commands of {self.source} come and are followed at once' if comes else WAITS}"
 
     def stop(self, reason: Reason = Reason.REQUESTED) -> Answer:
@@ -188,17 +196,20 @@ class ArmFilter:
 
     def _can_be_at(self, position: Joints) -> bool:
         """An arm may wake up outside its range, not a turn away from it: that is a counter that lost its zero."""
-        low, high = self.limits.low_rad - _BEYOND_RAD, self.limits.high_rad + _BEYOND_RAD
+        low, high = self._believed_rad
         return bool(((position >= low) & (position <= high)).all())
 
     def _jumped(self, position: Joints, received_s: float) -> bool:
         """Further than twice what its velocity allows, and a step: while silent, any place is believed."""
         if self._state is None or self.phase is Phase.DISARMED:
             return False
+        moved_rad = np.abs(position - self._state.position_rad)
+        if moved_rad.max() <= self._least_step_rad:
+            return False
         age_s = received_s - self._state.received_s
-        known_s = min(max(age_s, 0.0), STALE_STATE_PERIODS * self._state_period_s)
+        known_s = min(max(age_s, 0.0), STALE_STATE_PERIODS / self.robot.state_hz)
         reach = 2.0 * self.limits.velocity_rad_s * known_s + self.limits.step_rad
-        return bool((np.abs(position - self._state.position_rad) > reach).any())
+        return bool((moved_rad > reach).any())
 
     def _refuses(self, message: JointTrajectory, source: Source, position: Joints) -> Reason | None:
         if self.phase is not Phase.ARMED or self._state is None:
@@ -207,8 +218,10 @@ class ArmFilter:
             return Reason.OUTRANKED if source == "policy" else Reason.NOT_INTERVENING
         if late := self._orders[source].judge(message.epoch, message.sequence):
             return late
+        if not self._is_first(source, message.epoch):
+            return None
         far = np.abs(position - self._state.position_rad) > self.robot.start_jump_rad
-        return Reason.JUMP_AT_START if far.any() and self._is_first(source, message.epoch) else None
+        return Reason.JUMP_AT_START if far.any() else None
 
     def _is_first(self, source: Source, epoch: int) -> bool:
         """Of this sender since arming, since it took over, or since it was reset."""
@@ -229,7 +242,7 @@ class ArmFilter:
         before, goal = self.reason, self._goal
         if self._state_is_stale(now_s):
             self.reason = Reason.STALE_STATE
-        elif goal is not None and not _is_stale(now_s, goal.received_s, STALE_COMMAND_PERIODS * self._period_s):
+        elif goal is not None and not _is_stale(now_s, goal.received_s, self._stale_command_s):
             self.reason = None
         else:
             self.reason = Reason.STALE_COMMAND if self._begun else Reason.WAITING
@@ -244,7 +257,7 @@ class ArmFilter:
 
     def _state_is_stale(self, now_s: float) -> bool:
         assert self._state is not None
-        return _is_stale(now_s, self._state.received_s, STALE_STATE_PERIODS * self._state_period_s)
+        return _is_stale(now_s, self._state.received_s, self._stale_state_s)
 
     def _since_sent(self, now_s: float) -> float | None:
         """Seconds since the last sending, as far as they count; None when it is too early for another."""
@@ -290,6 +303,11 @@ class ArmFilter:
 
     def _count(self, reason: Reason) -> None:
         self.counts[reason] += 1
+
+
+def _limit_s(most_s: float, look_s: float) -> float:
+    """The age at which to call a message stale, if the next look is so much later. Rare looks do not make all stale."""
+    return most_s - min(look_s, 0.5 * most_s)
 
 
 def _is_stale(now_s: float, received_s: float, limit_s: float) -> bool:

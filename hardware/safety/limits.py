@@ -54,10 +54,14 @@ class Move:
 _FELT_RAD = 1e-6  # a change below this is rounding, not a limit
 
 
-def stopping_speed(distance_rad: Joints, acceleration_rad_s2: Joints, dt_s: float) -> Joints:
+def stopping_speed(
+    distance_rad: Float[ndarray, "*n j"], acceleration_rad_s2: Joints, dt_s: float
+) -> Float[ndarray, "*n j"]:
     """The speed that still stops after `distance_rad`: v dt + v^2 / (2 a) = d; 0 for a distance below 0."""
     ahead = np.maximum(distance_rad, 0.0)
-    speed: Joints = acceleration_rad_s2 * (np.sqrt(dt_s * dt_s + 2.0 * ahead / acceleration_rad_s2) - dt_s)
+    speed: Float[ndarray, "*n j"] = acceleration_rad_s2 * (
+        np.sqrt(dt_s * dt_s + 2.0 * ahead / acceleration_rad_s2) - dt_s
+    )
     return speed
 
 
@@ -67,26 +71,31 @@ def towards(
 ) -> Move:  # fmt: skip
     """The step towards a goal that itself moves at `goal_speed_rad_s` (0 where that is not known)."""
     goal = np.minimum(np.maximum(goal_rad, limits.low_rad), limits.high_rad)
-    wanted = (goal - sent_rad) / dt_s
+    way = goal - sent_rad
+    wanted = way / dt_s
+    rooms = np.array((np.abs(way), limits.high_rad - sent_rad, sent_rad - limits.low_rad))
+    near, up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
     # A goal that goes on moving needs no braking for; at one that stands, the arm arrives at rest.
-    near = stopping_speed(np.abs(goal - sent_rad), limits.acceleration_rad_s2, dt_s)
     calm = np.minimum(np.maximum(wanted, goal_speed_rad_s - near), goal_speed_rad_s + near)
     change = limits.acceleration_rad_s2 * dt_s
     eased = np.minimum(np.maximum(calm, speed_rad_s - change), speed_rad_s + change)
     slowed = np.minimum(np.maximum(eased, -limits.velocity_rad_s), limits.velocity_rad_s)
     felt = _FELT_RAD / dt_s
-    clipped = bool((np.abs(goal - goal_rad) > _FELT_RAD).any())
+    free = not np.abs(slowed - wanted).max() > felt  # then neither velocity nor acceleration held it back
     return _within(
-        slowed, sent_rad, measured_rad, dt_s, limits, clipped=clipped,
-        slowed=bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
-        eased=bool((np.abs(eased - wanted) > felt).any()),
+        slowed, down, up, sent_rad, measured_rad, dt_s, limits,
+        clipped=_differs(goal, goal_rad),
+        slowed=not free and bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
+        eased=not free and bool((np.abs(eased - wanted) > felt).any()),
     )  # fmt: skip
 
 
 def braking(sent_rad: Joints, speed_rad_s: Joints, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
     """The step that slows every joint down as fast as it may; a joint at rest stays where it was sent."""
     left = np.maximum(np.abs(speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
-    return _within(np.sign(speed_rad_s) * left, sent_rad, measured_rad, dt_s, limits)
+    rooms = np.array((limits.high_rad - sent_rad, sent_rad - limits.low_rad))
+    up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
+    return _within(np.sign(speed_rad_s) * left, down, up, sent_rad, measured_rad, dt_s, limits)
 
 
 def frozen(sent_rad: Joints, measured_rad: Joints, limits: ArmLimits) -> Move:
@@ -103,13 +112,11 @@ def resting_place(move: Move, limits: ArmLimits) -> Joints:
 
 
 def _within(
-    speed_rad_s: Joints, sent_rad: Joints, measured_rad: Joints, dt_s: float, limits: ArmLimits,
-    clipped: bool = False, slowed: bool = False, eased: bool = False,
+    speed_rad_s: Joints, down_rad_s: Joints, up_rad_s: Joints, sent_rad: Joints, measured_rad: Joints, dt_s: float,
+    limits: ArmLimits, clipped: bool = False, slowed: bool = False, eased: bool = False,
 ) -> Move:  # fmt: skip
-    """Keep the range, then the step from the measured position."""
-    up = stopping_speed(limits.high_rad - sent_rad, limits.acceleration_rad_s2, dt_s)
-    down = stopping_speed(sent_rad - limits.low_rad, limits.acceleration_rad_s2, dt_s)
-    speed = np.minimum(np.maximum(speed_rad_s, -down), up)
+    """Keep the range, by the speeds that still stop at its ends, then the step from the measured position."""
+    speed = np.minimum(np.maximum(speed_rad_s, -down_rad_s), up_rad_s)
     position, pulled = _step(sent_rad + speed * dt_s, measured_rad, limits)
     if pulled:
         most = limits.velocity_rad_s
@@ -120,4 +127,9 @@ def _within(
 def _step(position_rad: Joints, measured_rad: Joints, limits: ArmLimits) -> tuple[Joints, bool]:
     low, high = measured_rad - limits.step_rad, measured_rad + limits.step_rad
     kept = np.minimum(np.maximum(position_rad, low), high)
-    return kept, bool((np.abs(kept - position_rad) > _FELT_RAD).any())
+    return kept, _differs(kept, position_rad)
+
+
+def _differs(kept: Joints, wanted: Joints) -> bool:
+    """By more than rounding, in any joint."""
+    return bool(np.abs(kept - wanted).max() > _FELT_RAD)

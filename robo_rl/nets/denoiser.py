@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from robo_rl.core.settings import at_least
 from robo_rl.nets.mlp import activation_module, mlp
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime
+from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 
 @dataclass
@@ -61,7 +61,7 @@ class MlpDenoiser(nn.Module):
             self.net = mlp(in_dim, hidden, flat, layer_norm=config.layer_norm, activation=config.activation)
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Float[Tensor, "b c"]
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
     ) -> Float[Tensor, "b Tp a"]:
-        out: Tensor = self.net(torch.cat([x.flatten(1), self.time(t), cond], dim=-1))
+        out: Tensor = self.net(torch.cat([x.flatten(1), rows(self.time(t), len(x)), cond], dim=-1))
         return out.view(x.shape)

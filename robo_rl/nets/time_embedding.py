@@ -12,7 +12,7 @@ from robo_rl.core.errors import ConfigError
 
 
 class SinusoidalTime(nn.Module):
-    """t (b,) -> (b, dim): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i < dim/2.
+    """t (b,) -> (b, dim): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i < dim/2; one time for all, () -> (dim,).
 
     Times run over [0, 1]. With scale = 100, the time of training step s of 100 embeds exactly as Diffusion Policy
     embeds the integer s. Smaller scales suit losses that differentiate with respect to time, which high frequencies
@@ -28,6 +28,13 @@ class SinusoidalTime(nn.Module):
         # Derived from the configuration, so not part of a checkpoint.
         self.register_buffer("frequency", frequency * scale, persistent=False)
 
-    def forward(self, t: Float[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, t: Float[Tensor, "*b"]) -> Float[Tensor, "*b d"]:
         angle = t.unsqueeze(-1) * self.get_buffer("frequency")
         return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+def rows(code: Float[Tensor, "*b d"], count: int) -> Float[Tensor, "b d"]:
+    """A row of the embedding for each of `count`. That of one time for all is repeated only here, after all layers that
+    depend on time alone: in an exported graph they are constants.
+    """
+    return code.expand(count, -1) if code.ndim == 1 else code

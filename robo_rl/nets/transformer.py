@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import at_least
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime
+from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 
 @dataclass
@@ -83,9 +83,9 @@ class DenoisingTransformer(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Float[Tensor, "b c"]
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
     ) -> Float[Tensor, "b Tp a"]:
-        code = self.cond(torch.cat([self.time(t), cond], dim=-1))
+        code = self.cond(torch.cat([rows(self.time(t), len(x)), cond], dim=-1))
         h = self.tokens(x) + self.position
         for block in self.blocks:
             h = block(h, code)

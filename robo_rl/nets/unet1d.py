@@ -16,7 +16,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import at_least
 from robo_rl.nets.conv1d import Conv1d, Upsample1d
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime
+from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 
 @dataclass
@@ -87,9 +87,9 @@ class ConditionalUnet1D(nn.Module):
         self.last = nn.Sequential(ConvBlock(widths[0], widths[0], kernel, groups), Conv1d(widths[0], action_dim, 1))
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Float[Tensor, "b c"]
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
     ) -> Float[Tensor, "b Tp a"]:
-        cond = torch.cat([self.time(t), cond], dim=-1)
+        cond = torch.cat([rows(self.time(t), len(x)), cond], dim=-1)
         h, skips = x.transpose(1, 2), []
         for i, blocks in enumerate(self.down):
             h = _run(blocks, h, cond)

@@ -14,12 +14,13 @@ from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.protocol import Node
-from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
 from hardware.nodes.sim_robot import WATCHDOG_S, SimArmNode
+from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, RAW, SAFE, SAFETY_STATE
 from robo_rl.apps.node_life import Ending, live
-from tests.hardware.arms import arm, command
+from tests.hardware.arms import arm, command, state
 from tests.hardware.nodes.fakes import LagArm
 
 JOINT = {"low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
@@ -79,6 +80,27 @@ def test_a_controller_is_told_now() -> None:
     assert set(stamps) == {0.0}
 
 
+@pytest.mark.parametrize(
+    ("rates", "looks_hz"),
+    [
+        ({}, 200.0),
+        ({"state_hz": 100}, 400.0),
+        ({"state_hz": 2000}, 500.0),
+        ({"command_hz": 1000, "state_hz": 1000}, 2000.0),
+    ],
+)
+def test_how_often_it_looks_follows_from_the_rates(rates: dict[str, float], looks_hz: float) -> None:
+    """And a state or command that came just now is never too old, however rare the looks."""
+    robot = arm(**rates)
+    assert watchdog_hz(robot) == looks_hz
+    filter_ = ArmFilter(robot, look_s=1.0 / looks_hz)
+    filter_.on_state(state([0.0] * 3), 0.0)
+    assert filter_.arm(0.0)[0]
+    assert filter_.on_command(command([0.0] * 3), "policy", 0.0)
+    filter_.tick(0.5 / max(robot.state_hz, robot.command_hz))
+    assert filter_.reason is None
+
+
 def test_nothing_is_sent_before_arming() -> None:
     """And the service arms."""
     cell = Cell(armed=False)
@@ -103,25 +125,30 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
     ]
 
 
-def test_kill_9_of_the_policy_holds_within_two_periods_and_a_look() -> None:
-    """2 periods of 20 ms, and the filter looks every 5 ms."""
+KILLED_S = [1.0, 1.0001, 1.005, 1.0123, 1.0199]
+
+
+@pytest.mark.parametrize("killed_s", KILLED_S)
+def test_kill_9_of_the_policy_holds_within_two_periods(killed_s: float) -> None:
+    """2 periods of 20 ms, whenever it dies: it looks every 5 ms, and calls old what will be by its next look."""
     cell = Cell()
-    cell.until(1.005)
+    cell.until(killed_s)
     cell.world.kill("policy")
     cell.until(1.3)
-    assert cell.silence_after(1.005) <= 0.04 + 0.005 + 1e-6
+    assert cell.silence_after(killed_s) <= 0.04 + 1e-6
     assert cell.node.filter.reason is Reason.STALE_COMMAND
     cell.until(3.0)
     assert cell.node.at_rest
     assert len(cell.safe) < 120
 
 
-def test_kill_9_of_the_state_holds_within_three_periods_and_a_look() -> None:
+@pytest.mark.parametrize("killed_s", KILLED_S)
+def test_kill_9_of_the_state_holds_within_three_periods(killed_s: float) -> None:
     cell = Cell()
-    cell.until(1.005)
+    cell.until(killed_s)
     cell.world.kill("robot")
     cell.until(1.3)
-    assert cell.silence_after(1.005) <= 0.06 + 0.005 + 1e-6
+    assert cell.silence_after(killed_s) <= 0.06 + 1e-6
     assert cell.node.filter.reason is Reason.STALE_STATE
 
 
