@@ -53,7 +53,8 @@ class SingleStepPolicy(nn.Module):
     def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         """`jump` from t = 1, where the factor is 1; one time for all, so its embedding is a constant of the graph."""
         end = torch.ones((), device=noise.device)
-        return (noise - self.net(noise, end, features)).clamp(-1.0, 1.0)
+        chunk: Tensor = (noise - self.net(noise, end, features)).clamp(-1.0, 1.0)
+        return chunk
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return action

@@ -12,7 +12,7 @@ from robo_rl.core.errors import ConfigError
 
 
 class SinusoidalTime(nn.Module):
-    """t (b,) -> (b, dim): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i < dim/2; one time for all, () -> (dim,).
+    """t (b,) -> (b, dim), one t for all () -> (dim,): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i < dim/2.
 
     Times run over [0, 1]. With scale = 100, the time of training step s of 100 embeds exactly as Diffusion Policy
     embeds the integer s. Smaller scales suit losses that differentiate with respect to time, which high frequencies
