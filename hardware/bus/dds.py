@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from hardware.bus.cdr import INSTALL, ros_types
@@ -87,7 +88,8 @@ class DdsBus:
         """See `Bus.publisher`."""
         from cyclonedds.pub import DataWriter
 
-        full, carrier, made = self._topic(topic, kind)
+        full, made = self._topic(topic, kind)
+        write = self._types.write
         qos = self._types.profile_qos(QUALITY[profile], True, self._ros.type_hash(WIRE[kind].ros_type))
         writer = _Writer(full, DataWriter(self._participant, made, qos), QUALITY[profile].offers_reliable)
         self._writers.append(writer)
@@ -98,7 +100,7 @@ class DdsBus:
                 raise BusError(f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more.")
             check_kind(full, kind, message)
             try:
-                writer.dds.write(carrier.of(self._ros.encode(message)))
+                write(writer.dds, self._ros.encode(message))
             except self._error as error:
                 raise BusError(f"Publishing on '{full}' failed: {error}") from error
 
@@ -141,11 +143,10 @@ class DdsBus:
     ) -> None:
         from cyclonedds.sub import DataReader
 
-        full, _, made = self._topic(topic, kind)
+        full, made = self._topic(topic, kind)
         qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
-        reader = _Reader(
-            full, DataReader(self._participant, made, qos), lambda sample, at_s: take(sample.cdr, at_s), watched
-        )
+        dds = DataReader(self._participant, made, qos)
+        reader = _Reader(full, dds, lambda cdr, info, received_s: take(cdr, received_s), watched)
         self._attach(reader)
         self._graph.add([reader.dds], [])
 
@@ -159,7 +160,7 @@ class DdsBus:
         full = resolve(name, self.namespace, self.name)
         server = Server(self._participant, full, callback)
         ends = server.ends
-        reader = _Reader(full, ends.reader, lambda sample, received_s: server.take(sample), None)
+        reader = _Reader(full, ends.reader, lambda cdr, info, received_s: server.take(cdr, info), None)
         self._writers.append(_Writer(full, ends.writer, True, ends))
         self._servers.append(server)
         self._attach(reader)
@@ -179,15 +180,17 @@ class DdsBus:
     def spin(self, until: Callable[[], bool]) -> None:
         """See `Bus.spin`."""
         while not until():
-            self._answer()
-            if self._pending:
+            if self._servers:
+                self._answer()
+            if self._pending:  # what has just come is handed over before timers are looked at
                 self._pending.popleft()()
                 continue
-            self._wait(self.now())
             now_s = self.now()
-            self._pending.extend(self._timers.due(now_s))
             if now_s - self._looked_s >= LOOK_S:
                 self._look(now_s)
+            due = self._timers.due(now_s)
+            self._wait(now_s, 0.0 if due else self._timers.next_s() - now_s)
+            self._pending.extend(due or ([] if self._pending else self._timers.due(self.now())))
 
     def close(self) -> None:
         """Leave, after readers have what was published, or a second has passed."""
@@ -212,7 +215,7 @@ class DdsBus:
         self._participant = None
         self._types.leave_domain(self._domain)
 
-    def _topic(self, topic: str, kind: type[Any]) -> tuple[str, Any, Any]:
+    def _topic(self, topic: str, kind: type[Any]) -> tuple[str, Any]:
         from cyclonedds.qos import Qos
         from cyclonedds.topic import Topic
 
@@ -221,7 +224,7 @@ class DdsBus:
             raise BusError(f"'{full}' is used as {kind.__name__} and as {self._kinds[full].__name__} in one node.")
         carrier = self._types.carrier(self._ros, WIRE[kind].ros_type)
         try:
-            return full, carrier, Topic(self._participant, f"rt{full}", carrier, Qos(self._types.PLAIN))
+            return full, Topic(self._participant, f"rt{full}", carrier, Qos(self._types.PLAIN))
         except self._error as error:
             raise BusError(f"Topic '{full}' cannot be used as {WIRE[kind].ros_type}: {error}") from error
 
@@ -241,21 +244,21 @@ class DdsBus:
             if server.waits:
                 server.send()
 
-    def _wait(self, now_s: float) -> None:
-        """Wait for messages, a timer or 50 ms; queue what came, with the time at which it did."""
+    def _wait(self, now_s: float, most_s: float) -> None:
+        """Wait for messages, or so long, or 50 ms; queue what came, with the time at which it did."""
         idle_s = ASK_S if any(server.waits for server in self._servers) else IDLE_S
-        wait_s = max(0.0, min(idle_s, self._timers.next_s() - now_s))
+        wait_s = max(0.0, min(idle_s, most_s))
         self._waitset.wait(int(wait_s * 1e9))
-        woke_s, unix_s = self.now(), time.time()
+        woke_s, unix_s, take = self.now(), time.time(), self._types.take
         # A message found at once has lain there since the last look or later: its sender's clock tells, within that.
         earliest_s = self._polled_s if woke_s - now_s < AT_ONCE_S else woke_s
         for reader in self._readers:
-            for sample in reader.dds.take(16):
-                if sample.sample_info.valid_data:
-                    age_s = unix_s - sample.sample_info.source_timestamp / 1e9
+            for cdr, info in take(reader.dds, 16):
+                if info.valid_data:
+                    age_s = unix_s - info.source_timestamp / 1e9
                     # What was latched before we asked for it came when we asked.
                     received_s = min(woke_s, max(earliest_s, reader.since_s, woke_s - age_s))
-                    self._pending.append(lambda r=reader, s=sample, t=received_s: r.take(s, t))  # type: ignore[misc]
+                    self._pending.append(partial(reader.take, cdr, info, received_s))
         self._polled_s = woke_s
 
     def _look(self, now_s: float) -> None:
@@ -301,7 +304,9 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, topic: str, dds: Any, take: Callable[[Any, float], None], watch: TopicWatch | None) -> None:
+    def __init__(
+        self, topic: str, dds: Any, take: Callable[[bytes, Any, float], None], watch: TopicWatch | None
+    ) -> None:
         self.topic, self.dds, self.take, self.watch = topic, dds, take, watch
         self.since_s = time.monotonic()
         self.condition: Any = None

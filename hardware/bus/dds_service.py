@@ -132,11 +132,11 @@ class Server:
         """Is an answer still to be sent?"""
         return bool(self._waiting)
 
-    def take(self, sample: Any) -> None:
+    def take(self, cdr: bytes, info: Any) -> None:
         """Do what one request asks for; answer when the client's reader is found: before, it would be lost."""
-        client, sequence = decode_head(sample.cdr)
+        client, sequence = decode_head(cdr)
         reply = encode_reply(client, sequence, self._callback())
-        asker = self.ends.reader.get_matched_publication_data(sample.sample_info.publication_handle)
+        asker = self.ends.reader.get_matched_publication_data(info.publication_handle)
         if asker is None:
             return  # the client has gone
         self._waiting.append((user_data(asker, "clientid"), time.monotonic() + READY_S, reply))

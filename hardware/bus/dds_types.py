@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from cyclonedds.core import DDSException
+from cyclonedds._clayer import ddspy_take, ddspy_write  # what the classes' own take and write call
+from cyclonedds.core import DDSException, InstanceState, SampleState, ViewState
 from cyclonedds.domain import Domain
 from cyclonedds.idl import make_idl_struct, types
 from cyclonedds.qos import Policy, Qos
@@ -27,6 +28,8 @@ _UNICAST = f"""<Discovery><ParticipantIndex>auto</ParticipantIndex>
 <MaxAutoParticipantIndex>{MAX_PROCESSES}</MaxAutoParticipantIndex>
 <Peers><Peer address="127.0.0.1"/></Peers></Discovery>"""
 _IDL = {"bool": bool, "string": str, "byte": types.uint8, "char": types.uint8, "octet": types.uint8}
+
+_ANY = int(SampleState.Any | ViewState.Any | InstanceState.Any)
 
 _domains: dict[int, tuple[Domain, str, int]] = {}  # id -> (domain, interface, how many nodes of this process use it)
 _lock = threading.Lock()
@@ -96,6 +99,24 @@ def carry(announced: Any) -> Any:
     announced.serialize = lambda self, **_: self.cdr
     announced.deserialize = announced.deserialize_key = announced.of = classmethod(of)
     return announced
+
+
+def write(writer: Any, cdr: bytes) -> None:
+    """The bytes on the wire, without the checks and the serializer of `writer.write`: on a control path they cost more
+    than the sending. Raises DDSException.
+    """
+    result = ddspy_write(writer._ref, cdr + bytes(-len(cdr) % 4))
+    if result < 0:
+        raise DDSException(result, f"Occurred while writing {len(cdr)} bytes.")
+
+
+def take(reader: Any, most: int) -> list[tuple[bytes, Any]]:
+    """(CDR, cyclonedds' SampleInfo) of at most so many samples, without waiting. Raises DDSException."""
+    found = ddspy_take(reader._ref, _ANY, most)
+    if isinstance(found, int):
+        raise DDSException(found, "Occurred while taking what came.")
+    samples: list[tuple[bytes, Any]] = found
+    return samples
 
 
 def struct(ros: RosTypes, ros_type: str) -> Any:

@@ -36,16 +36,8 @@ def _names_block(names: tuple[str, ...], at: int) -> bytes:
     return bytes(block)
 
 
-@lru_cache(maxsize=64)
-def _names_of(block: bytes) -> tuple[str, ...]:
-    """The names of a block as `_names_block` makes it, without its count; decoded once for each robot."""
-    names, at = [], 0
-    while at < len(block):
-        at += -at % 4
-        length = LENGTH.unpack_from(block, at)[0]
-        names.append(block[at + 4 : at + 3 + length].decode())
-        at += 4 + length
-    return tuple(names)
+_known: list[tuple[bytes, tuple[str, ...]]] = []  # sequences of names that came, as bytes; a robot has one or two
+_KEPT = 8
 
 
 def _floats_block(values: ndarray, at: int) -> bytes:
@@ -104,11 +96,16 @@ class _Reader:
         return self.data[self.at - length : self.at - 1]
 
     def names(self) -> tuple[str, ...]:
-        count = self.number()
+        self.at += -self.at % 4
+        for block, names in _known:
+            if self.data.startswith(block, self.at):
+                self.at += len(block)
+                return names
         start = self.at
-        for _ in range(count):
-            self.text()
-        return _names_of(self.data[start : self.at])
+        names = tuple([self.text().decode() for _ in range(self.number())])
+        _known.insert(0, (self.data[start : self.at], names))
+        del _known[_KEPT:]
+        return names
 
     def floats(self) -> ndarray:
         count = self.number()
@@ -147,7 +144,7 @@ def decode_trajectory(data: bytes) -> JointTrajectory | None:
             times.append(reader.time_s())
         if any(len(row) != len(names) for row in rows):
             return None  # the sentence about it is made where rosbags' message is unpacked
-        stacked = np.stack(rows) if rows else np.zeros((0, len(names)))
+        stacked = rows[0][None] if len(rows) == 1 else np.stack(rows) if rows else np.zeros((0, len(names)))
         return JointTrajectory(stamp_s, names, stacked, np.array(times), *order)
     except (struct.error, ValueError) as error:
         raise BusError(f"What came as trajectory_msgs/msg/JointTrajectory cannot be read: {error}") from error
