@@ -113,9 +113,10 @@ def handling_terms(
     """What every course charges for how a craft is flown: rates, effort, change of action, speed above the limit."""
     rates, velocity = moment.after[RATE], moment.after[VEL]
     speed = (velocity.square().sum(0) + 1e-6).sqrt()
+    away = [a - h for a, h in zip(moment.action.unbind(0), moment.hover, strict=True)]
     terms = {
         "rate": w_rate * rates.square().sum(0),
-        "action": w_action * (moment.action - moment.hover).square().sum(0),
+        "action": w_action * torch.stack(away).square().sum(0),
         "speed": w_speed * torch.relu(speed - most_speed_m_s).square(),
     }
     if moment.last is not None:
