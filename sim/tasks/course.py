@@ -124,6 +124,17 @@ def handling_terms(
     return terms
 
 
+def pay(cost: Float[Tensor, " n"], alive: float) -> Float[Tensor, " n"]:
+    """Reward of a step whose cost has `alive` taken off: r = -cost, and r0 exp(r / r0 - 1) below r0 = alive / 5.
+
+    Above 0 wherever the craft is: a step at a wall or far from its point would else be worth less than the nothing
+    behind the end of a flight, so whoever maximises reward would learn to leave. Straight where flights mostly are, for
+    bending progress there would pay for flying to and fro; value and slope are one at r0.
+    """
+    least = 0.2 * alive
+    return torch.where(cost <= -least, -cost, least * torch.exp((-cost / least - 1.0).clamp(max=0.0)))
+
+
 def norm(v: Float[Tensor, "3 n"]) -> Float[Tensor, " n"]:
     """Length, smooth at zero."""
     return (v.square().sum(0) + 1e-6).sqrt()
