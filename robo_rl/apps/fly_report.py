@@ -58,6 +58,8 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     print_table(config, rows)
     print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
     print(f"next:     robo-rl run bundle={out}/bundle")
+    if config.level == "rates":
+        print(f"          robo-rl contract bundle={out}/bundle robot=crazyflie   (or px4)")
     return 0
 
 
