@@ -22,6 +22,7 @@ from sim.engines.quad.rows import POS, RATE
 from sim.engines.quad.trial import controller_pilot, fly
 from sim.engines.quad.vec_env import QuadVecEnv
 from sim.registry import make_env
+from sim.tasks.flight import TASKS
 from sim.tasks.hover import HoverTask
 
 CRAFT, RATES = load_craft("cf2x_l2f"), CommandLevel("rates")
@@ -98,8 +99,9 @@ def test_the_contract_says_level_units_and_bounds() -> None:
     assert make_env("quad/hover", 1).spec.action.unit == UNITS["motors"]
 
 
-def test_it_keeps_the_contract_of_environments() -> None:
-    check_vec_env(QuadVecEnv("hover", 2, level="rates", max_episode_steps=7), steps=18)
+@pytest.mark.parametrize("task", TASKS)
+def test_it_keeps_the_contract_of_environments(task: str) -> None:
+    check_vec_env(QuadVecEnv(task, 2, level="rates", max_episode_steps=7), steps=18)
 
 
 def test_the_environment_takes_weights_and_rates() -> None:
