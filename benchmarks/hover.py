@@ -6,6 +6,10 @@ The protocol is Learning to Fly in Seconds' (start distribution, disturbance, no
 Names: hover/first_order/<budget>/position_error_m and .../terminated_fraction (mean over seeds, every seed beside it),
 .../train_cpu_s, and hover/pid/..., hover/geometric/... on the same starts. `--updates` sets the budgets.
 
+    python benchmarks/hover.py --level rates --seeds 3 --updates 1300
+
+is the same for thrust and body rates over a link, 20 ms late: hover/rates/first_order/..., hover/rates/pid/...
+
     python benchmarks/hover.py --methods all --seeds 3 --budgets 30
 
 lays learners side by side at equal CPU seconds: hover/<method>/<budget>_cpu_s/position_error_m and
@@ -28,10 +32,10 @@ import torch
 from common import emit, parser
 from hover_methods import ARMS, compare, picture
 
-from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, evaluated, row, train_all
+from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, baseline, evaluated, row, train_all
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
-from sim.engines.quad.trial import controller_pilot
+from robo_rl.core.flight_level import LEVELS
 
 
 def main() -> None:
@@ -39,28 +43,32 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=5, help="trainings per budget, from seed 0")
     options.add_argument("--updates", default="900,1900", help="budgets in updates, by commas")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
+    options.add_argument("--level", default="motors", choices=LEVELS, help="what is commanded")
     options.add_argument("--methods", help=f"compare these, by commas, or all: {', '.join(ARMS)}")
     options.add_argument("--budgets", default="30,60", help="of --methods: CPU seconds of training, by commas")
     options.add_argument("--marks", type=int, default=6, help="of --methods: points on the curve of the first seed")
     options.add_argument("--picture", type=Path, help="of --methods: draw those curves into this PNG")
     args = options.parse_args()
     torch.set_num_threads(1)
+    if args.methods and args.level != "motors":
+        raise SystemExit("--methods compares learners that command motors: leave out --level.")
     if args.methods:
         methods(args)
         return
     budgets = [10] if args.quick else [int(part) for part in args.updates.split(",")]
     small = {"seeds": 1, "eval_flights": 100, "eager": True} if args.quick else {"seeds": args.seeds}
-    setting = Setting.of(FlyConfig(craft=args.craft))
+    setting = Setting.of(FlyConfig(craft=args.craft, level=args.level))
+    name = "hover" if args.level == "motors" else f"hover/{args.level}"
     for updates in budgets:
-        config = FlyConfig(craft=args.craft, updates=updates, **small)
+        config = FlyConfig(craft=args.craft, level=args.level, updates=updates, **small)
         with tempfile.TemporaryDirectory() as folder:
             config.out = str(Path(folder) / "run")
             rows, _ = train_all(config, setting, RunDir.create(config.out, config))
             shutil.rmtree(config.out)
-        report(f"hover/first_order/{updates}_updates", rows)
-    for name in CONTROLLERS:
-        pilot = controller_pilot(name, setting.craft, setting.task.dt_s, config.eval_flights)
-        report(f"hover/{name}", [row(name, evaluated(config, setting, pilot))])
+        report(f"{name}/first_order/{updates}_updates", rows)
+    for controller in CONTROLLERS:
+        pilot = baseline(controller, setting, config.eval_flights)
+        report(f"{name}/{controller}", [row(controller, evaluated(config, setting, pilot))])
 
 
 def methods(args: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""A flight policy: state to four motor commands, a perceptron small enough for a microcontroller.
+"""A flight policy: state to four commands, of motors or of thrust and body rates, by a small perceptron.
 
     action = tanh(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3)
 
@@ -13,7 +13,7 @@ theirs is piecewise affine by its own layers, ours by a linear part and the clip
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,8 @@ STATE = "state"
 class FlightPolicy(nn.Module):
     """One action at a time from the observation `state` (o,); deterministic, its noise is ignored.
 
-    scale: (o,) factors that bring every observed quantity to about one. hover: the action that hovers, in (-1, 1).
+    scale: (o,) factors that bring every observed quantity to about one. hover: the action that hovers, in (-1, 1), one
+    number for all or one for each.
     law: has it a linear part beside the perceptron? `set_law` says which.
     """
 
@@ -44,7 +45,7 @@ class FlightPolicy(nn.Module):
         env: EnvSpec,
         hidden: tuple[int, ...] = (64, 64),
         scale: Tensor | None = None,
-        hover: float = 0.0,
+        hover: float | Sequence[float] = 0.0,
         law: bool = False,
     ) -> None:
         super().__init__()
@@ -62,11 +63,11 @@ class FlightPolicy(nn.Module):
         self.law = nn.Linear(width, env.action.dim) if law else None
         if self.law is None:
             nn.init.uniform_(last.weight, -0.01, 0.01)
-            nn.init.constant_(last.bias, math.atanh(hover))
+            nn.init.zeros_(last.bias).data += torch.tensor(hover).atanh()
             return
         for part in (last.weight, last.bias, self.law.weight):
             nn.init.zeros_(part)
-        nn.init.constant_(self.law.bias, hover)
+        nn.init.zeros_(self.law.bias).data += torch.tensor(hover)
 
     @torch.no_grad()
     def set_law(self, weight: Float[Tensor, "a o"], bias: Float[Tensor, " a"]) -> None:

@@ -54,12 +54,13 @@ class VehicleState:
 class FlightObserver:
     """Remembers what the policy is shown of the past. Call `see`, act, then `acted` with what was really sent.
 
-    history, integral: as in training (they stand in the bundle's note, `settings`). hover: the action that hovers.
+    history, integral: as in training (they stand in the bundle's note, `settings`). hover: the action that hovers, one
+    number for all four or one for each.
     """
 
     history: int
     integral: bool
-    hover: float
+    hover: float | tuple[float, float, float, float]
     dt_s: float = 0.01
     integral_limit_m_s: float = 0.1
     _actions: Float[ndarray, " h"] = field(init=False)
@@ -71,7 +72,7 @@ class FlightObserver:
 
     def reset(self) -> None:
         """A new flight: as if it had hovered, without accumulated error."""
-        self._actions = np.full(4 * self.history, self.hover)
+        self._actions = np.tile(np.broadcast_to(self.hover, 4).astype(float), self.history)
         self._sum, self._begun = np.zeros(3), False
 
     def see(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hardware.bus.protocol import Answer, Bus
+from hardware.flight_units import FlightUnits
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
 from hardware.messages import Diagnostics, FlightCommand, Floats, Odometry, Status, Text
@@ -26,13 +27,17 @@ _SEEN = 18  # position, rotation matrix, velocity, rates
 
 
 class QuadPolicyNode:
-    """`odom` and `goal` (a point, in the frame of odom) in, four motor commands on `flight/raw` out."""
+    """`odom` and `goal` (a point, in the frame of odom) in, commands of the bundle's level on `flight/raw` out.
+
+    hover: for a bundle of thrust and body rates, the thrust 0 to 1 that carries the craft.
+    """
 
     def __init__(
         self, bus: Bus, bundle: Bundle, observer: FlightObserver, goal_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        start: bool = True, say: Callable[[str], None] = print,
+        start: bool = True, say: Callable[[str], None] = print, hover: float = 0.5,
     ) -> None:  # fmt: skip
         check_flight(bundle, observer)
+        self._units = FlightUnits(bundle.env.action, hover)
         self._bus, self._observer, self._wanted, self._say = bus, observer, start, say
         self._filter, self.timing = FilterWatch(bus), LoopTiming(1.0 / bundle.env.control_hz)
         self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
@@ -45,7 +50,7 @@ class QuadPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        FLIGHT_SAFE.subscribe(bus, lambda message, at: self._observer.acted(message.values))
+        FLIGHT_SAFE.subscribe(bus, lambda message, at: self._observer.acted(self._units.to_policy(message.values)))
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(_STATUS_S, self._report)
@@ -91,7 +96,7 @@ class QuadPolicyNode:
         action = self._policy.action_spec.denormalize(self._policy.sample(obs, self._noise.draw([0], [0])))
         self._took_s = time.perf_counter() - begin_s
         self.decisions, self._complaint = self.decisions + 1, ""
-        self._send(FlightCommand(action[0, 0].numpy().astype(np.float64), self._epoch, self._sequence))
+        self._send(FlightCommand(self._units.to_filter(action[0, 0].numpy()), self._epoch, self._sequence))
         self._sequence += 1
         return self.timing.end(self._bus.now())
 

@@ -135,15 +135,20 @@ class ArmDriverNode(_DriverNode[ArmState]):
 
 
 class QuadDriverNode(_DriverNode[QuadState]):
-    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or "motors"."""
+    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or "motors".
+
+    ground_m: height in `odom` of what the autopilot has as height 0, so that a craft can hover above where it stood
+    while its task stays around the origin.
+    """
 
     def __init__(
-        self, bus: Bus, driver: QuadDriver, state_hz: float, level: str, say: Callable[[str], None] = complain
-    ) -> None:
+        self, bus: Bus, driver: QuadDriver, state_hz: float, level: str, ground_m: float = 0.0,
+        say: Callable[[str], None] = complain,
+    ) -> None:  # fmt: skip
         if level == "motors":
             refuse_motors(Motors(np.zeros(4)), "A quadcopter behind a link")
         super().__init__(bus, driver, state_hz, say)
-        self._tell = ODOM.publisher(bus)
+        self._tell, self._shift_m = ODOM.publisher(bus), np.array([0.0, 0.0, ground_m])
         FLIGHT_SAFE.subscribe(bus, self._on_command)
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
@@ -155,7 +160,9 @@ class QuadDriverNode(_DriverNode[QuadState]):
 
     def _publish(self, state: QuadState, stamp_s: float) -> None:
         velocity_body = rotation_of(state.quat_wxyz).T @ state.velocity_m_s
-        self._tell(Odometry(stamp_s, state.position_m, state.quat_wxyz, velocity_body, state.rates_rad_s))
+        self._tell(
+            Odometry(stamp_s, state.position_m + self._shift_m, state.quat_wxyz, velocity_body, state.rates_rad_s)
+        )
 
     def _is_resting(self, state: QuadState) -> bool:
         return not state.flying

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from hardware.contract import check_contract
 from hardware.description import load_description
-from policies.bundle import load_bundle
+from hardware.flight_contract import check_link
+from hardware.quads.link import LINKS, QuadLink, quad_link
+from policies.bundle import Bundle, load_bundle
+from robo_rl.apps.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
 
 
 def main(config: ContractConfig) -> int:
-    """Say that it fits, or raise CheckpointError with every mismatch, ConfigError for a bundle that flies."""
+    """Say that it fits, or raise CheckpointError with every mismatch."""
     bundle = load_bundle(Path(config.bundle))
     if bundle.env.name.startswith("quad/"):
-        raise ConfigError(
-            f"'{bundle.name}' flies, and contract compares joints. Flight bundles are checked when they start: "
-            f"robo-rl run bundle={config.bundle} robot=sim_quad, and before any node does, by robo-rl up."
-        )
+        return _flight(config, bundle)
     robot = load_description(config.robot)
     check_contract(bundle, robot)
     cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
@@ -28,6 +28,34 @@ def main(config: ContractConfig) -> int:
     )
     print(f"Next:   {next_step(config)}")
     return 0
+
+
+def _flight(config: ContractConfig, bundle: Bundle) -> int:
+    link = link_of(config)
+    check_link(bundle, link)
+    action, file = bundle.env.action, config.robot if config.robot not in LINKS else "<its driver's YAML file>"
+    print(
+        f"{bundle.name} fits a {link.name}: thrust and body rates up to {max(action.high[1:]):g} rad/s (driver "
+        f"{link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
+    )
+    print(
+        f"Next:   robo-rl up quad bundle={config.bundle} driver={file} level=rates hover=<its hover thrust> "
+        "ground=-0.6   (not armed: nothing moves; docs/robot.md)"
+    )
+    return 0
+
+
+def link_of(config: ContractConfig) -> QuadLink:
+    """By the name of a driver, or by its settings file. Raises ConfigError for the simulated craft."""
+    if config.robot == "sim_quad":
+        raise ConfigError(
+            "robot=sim_quad takes every flight bundle and needs no contract: "
+            f"robo-rl run bundle={config.bundle} robot=sim_quad. Links are robot={', robot='.join(LINKS)}, or the YAML "
+            "file of a driver."
+        )
+    if config.robot.endswith((".yaml", ".yml")):
+        return quad_link(*read_settings(config.robot))
+    return quad_link(config.robot, {})
 
 
 def next_step(config: ContractConfig) -> str:

@@ -25,7 +25,7 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
-__all__ = ["FlyRow", "Setting", "evaluated", "main", "row", "train_all"]
+__all__ = ["FlyRow", "Setting", "baseline", "evaluated", "main", "row", "train_all"]
 
 CONTROLLERS = ("pid", "geometric")
 
@@ -60,9 +60,7 @@ def main(config: FlyConfig) -> int:
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=_FREE)
     rows, trials = train_all(config, setting, run)
     for name in CONTROLLERS:
-        trial = evaluated(
-            config, setting, controller_pilot(name, setting.craft, setting.task.dt_s, config.eval_flights)
-        )
+        trial = evaluated(config, setting, baseline(name, setting, config.eval_flights))
         rows.append(row(name, trial))
         trials[name] = trial
     return finish(config, setting, run, rows, trials)
@@ -160,6 +158,11 @@ def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
     flights = setting.flights(config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False)
     with progress(setting.task.max_steps, "measuring", "step") as bar:
         return fly(flights, counted(pilot, bar))
+
+
+def baseline(name: str, setting: Setting, num: int) -> Pilot:
+    """A classical controller that commands what the policy does."""
+    return controller_pilot(name, setting.craft, setting.task.dt_s, num, setting.options.level)
 
 
 def counted(pilot: Pilot, bar: Any) -> Pilot:

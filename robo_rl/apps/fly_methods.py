@@ -54,14 +54,15 @@ def total_updates(config: FlyConfig) -> int:
 def new_policy(config: FlyConfig, setting: Setting, seed: int) -> FlightPolicy:
     """The policy before its first update. Raises ConfigError where it cannot start as a linear law."""
     torch.manual_seed(derive_seed("init", seed))
-    hover, lqr = 2.0 * setting.craft.hover_speed - 1.0, config.start == "lqr"
+    hover, lqr = setting.command().hover, config.start == "lqr"
     policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover, law=lqr)
     if not lqr:
         return policy
-    if config.task != "hover" or isinstance(config.method, RewardMethod):
+    if config.task != "hover" or config.level != "motors" or isinstance(config.method, RewardMethod):
         raise ConfigError(
-            f"start=lqr is a law about hover that first-order learning improves: it goes with task=hover and "
-            f"method=first_order or shac, found task={config.task} and method={config.method.name}."
+            "start=lqr is a law about hover that first-order learning improves: it goes with task=hover, "
+            f"level=motors and method=first_order or shac, found task={config.task}, level={config.level} and "
+            f"method={config.method.name}."
         )
     law = linear_law(setting.craft, setting.task.dt_s, setting.senses)
     policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
@@ -78,7 +79,7 @@ def make_trainer(config: FlyConfig, setting: Setting, policy: FlightPolicy, seed
     env = reward_flights(config, setting, method, seed)
     given = {"rounds": total_updates(config)}
     learner = replace(cast("Any", method).learner, hidden=list(config.hidden))
-    start = torch.full((setting.spec().action.dim,), 2.0 * setting.craft.hover_speed - 1.0)
+    start = torch.tensor(setting.command().hover)
     rng = generator("learner", seed)
     if isinstance(method, PpoMethod):
         return PpoRows(env, _only(PpoRowsConfig, method, learner=learner, **given), start, rng), env.flights.compile_s
@@ -96,6 +97,7 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
     flights = Flights(
         setting.craft, task, setting.senses, method.lanes, derive_seed("flights", seed),
         spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,
+        level=setting.options.commanded,
     )  # fmt: skip
     reward = HoverReward(task, method.reward, method.reward_size, method.positive)
     return FlightRows(flights, reward, setting.scale(), method.asymmetric)

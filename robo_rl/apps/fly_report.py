@@ -50,7 +50,7 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     assert isinstance(policy, FlightPolicy)
     note = read_policy_json(run.policy)["train"]
     write_bundle(
-        out / "bundle", policy, setting.spec(), name=f"{config.task}-{setting.craft.name}", noise="zero",
+        out / "bundle", policy, setting.spec(), name=_name(config, setting), noise="zero",
         training=note, measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0},
         envelope=envelope_of(trials["policy"]), example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
     )  # fmt: skip
@@ -58,7 +58,14 @@ def finish(config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow],
     print_table(config, rows)
     print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
     print(f"next:     robo-rl run bundle={out}/bundle")
+    if config.level == "rates":
+        print(f"          robo-rl contract bundle={out}/bundle robot=crazyflie   (or px4)")
     return 0
+
+
+def _name(config: FlyConfig, setting: Setting) -> str:
+    """Of the bundle; motors are what is commanded unless it says otherwise."""
+    return f"{config.task}-{setting.craft.name}" + ("" if config.level == "motors" else f"-{config.level}")
 
 
 def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, Trial]) -> None:
@@ -90,6 +97,8 @@ def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, 
     """policy.h, compiled and compared with torch where a C compiler is there; says which."""
     if policy.law is not None:
         return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
+    if setting.options.level != "motors":
+        return "C: not written, for a policy of thrust and body rates flies beside the autopilot, by its bundle"
     craft, senses = setting.craft, setting.senses
     memory = FlightMemory(
         senses.history, senses.integral, senses.integral_limit, setting.task.dt_s, 2.0 * craft.hover_speed - 1.0
@@ -142,7 +151,7 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
-            **({} if isinstance(config, VisionConfig) else {"method": config.method.name}),
+            **({} if isinstance(config, VisionConfig) else {"level": config.level, "method": config.method.name}),
             **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),

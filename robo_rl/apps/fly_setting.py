@@ -13,6 +13,7 @@ from robo_rl.conf.fly_method import ShacMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.rl.first_order import FirstOrderConfig
+from sim.engines.quad.command import Command, level_physics, make_command
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
@@ -46,6 +47,8 @@ SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=Tr
 
 LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
 
+LINK_S = 0.02  # level=rates: from a decision to the autopilot that follows it, a radio and a period of the loop
+
 PERFECT = Realism()
 
 
@@ -73,7 +76,7 @@ class Setting:
             changes["max_steps"] = round(config.eval_s / task.dt_s)
         task = replace(task, **changes)
         realism = Realism(
-            latency_steps=steps_of("latency_s", config.latency_s, task.dt_s),
+            latency_steps=steps_of("latency_s", latency_s(config), task.dt_s),
             delay_steps=steps_of("sensor_delay_s", config.sensor_delay_s, task.dt_s),
             gust_m_s=config.gust_m_s,
             battery_s=config.battery_s,
@@ -90,18 +93,30 @@ class Setting:
         spread = self.spread(config) if gradient else None
         return Flights(
             self.craft, task, self.senses, num, seed,
-            spread=spread, realism=self.realism, gradient=gradient, eager=config.eager,
+            spread=spread, realism=self.realism, gradient=gradient, eager=config.eager, level=self.options.commanded,
         )  # fmt: skip
 
     def spec(self) -> EnvSpec:
         """The contract of the policy."""
-        return flight_spec(self.task, self.senses, self.options)
+        return flight_spec(self.task, self.senses, self.options, self.command().spec)
+
+    def command(self) -> Command:
+        """What an action means."""
+        physics = level_physics(self.options.commanded, self.task.dt_s)
+        return make_command(self.options.commanded, self.craft, physics.dt_s / physics.substeps)
 
     def scale(self) -> Tensor:
         """Brings observations to about one; actions are, and the integral is 0.03 m s."""
         front, behind = self.task.scales
         memory = (1.0,) * (4 * self.senses.history) + (30.0,) * (3 * self.senses.integral)
         return torch.tensor(front + memory + behind)
+
+
+def latency_s(config: FlyConfig) -> float:
+    """What the settings say, and what a link costs where they say nothing."""
+    if config.latency_s is not None:
+        return config.latency_s
+    return LINK_S if config.level == "rates" else 0.0
 
 
 def recipe(config: FlyConfig) -> FirstOrderConfig:

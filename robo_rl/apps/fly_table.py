@@ -83,7 +83,7 @@ COLUMNS: dict[str, list[Column]] = {
 _HOLD_NOTE = (
     "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 s. "
     "left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm. "
-    "chatter: mean change of a motor command, -1 ... 1, from one step to the next."
+    "chatter: mean change of a command, -1 ... 1, from one step to the next."
 )
 NOTES = {
     "hover": _HOLD_NOTE,

@@ -24,6 +24,7 @@ from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, UnknownNameError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
+from sim.engines.quad.command import ON_MOTORS, CommandLevel
 from sim.engines.quad.control.controllers import CONTROLLERS
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.flights import Flights
@@ -80,6 +81,7 @@ class Tracker:
     craft: Craft
     senses: Senses
     policy: FlightPolicy
+    level: CommandLevel = ON_MOTORS
 
 
 def main(config: MissionConfig) -> int:
@@ -126,7 +128,8 @@ def load_tracker(config: MissionConfig, out: Path, updates: int = TRACKER_UPDATE
             f"{folder} does not hold a policy that follows curves, but one of task={settings.get('task')}. "
             "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
         )
-    return Tracker(load_craft(str(settings["craft"])), senses, policy)
+    level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
+    return Tracker(load_craft(str(settings["craft"])), senses, policy, level)
 
 
 def planned_for(config: MissionConfig, mission: Mission) -> Planned:
@@ -144,11 +147,13 @@ def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker)
     task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
     seed = derive_seed("flights", config.seed)
     # Eager: so few drones for so few steps take less time than a compiler.
-    flights = Flights(tracker.craft, task, tracker.senses, config.scenes, seed, gradient=False, eager=True)
+    flights = Flights(
+        tracker.craft, task, tracker.senses, config.scenes, seed, gradient=False, eager=True, level=tracker.level
+    )
     inner: Pilot = (
         policy_pilot(tracker.policy.columns)
         if pilot == POLICY
-        else controller_pilot(pilot, tracker.craft, task.dt_s, config.scenes)
+        else controller_pilot(pilot, tracker.craft, task.dt_s, config.scenes, tracker.level.name)
     )
     first = flights.state[POS].clone()
     trial = fly(flights, following(inner, path_rows(planned.plans, task.max_steps, task.dt_s)))

@@ -129,7 +129,7 @@ def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
         raise ConfigError(f"goal_m={config.goal_m} cannot be used, expected three numbers: x, y, z.")
     x, y, z = config.goal_m
     bundle = load_bundle(Path(config.bundle))
-    return QuadPolicyNode(bus, bundle, flight_observer(flight_env(bundle)), (x, y, z), start=config.start)
+    return QuadPolicyNode(bus, bundle, flight_observer(flight_env(bundle)), (x, y, z), config.start, hover=config.hover)
 
 
 def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
@@ -141,15 +141,16 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
         from sim.engines.quad.craft import load_craft
         from sim.engines.quad.robot import QuadBody
 
-        return SimQuadNode(bus, SimulatedQuad(QuadBody(load_craft(config.craft))), config.state_hz)
+        body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
+        return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
     from sim.engines.arm.body import ArmBody
 
-    body = ArmBody()
-    node = SimArmNode(bus, body, config.state_hz)
+    arm = ArmBody()
+    node = SimArmNode(bus, arm, config.state_hz)
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.engines.arm.camera import ArmCamera
 
-        cameras = {name: ArmCamera(body, name, config.image_size) for name in config.cameras.split("+")}
+        cameras = {name: ArmCamera(arm, name, config.image_size) for name in config.cameras.split("+")}
         SimCameras(bus, cameras, config.senses, config.camera_hz)
     return node

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 from hardware.contract import check_contract
 from hardware.description import load_description
 from hardware.driver import check_settings
-from hardware.flight_contract import check_flight
+from hardware.flight_contract import check_flight, check_link
+from hardware.quads.link import LINKS, QuadLink, quad_link
 from robo_rl.apps.node import node_settings
 from robo_rl.apps.robot_builders import read_settings
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError
@@ -32,7 +33,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
 
     commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`.
     """
-    bundles, robots, flown = set[str](), set[str](), dict[str, Any]()
+    bundles, robots, flown, links = set[str](), set[str](), dict[str, Any](), set[QuadLink]()
     for node, *words in commands.values():
         given = node_settings(node, words)
         goal: list[float] = getattr(given, "goal", None) or []
@@ -42,13 +43,26 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
             if not Path(driver).is_file():
                 raise ConfigError(f"The driver's file {driver} is not there; docs/drivers.md shows what one holds.")
             check_settings(*read_settings(driver))
+            links |= _link(*read_settings(driver), given.ground_m)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given.level} if node == "flight_filter" else {}
-    _check_bundles(bundles, robots, flown)
+    _check_bundles(bundles, robots, flown, links)
 
 
-def _check_bundles(bundles: set[str], robots: set[str], flown: Mapping[str, Any]) -> None:
+def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:
+    """The quadcopter's link, if the driver is one's. Raises ConfigError where nobody knows at what height it lands."""
+    if name not in LINKS:
+        return set()
+    if ground_m is None:
+        raise ConfigError(
+            "The height of the ground is not known, where a landing ends. Say ground=-0.6 to hover 0.6 m above where "
+            "the autopilot's height is 0."
+        )
+    return {quad_link(name, settings)}
+
+
+def _check_bundles(bundles: set[str], robots: set[str], flown: Mapping[str, Any], links: Collection[QuadLink]) -> None:
     """flown: folders of flight bundles, each with the level that it shall command."""
     described = [load_description(robot) for robot in sorted(robots)]
     if bundles:
@@ -60,6 +74,8 @@ def _check_bundles(bundles: set[str], robots: set[str], flown: Mapping[str, Any]
                 check_contract(bundle, robot)
             if folder in flown:
                 check_flight(bundle, flown[folder])
+                for link in links:
+                    check_link(bundle, link)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     driver = open_driver(name, settings).driver
     if name in ARMS:
         return ArmDriverNode(bus, driver, config.state_hz)
-    return QuadDriverNode(bus, driver, config.state_hz, config.level)
+    return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
 
 
 def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:

@@ -11,14 +11,14 @@ from numpy import ndarray
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
-from hardware.flight_contract import check_craft, envelope_of
+from hardware.flight_contract import check_craft, envelope_of, level_of
 from hardware.messages import Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.protocol import Node
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
-from hardware.safety.flight import FlightFilter, FlightPhase
-from hardware.safety.landing import CraftModel, MotorsLander
+from hardware.safety.flight import FlightFilter, FlightPhase, Level
+from hardware.safety.landing import CraftModel, Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
 from policies.bundle import Bundle
@@ -31,6 +31,7 @@ from sim.engines.quad.robot import QuadBody
 from sim.engines.quad.vec_env import QuadVecEnv
 from sim.registry import make_env
 
+HOVER = 0.5  # level=rates: the thrust at which the simulated autopilot hovers
 EPISODE_S, CLOSE_M, HELD_S, REACH_M = 5.0, 0.1, 1.0, 0.15
 
 
@@ -86,18 +87,24 @@ def craft_model(craft: Craft) -> CraftModel:
 
 def flight_observer(env: QuadVecEnv) -> FlightObserver:
     """What the policy is shown, as in training."""
-    hover = 2.0 * env.craft.hover_speed - 1.0
-    return FlightObserver(env.senses.history, env.senses.integral, hover, env.task.dt_s, env.senses.integral_limit)
+    return FlightObserver(
+        env.senses.history, env.senses.integral, env.command.hover, env.task.dt_s, env.senses.integral_limit
+    )
+
+
+def _level_word(level: Level) -> str:
+    return "" if level == "motors" else f" level={level}"
 
 
 def quad_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
     env, envelope = flight_env(bundle), envelope_of(bundle)
-    rate_hz, body = bundle.env.control_hz, QuadBody(env.craft)
+    level, rate_hz = level_of(bundle), bundle.env.control_hz
+    body = QuadBody(env.craft, level=level, hover=HOVER)
     buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(body), rate_hz)
-    lander = MotorsLander(craft_model(env.craft), 1.0 / rate_hz)
-    safety = FlightFilterNode(buses["flight_filter"], FlightFilter(envelope, lander, rate_hz, rate_hz), rate_hz)
-    policy = QuadPolicyNode(buses["quad_policy"], bundle, flight_observer(env))
+    lander: Lander = MotorsLander(craft_model(env.craft), 1.0 / rate_hz) if level == "motors" else RatesLander(HOVER)
+    safety = FlightFilterNode(buses["flight_filter"], FlightFilter(envelope, lander, rate_hz, rate_hz, level), rate_hz)
+    policy = QuadPolicyNode(buses["quad_policy"], bundle, flight_observer(env), hover=HOVER)
     judge = HoverJudge(buses["task"], body, config.seed)
     nodes: list[tuple[Node, Bus]] = [(safety, buses["flight_filter"]), (policy, buses["quad_policy"])]
 
@@ -114,6 +121,6 @@ def quad_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
         counts=safety.filter.counts,
         timing=lambda: f"{policy.decisions} decisions at {rate_hz:g} Hz, {policy.timing}",
         figures=lambda: loop_figures(policy.timing),
-        next=f"robo-rl up quad_sim bundle={bundle.folder}   (the same nodes as processes on a bus)",
+        next=f"robo-rl up quad_sim bundle={bundle.folder}{_level_word(level)}   (the same nodes as processes on a bus)",
         episode_s=EPISODE_S,
     )

@@ -139,8 +139,11 @@ def flights_of(config: TransferConfig, flown: Flown, scene: Scene | None) -> Fli
     spread = Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
     given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
     if scene is not None:
-        return bullet_flights(*given, scene, spread=spread, realism=flown.realism)
-    return Flights(*given, spread=spread, realism=flown.realism, gradient=False, eager=True)
+        return bullet_flights(
+            *given, scene, spread=spread, realism=flown.realism, level=flown.setting.options.commanded
+        )
+    return Flights(*given, spread=spread, realism=flown.realism, gradient=False, eager=True,
+                   level=flown.setting.options.commanded)  # fmt: skip
 
 
 def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
@@ -152,4 +155,4 @@ def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
 def _pilot(name: str, flown: Flown, config: TransferConfig) -> Pilot:
     if name == POLICY:
         return policy_pilot(flown.policy.columns)
-    return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts)
+    return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts, flown.setting.options.level)

@@ -19,8 +19,8 @@ from robo_rl.conf.up import UpConfig
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 # What sets may take.
 ARGUMENTS = (
-    "bundle", "robot", "driver", "device", "level", "arm", "goal", "camera", "cameras", "senses", "transport",
-    "calibration", "record", "realtime",
+    "bundle", "robot", "driver", "device", "level", "hover", "ground", "arm", "goal", "camera", "cameras", "senses",
+    "transport", "calibration", "record", "realtime",
 )  # fmt: skip
 
 

@@ -178,8 +178,9 @@ VERBS = {
         "contract",
         "schema:ContractConfig",
         "robot",
-        "does a bundle fit a robot? joint names, limits, rates, cameras, before anything moves",
+        "does a bundle fit a robot? joints, limits, rates, cameras, a link, before anything moves",
         "robo-rl contract bundle=runs/reach/bundle robot=sim_arm",
+        "robo-rl contract bundle=runs/link/bundle robot=crazyflie",
     ),
     "up": _verb(
         "up",

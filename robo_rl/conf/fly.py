@@ -16,6 +16,8 @@ class FlyConfig(FirstOrderConfig):
     """`robo-rl fly`: train a flight policy from nothing through differentiable dynamics, and compare it."""
 
     task: str = one_of("hover", "figure8", "waypoints", "race", "obstacles")  # point, curve, points, gates, field
+    level: str = one_of("motors", "rates")  # what is commanded; rates: thrust and body rates, as over a link
+    rate_rad_s: float = at_least(0.0, 6.0)  # level=rates: most that is asked for, roll and pitch; half of it yaw
     start: str = one_of("random", "lqr")  # hover: what the policy is before it learns; lqr: exactly that linear law
     speed_m_s: float | None = at_least(0.01, None)  # figure8: 2; at most: waypoints 2, race 3.5, obstacles 1.5
     track: str = "ring"  # race: a track by name, or a YAML file of one's own
@@ -37,7 +39,7 @@ class FlyConfig(FirstOrderConfig):
     integral: bool = True  # hover, figure8: it sees the integral of its position error: no rest error under a push
     w_action_rate: float | None = at_least(0.0, None)  # cost of changing commands, per square; none: the task's own
     randomize: float = at_least(0.0, 0.0)  # half-width of mass, inertia, thrust, motor lag and drag, as a fraction
-    latency_s: float = at_least(0.0, 0.0)  # commands act this much later, in training and measurement
+    latency_s: float | None = at_least(0.0, None)  # commands act this late; none: 0, at level=rates 0.02, as a link
     sensor_delay_s: float = at_least(0.0, 0.0)  # positions arrive this much later, as from motion capture
     gust_m_s: float = at_least(0.0, 0.0)  # standard deviation of horizontal gusts, for crafts with drag
     battery_s: float = at_least(0.0, 0.0)  # a charge hovers this long, thrust falls with it; 0: no battery

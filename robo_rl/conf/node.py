@@ -37,7 +37,7 @@ class FlightFilterNodeConfig(NodeConfig):
     command_hz: float = at_least(1.0, 100.0)  # rate of commands
     state_hz: float = at_least(1.0, 100.0)  # rate of odom
     level: str = one_of("motors", "rates")  # four motor commands, or thrust and body rates
-    hover: float = at_least(0.0, 0.5)  # level=rates: the thrust, 0 to 1, that carries the craft
+    hover: float = at_least(0.01, 0.5)  # level=rates: the thrust, 0 to 1, that carries the craft
     craft: str = "cf2x_l2f"  # level=motors: the craft whose rotors are commanded
     ground_m: float | None = None  # height of the ground in the task's frame; none: the floor of the fence
     arm: bool = False  # arm by itself once the craft is heard; otherwise by the service ~/arm
@@ -50,6 +50,8 @@ class SimRobotNodeConfig(NodeConfig):
     robot: str = one_of("sim_arm", "sim_quad")
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
     craft: str = "cf2x_l2f"  # robot=sim_quad: which quadcopter
+    level: str = one_of("motors", "rates")  # robot=sim_quad: what flight/safe holds
+    hover: float = at_least(0.01, 0.5)  # robot=sim_quad, level=rates: the thrust, 0 to 1, that carries it
     cameras: str = ""  # robot=sim_arm: cameras of its scene, joined by "+"; empty: none. It has one, view
     senses: str = one_of("rgb", "depth", "rgb+depth")  # what the cameras tell
     image_size: int = at_least(8, 84)  # width and height of their pictures
@@ -86,11 +88,12 @@ class ActionHeadNodeConfig(NodeConfig):
 
 @dataclass
 class QuadPolicyNodeConfig(NodeConfig):
-    """`quad_policy`: a flight bundle that commands four motors."""
+    """`quad_policy`: a flight bundle that commands four motors, or thrust and body rates."""
 
     bundle: str = REQUIRED  # folder of the bundle
     goal_m: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # where to hover, in the task's frame
     start: bool = True  # command as soon as odom comes; otherwise by the service ~/start
+    hover: float = at_least(0.01, 0.5)  # of a bundle of thrust and rates: the thrust, 0 to 1, that carries the craft
 
 
 @dataclass
@@ -100,6 +103,7 @@ class RobotDriverNodeConfig(NodeConfig):
     settings: str = REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.1; see docs/drivers.md
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
     level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
+    ground_m: float | None = None  # of a quadcopter: height of the ground in odom; none: 0, as the autopilot counts
 
 
 @dataclass

@@ -143,7 +143,7 @@ class ContractConfig:
     """`robo-rl contract`."""
 
     bundle: str = REQUIRED  # folder of the bundle
-    robot: str = REQUIRED  # description of the robot: a name, or a YAML file of yours
+    robot: str = REQUIRED  # an arm's description, by name or file; a flight bundle's: crazyflie, px4 or a driver's file
 
 
 @dataclass

@@ -17,6 +17,8 @@ class UpConfig:
     driver: str | None = None  # YAML file of a real robot's driver
     device: str | None = None  # what a human takes over with: gamepad, keyboard or leader
     level: str | None = None  # what a quadcopter's bundle commands: motors or rates
+    hover: float | None = at_least(0.01, None)  # level=rates: the thrust, 0 to 1, that carries the craft
+    ground: float | None = None  # height of the ground in a quadcopter's task: -0.6 hovers 0.6 m above it
     arm: bool | None = None  # arm the filter as soon as the robot is heard
     goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern

@@ -1,4 +1,4 @@
-"""One picture of recorded flights: how far from the goal, how tilted, and what the motors were told."""
+"""One picture of recorded flights: how far from the goal, how tilted, and what the motors did."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _draw_motors(axes: Axes, log: FlightLog, drone: int, labelled: bool) -> None
             _label(axes, rotor, shade, 0.85 - 0.2 * i)
     axes.set(xlim=(0.0, _end_s(log)), ylim=(0.0, 1.03), xlabel="time, s")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    axes.set_title(f"motor commands of drone {drone}", **_HEADING)
+    axes.set_title(f"motors of drone {drone}", **_HEADING)
 
 
 def _draw_bands(axes: Axes, values: Sequence[ndarray], logs: Sequence[FlightLog], colours: Sequence[str]) -> None:

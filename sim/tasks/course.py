@@ -113,14 +113,26 @@ def handling_terms(
     """What every course charges for how a craft is flown: rates, effort, change of action, speed above the limit."""
     rates, velocity = moment.after[RATE], moment.after[VEL]
     speed = (velocity.square().sum(0) + 1e-6).sqrt()
+    away = [a - h for a, h in zip(moment.action.unbind(0), moment.hover, strict=True)]
     terms = {
         "rate": w_rate * rates.square().sum(0),
-        "action": w_action * (moment.action - moment.hover).square().sum(0),
+        "action": w_action * torch.stack(away).square().sum(0),
         "speed": w_speed * torch.relu(speed - most_speed_m_s).square(),
     }
     if moment.last is not None:
         terms["action_rate"] = w_action_rate * (moment.action - moment.last).square().sum(0)
     return terms
+
+
+def pay(cost: Float[Tensor, " n"], alive: float) -> Float[Tensor, " n"]:
+    """Reward of a step whose cost has `alive` taken off: r = -cost, and r0 exp(r / r0 - 1) below r0 = alive / 5.
+
+    Above 0 wherever the craft is: a step at a wall or far from its point would else be worth less than the nothing
+    behind the end of a flight, so whoever maximises reward would learn to leave. Straight where flights mostly are, for
+    bending progress there would pay for flying to and fro; value and slope are one at r0.
+    """
+    least = 0.2 * alive
+    return torch.where(cost <= -least, -cost, least * torch.exp((-cost / least - 1.0).clamp(max=0.0)))
 
 
 def norm(v: Float[Tensor, "3 n"]) -> Float[Tensor, " n"]:

@@ -7,6 +7,7 @@ that figures can be laid side by side. Scored by pure functions of rows: state (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -132,12 +133,15 @@ class HoverTask:
         external[TORQUE] = normal[3:6] * (self.torque_std * weight_n)
         return torch.where(unit[18] < self.at_goal, rest, state), external
 
-    def terms(self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], hover: float) -> dict[str, Tensor]:
+    def terms(
+        self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], hover: Sequence[float | Tensor]
+    ) -> dict[str, Tensor]:
         """Cost terms by name, each (n,), smooth enough for gradients; `hover` is the action that hovers."""
         px, py, pz, _, qx, qy, qz, vx, vy, vz, wx, wy, wz, *_ = state.unbind(0)
         distance = torch.sqrt(px * px + py * py + pz * pz + 1e-6)
         edge = sum((torch.relu(p.abs() / self.box_m - 0.7).square() for p in (px, py, pz)), torch.zeros_like(px))
-        effort = sum(((a - hover).square() for a in action.unbind(0)), torch.zeros_like(px))
+        away = (a - h for a, h in zip(action.unbind(0), hover, strict=True))
+        effort = sum((a.square() for a in away), torch.zeros_like(px))
         return {
             "position": self.w_position * distance,
             "velocity": self.w_velocity * (vx * vx + vy * vy + vz * vz),

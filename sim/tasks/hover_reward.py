@@ -36,14 +36,18 @@ class HoverReward:
     most: tuple[float, float, float, float] = (8.0, 100.0, 100.0, 1.0)  # L2F's caps over its first weights
 
     def parts(
-        self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], cost: Float[Tensor, " n"], hover: float
+        self,
+        state: Float[Tensor, "17 n"],
+        action: Float[Tensor, "4 n"],
+        cost: Float[Tensor, " n"],
+        hover: Float[Tensor, "4 1"],
     ) -> Float[Tensor, "n 4"]:
         """Weighted cost terms of one step, by GROUPS."""
         if self.kind == "l2f":
             effort = 0.01 * (action - hover).square().sum(0)
             position, velocity = 5.0 * state[POS].square().sum(0), 0.01 * state[VEL].square().sum(0)
             return torch.stack([position, velocity, effort, 5.0 * (1.0 - state[QUAT][0].square())], dim=1)
-        terms = self.task.terms(state, action, hover)
+        terms = self.task.terms(state, action, hover.unbind(0))
         position, velocity = terms["position"], terms["velocity"]
         seen = sum(terms.values(), torch.zeros_like(cost))
         effort = terms["action"] + (cost - seen)  # what the task adds to its terms is the change of the action

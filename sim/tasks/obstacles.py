@@ -26,6 +26,7 @@ from sim.tasks.course import (
     from_body_front,
     handling_terms,
     in_body,
+    pay,
     upright,
 )
 from sim.tasks.protocol import Flown, Flying, Moment, Score
@@ -194,7 +195,7 @@ class ObstacleTask:
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """What staying in flight is worth is part of the cost already."""
-        return -cost
+        return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         ended = (moment.kept[0] > 0.5) | self.room.outside(moment.after[POS])

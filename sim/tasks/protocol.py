@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.craft import Craft, Four
 
 
 class Moment(NamedTuple):
@@ -21,7 +21,7 @@ class Moment(NamedTuple):
     external: Float[Tensor, "e n"]  # the disturbance, and what the task's `start` wrote below it
     was: Float[Tensor, "k n"]  # the task's own rows before the step
     kept: Float[Tensor, "k n"]  # ... after it
-    hover: float  # the action that hovers
+    hover: Four  # the action that hovers
 
 
 class Flying(NamedTuple):

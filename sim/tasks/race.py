@@ -29,6 +29,7 @@ from sim.tasks.course import (
     from_body_front,
     handling_terms,
     in_body,
+    pay,
     pick,
     upright,
 )
@@ -221,7 +222,7 @@ class RaceTask:
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """What staying in flight is worth is part of the cost already."""
-        return -cost
+        return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         ended = self.track.room.outside(moment.after[POS]) | (moment.kept[CRASHED] > 0.0)

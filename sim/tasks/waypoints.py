@@ -26,6 +26,7 @@ from sim.tasks.course import (
     handling_terms,
     in_body,
     norm,
+    pay,
     pick,
     upright,
 )
@@ -151,7 +152,7 @@ class WaypointTask:
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """What staying in flight is worth is part of the cost already."""
-        return -cost
+        return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         left = self.room.outside(moment.after[POS])

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from robo_rl.apps.cli import main
 from robo_rl.apps.metrics import read_metrics
+from robo_rl.core.flight_level import UNITS
 
 SMALL = [
     "task=hover",
@@ -94,6 +95,24 @@ def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Pat
     assert f"{task}_act" in (out / "policy.h").read_text()
 
 
+def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an autopilot takes over a link: the bundle says level, units and bounds; controllers fly the same link."""
+    out = tmp_path / "fly"
+    assert main(["fly", *SMALL, "updates=3", "level=rates", f"out={out}"]) == 0
+    assert "C: not written" in capsys.readouterr().out
+    results = json.loads((out / "results.json").read_text())
+    assert results["level"] == "rates"
+    assert [row["name"] for row in results["rows"]] == ["policy", "pid", "geometric"]
+    manifest = json.loads((out / "bundle" / "manifest.json").read_text())
+    assert manifest["env"]["name"] == "quad/hover:history=1,level=rates"
+    assert manifest["env"]["action"]["unit"] == UNITS["rates"]
+    assert manifest["env"]["action"]["high"][1:] == [6.0, 6.0, 3.0]
+    assert manifest["env"]["control_hz"] == 100.0
+    assert not (out / "policy.h").exists()
+    assert main(["run", f"bundle={out / 'bundle'}", "episodes=1", "max_episode_steps=5"]) == 0
+    assert main(["transfer", f"run={out}", "episodes=2", "eval_s=0.1", f"out={tmp_path / 'moved'}"]) == 0
+
+
 def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
     given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=5"]
@@ -130,6 +149,8 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("train_density=0.4", "fly task=obstacles"),
         ("latency_s=0.005", "whole control steps"),
         ("gust_m_s=1", "no drag"),
+        ("level=rats", "rates"),
+        ("rate_rad_s=4", "motors are told no rates"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(

@@ -68,7 +68,7 @@ def test_wrong_arguments_are_one_sentence() -> None:
         load_set("arm_simm")
     with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle=\.\.\.: folder of the flight bundle"):
         load_set("quad_sim").commands({})
-    with pytest.raises(ConfigError, match="'quad_sim' takes no 'robot'; it takes bundle, arm, record"):
+    with pytest.raises(ConfigError, match="'quad_sim' takes no 'robot'; it takes bundle, level, arm, record"):
         load_set("quad_sim").commands({"robot": "x", "bundle": "b"})
 
 
@@ -260,7 +260,7 @@ def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
     with pytest.raises(RoboRLError, match="turns motors"):
         check(load_set("quad").commands(quad | {"level": "rates"}))
     assert main(["contract", f"bundle={quad['bundle']}", "robot=sim_quad"]) == 2
-    assert "flies, and contract compares joints" in capsys.readouterr().err
+    assert "robo-rl run bundle=" in capsys.readouterr().err
 
 
 def test_one_set_per_domain_and_namespace() -> None:

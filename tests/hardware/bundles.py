@@ -51,6 +51,30 @@ def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bun
     return write_bundle(folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope)
 
 
+def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_rad_s: float = 4.0) -> Bundle:
+    """A flight policy of thrust and body rates that is a PD law with an integral, written down by hand.
+
+    a = -2.5 p - 2.5 v - I,   thrust = 1 + a_z / g [weights],   w = 6 z^ x (a / g - R z^),   w_z = -2 R_10
+    """
+    from policies.flight import FlightPolicy
+    from sim.engines.quad.vec_env import QuadVecEnv
+
+    env = QuadVecEnv("hover", 1, level="rates", rate_rad_s=rate_rad_s)
+    accel = torch.zeros(3, env.spec.obs["state"].shape[0])
+    for axis in range(3):
+        accel[axis, [axis, 12 + axis, 50 + axis]] = torch.tensor([-2.5, -2.5, -1.0]) / 9.81
+    lean = accel.clone()
+    lean[0, 5] = lean[1, 8] = -1.0  # R z^ is the third column of the rows from 3 on
+    turn = torch.zeros_like(accel[0])
+    turn[6] = -2.0
+    weight, bias = torch.stack([accel[2], -6.0 * lean[1], 6.0 * lean[0], turn]), torch.tensor([1.0, 0.0, 0.0, 0.0])
+    spec, zero = env.spec.action, torch.zeros(4)
+    slope = (spec.normalize(torch.ones(4)) - spec.normalize(zero)).unsqueeze(1)  # the same law in [-1, 1]
+    policy: Any = FlightPolicy(env.spec, hidden=(8,), hover=env.command.hover, law=True)
+    policy.set_law(weight * slope, spec.normalize(bias))
+    return write_bundle(folder, policy, env.spec, name="pd-rates", noise="zero", training={}, envelope=envelope)
+
+
 def residual_bundle(folder: Path, base: Bundle) -> Bundle:
     """The chunks of `base`, each action corrected by an actor that was never trained."""
     from policies.checkpoint import load_policy

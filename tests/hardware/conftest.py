@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.bundle import Bundle
-from tests.hardware.bundles import arm_bundle, quad_bundle
+from tests.hardware.bundles import arm_bundle, quad_bundle, rates_bundle
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +24,9 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def hover(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A flight bundle that hovers."""
     return quad_bundle(tmp_path_factory.mktemp("hover") / "bundle")
+
+
+@pytest.fixture(scope="session")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A flight bundle that hovers by thrust and body rates."""
+    return rates_bundle(tmp_path_factory.mktemp("rates") / "bundle")

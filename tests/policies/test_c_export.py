@@ -14,6 +14,7 @@ from torch import Tensor
 from policies import c_export
 from policies.c_export import CExport, FlightMemory, forward, verify_c_header, write_c_header
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
+from sim.engines.quad.command import motors_hover
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.flight import Senses, blank_memory, observe, remember
 from sim.engines.quad.rows import POS, QUAT, RATE, STATE_ROWS, VEL
@@ -102,7 +103,7 @@ def test_memory_in_c_is_that_of_the_simulator(tmp_path: Path, history: int, inte
     export = written(tmp_path / "fly.h", senses.obs_rows, 6, 4, memory=memory)
     assert export.layers[0] == memory.obs_rows
     rng = torch.Generator().manual_seed(0)
-    kept, wanted, given = blank_memory(1, craft, senses), [], []
+    kept, wanted, given = blank_memory(1, motors_hover(craft), senses), [], []
     for _ in range(50):
         state, action = torch.randn(STATE_ROWS, 1, generator=rng), torch.rand(4, 1, generator=rng) * 2.0 - 1.0
         state[QUAT] /= state[QUAT].norm()

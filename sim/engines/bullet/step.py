@@ -17,9 +17,10 @@ from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downw
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
+from sim.engines.quad.command import ON_MOTORS, CommandLevel
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import Senses
+from sim.engines.quad.flight import Senses, inner_physics
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
@@ -81,13 +82,13 @@ class BulletStep:
 
 def bullet_flights(
     craft: Craft, task: FlightTask, senses: Senses, num: int, seed: int, scene: Scene, *,
-    spread: Spread | None = None, realism: Realism | None = None,
+    spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
 ) -> Flights:  # fmt: skip
     """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in PyBullet."""
     windy = realism is not None and realism.gust_m_s > 0.0
     physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
-    step = BulletStep(craft, physics, num, scene)
+    step = BulletStep(craft, inner_physics(level, physics)[1], num, scene)
     return Flights(
         craft, task, senses, num, seed, physics=physics, spread=spread, realism=realism, gradient=False, eager=True,
-        step=step,
+        step=step, level=level,
     )  # fmt: skip

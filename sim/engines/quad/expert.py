@@ -1,6 +1,6 @@
 """Classical controllers as experts: demonstrations for `quad/...` from this project's own PID.
 
-    action = clip(controller(what sensors say, reference) + noise * N(0, I), -1, 1)
+    action = clip(controller(what sensors say, reference) + noise * N(0, I), -1, 1)   in the units of the environment
 
 A controller needs what no policy sees: the true attitude, rotor speeds, and the reference it is to follow. So this
 expert is shown the environment by `watch`, and asks it for `measured()` and `reference()` alone.
@@ -30,7 +30,7 @@ _STREAM = 2  # of an episode's random numbers, beside those that the environment
 
 
 class FlightExpert:
-    """The controller of a task, with white noise on its motor commands, keyed by (seed, episode seed, step).
+    """The controller of a task, with white noise on its commands, keyed by (seed, episode seed, step).
 
     What the controller remembers of an episode (a PID's integral) starts anew wherever `step` is 0, so that an episode
     is the same in any lane; `memory` and `recall` carry it over an interruption.
@@ -50,7 +50,7 @@ class FlightExpert:
         if not isinstance(env, QuadVecEnv):
             raise EnvError(f"The expert of quad/{self._task} flies in quad environments, found {env.spec.name}.")
         self._env = env
-        self._controller = make_controller(CONTROLLER[self._task], env.craft, env.task.dt_s)
+        self._controller = make_controller(CONTROLLER[self._task], env.craft, env.task.dt_s, level=env.command.level)
         self._memory = self._controller.blank(env.num_envs)
 
     @torch.no_grad()
@@ -62,10 +62,10 @@ class FlightExpert:
             )
         memory = torch.where(step == 0, 0.0, self._memory)
         command, self._memory = self._controller(self._env.measured(), self._env.reference(), memory)
-        action = 2.0 * command - 1.0
+        action = self._env.command.normalized(command)
         if self._noise > 0.0:
             action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM)
-        return action.clamp(-1.0, 1.0).T.contiguous()
+        return self._env.spec.action.denormalize(action.T).contiguous()
 
     def memory(self) -> Float[Tensor, "m n"]:
         return self._memory.clone()

@@ -1,4 +1,4 @@
-"""One control step of flight as one pure function: action -> motors -> physics -> observation, cost, end.
+"""One control step of flight as one pure function: action -> rotors -> physics -> observation, cost, end.
 
 Everything that a policy meets between two decisions is in here, so it compiles to one kernel and has one gradient.
 """
@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.command import ON_MOTORS, Command, CommandLevel, make_command
+from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.dynamics import Physics, Step, make_step
 from sim.engines.quad.memory import SEEN_ROWS, Layout, Senses, blank_memory, hidden_start, layout
 from sim.engines.quad.realism import Realism, charge_used, check_realism, next_gust, voltage_share
@@ -41,25 +42,29 @@ def make_flight(
     senses: Senses,
     realism: Realism | None = None,
     step: Step | None = None,
+    level: CommandLevel = ON_MOTORS,
 ) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
-    action: (4, n) in [-1, 1], motor commands over the whole range of the rotors. memory: rows as in memory.Layout.
-    noise: (18 and what `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training
-    flight has ended. step: another engine's, in the place of `make_step`'s. Raises ConfigError for physics or realism
-    that the craft cannot have.
+    action: (4, n) in [-1, 1], of a `level` as in command.py. memory: rows as in memory.Layout. noise: (18 and what
+    `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training flight has ended.
+    step: another engine's, in the place of `make_step`'s; at level=rates one of `inner_physics`. Raises ConfigError for
+    physics or realism that the craft cannot have, UnknownNameError for a level.
     """
     real = realism or Realism()
     check_realism(real, craft)
-    if step is None:
-        step = make_step(craft, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
-    place, hover = layout(task, senses, real), 2.0 * craft.hover_speed - 1.0
+    loops, physics = inner_physics(level, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
+    command = make_command(level, craft, physics.dt_s)
+    advance = make_advance(command, step or make_step(craft, physics), loops)
+    place, hover = layout(task, senses, real), command.hover
 
     def flight(
         state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor
     ) -> tuple[Tensor, ...]:
-        command, air, hidden = _through_the_world(state, memory, action, external, noise, craft, place, real, task.dt_s)
-        after = step(state, command, params, air)
+        acting, power, air, hidden = _through_the_world(
+            state, memory, action, external, noise, craft, place, real, task.dt_s
+        )
+        after = advance(state, acting, power, params, air)
         was = memory[place.kept]
         kept = task.advance(state, after, external, was)
         last = memory[place.last] if task.w_action_rate > 0.0 else None
@@ -79,12 +84,15 @@ def make_flight(
 def _through_the_world(
     state: Tensor, memory: Tensor, action: Tensor, external: Tensor, noise: Tensor,
     craft: Craft, place: Layout, real: Realism, dt_s: float,
-) -> tuple[Tensor, Tensor, list[Tensor]]:  # fmt: skip
-    """(rotor commands that act now, disturbance with gusts, hidden rows after the step: queue, gust, charge)."""
+) -> tuple[Tensor, Tensor | None, Tensor, list[Tensor]]:  # fmt: skip
+    """(action that acts now, share of the battery's voltage or None, disturbance with gusts, hidden rows after it).
+
+    The hidden rows: queue, gust, charge.
+    """
     queue = memory[place.queue]
     acting = queue[-4:] if real.latency_steps else action
     hidden = [torch.cat([action, queue[:-4]]) if real.latency_steps else queue]
-    command, air = 0.5 * acting + 0.5, external[:EXTERNAL_ROWS]
+    power, air = None, external[:EXTERNAL_ROWS]
     drawn = noise[SEEN_ROWS:]
     if real.gust_m_s > 0.0:
         gust = next_gust(memory[place.gust], drawn[0:3], real.gust_m_s, dt_s)
@@ -92,10 +100,29 @@ def _through_the_world(
         hidden.append(gust)
     if real.battery_s > 0.0:
         used = memory[place.used]
-        # A motor turns in proportion to its voltage, and its command is the share of the battery's that it is given.
-        command = command.clamp(0.0, 1.0) * voltage_share(used)
+        power = voltage_share(used)
         hidden.append(charge_used(used, state[ROTOR], craft, real.battery_s, dt_s))
-    return command, air, hidden
+    return acting, power, air, hidden
+
+
+def inner_physics(level: CommandLevel, physics: Physics) -> tuple[int, Physics]:
+    """(how often in a control step the rotors are told anew, the physics of one of these parts)."""
+    if level.name == "motors":
+        return 1, physics
+    return physics.substeps, replace(physics, dt_s=physics.dt_s / physics.substeps, substeps=1)
+
+
+def make_advance(command: Command, step: Step, loops: int) -> Callable[..., Tensor]:
+    """advance(state, action, voltage share or None, params, air) -> the state after `loops` parts of a control step."""
+
+    def advance(state: Tensor, action: Tensor, power: Tensor | None, params: Tensor, air: Tensor) -> Tensor:
+        for _ in range(loops):
+            rotors = command.rotors(state, action)
+            # A motor turns in proportion to its voltage, and its command is the battery's share that it is given.
+            state = step(state, rotors if power is None else rotors.clamp(0.0, 1.0) * power, params, air)
+        return state
+
+    return advance
 
 
 def _late(after: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,16 +133,16 @@ def _late(after: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def first_sight(
-    state: Tensor, external: Tensor, noise: Tensor | None, craft: Craft, task: FlightTask, senses: Senses,
+    state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask, senses: Senses,
     realism: Realism | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(memory, observation) at the start of an episode."""
+    """(memory, observation) at the start of an episode. hover: the action that hovers."""
     real = realism or Realism()
-    remembered, kept = blank_memory(state.shape[1], craft, senses), task.first(external)
+    remembered, kept = blank_memory(state.shape[1], hover, senses), task.first(external)
     heard = noise if noise is None or senses.noise else None
     seen = observe(task.relative(state, external, kept), None if heard is None else heard[:SEEN_ROWS])
     front, behind = task.view(seen, external, kept)
-    hidden = hidden_start(state, noise, craft, layout(task, senses, real), real, kept)
+    hidden = hidden_start(state, noise, hover, layout(task, senses, real), real, kept)
     return torch.cat([remembered, *hidden]), torch.cat([front, remembered, behind])
 
 

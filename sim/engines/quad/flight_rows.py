@@ -17,6 +17,7 @@ from torch import Tensor
 
 from robo_rl.core.rows import RowStep
 from robo_rl.core.views import ALL, Views
+from sim.engines.quad.command import column
 from sim.engines.quad.craft import GRAVITY_M_S2
 from sim.engines.quad.flight import observe
 from sim.engines.quad.flights import Flights
@@ -42,7 +43,8 @@ class FlightRows:
         self._asymmetric = asymmetric
         weight_n, seen = flights.craft.mass_kg * GRAVITY_M_S2, len(scale)
         self._push = torch.tensor([FORCE_SHARE] * 3 + [TORQUE_M] * 3).mul(weight_n).reciprocal().unsqueeze(1)
-        self._hover = 2.0 * flights.craft.hover_speed - 1.0
+        self._hover = column(flights.command.hover, flights.obs)
+        self._rotor = 2.0 * flights.craft.hover_speed - 1.0
         self._memory = layout(flights.task, flights.senses, flights.realism).seen
         self.views = Views(slice(0, seen), slice(seen, None)) if asymmetric else ALL
         self.obs = self._rows(flights.obs)
@@ -76,7 +78,7 @@ class FlightRows:
         truth = torch.cat([
             observe(flights.state, None) * self._front,
             flights.external[:6] * self._push,
-            2.0 * flights.state[ROTOR] - 1.0 - self._hover,
+            2.0 * flights.state[ROTOR] - 1.0 - self._rotor,
             memory[:4] - self._hover if flights.senses.history else memory[:0],
             memory[4 * flights.senses.history :],
         ])  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sim.engines.quad.command import ON_MOTORS, CommandLevel, level_physics, make_command
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics, Step
 from sim.engines.quad.flight import first_sight, make_flight, noise_rows
@@ -38,7 +39,8 @@ class Fresh(NamedTuple):
 
 
 class Flights:
-    """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics.
+    """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics. `level`: of the
+    actions, see command.py.
 
     `step`: another engine's, in the place of the physics; not to be compiled, so with `eager`, and without gradient.
     `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
@@ -66,19 +68,21 @@ class Flights:
         eager: bool = False,
         say: Callable[[str], None] | None = None,
         step: Step | None = None,
+        level: CommandLevel = ON_MOTORS,
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
         self.gradient, self.realism = gradient, realism or Realism()
         self._kept = layout(task, senses, self.realism).kept
         self._hears = senses.noise or self.realism.noise_rows > 0
-        self.physics = Physics(dt_s=task.dt_s) if physics is None else physics
+        self.physics = level_physics(level, task.dt_s) if physics is None else physics
+        self.command = make_command(level, craft, self.physics.dt_s / self.physics.substeps)
         self.generator = torch.Generator().manual_seed(seed)
         self._starts, self._taken = self._draw_pool(), 0
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
         self._begin()
         self.age = torch.zeros(num, dtype=torch.long)
         self._reached, self._overwritten, self.terminated = self.obs, _NOTHING, torch.zeros(num, dtype=torch.bool)
-        fn = make_flight(craft, self.physics, task, senses, self.realism, step)
+        fn = make_flight(craft, self.physics, task, senses, self.realism, step, level)
         self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient:
@@ -188,7 +192,7 @@ class Flights:
             spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
             params = parameters(self.craft, small_s, _POOL, self.spread, spread)
         noise = torch.randn(noise_rows(self.realism), _POOL, generator=self.generator) if self._hears else None
-        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses, self.realism)
+        memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses, self.realism)
         return Fresh(state, memory, params, external, obs)
 
     def _sensor_noise(self) -> Float[Tensor, "r n"]:

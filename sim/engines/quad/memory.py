@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.craft import Four
 from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import POS
 from sim.tasks.protocol import FlightTask
@@ -64,19 +64,22 @@ def layout(task: FlightTask, senses: Senses, realism: Realism) -> Layout:
     return Layout(seen, kept, shown, queue, positions, gust, used, at, own_last > 0)
 
 
-def blank_memory(num: int, craft: Craft, senses: Senses) -> Tensor:
+def blank_memory(num: int, hover: Four, senses: Senses) -> Tensor:
     """The policy's part at the start of an episode: the action that hovers, no accumulated error."""
-    memory = torch.full((senses.memory_rows, num), 2.0 * craft.hover_speed - 1.0)
-    if senses.integral:
-        memory[-3:] = 0.0
-    return memory
+    still = torch.zeros(3 * senses.integral, num)
+    return torch.cat([actions_of(hover, senses.history, num), still])
+
+
+def actions_of(hover: Four, times: int, num: int) -> Tensor:
+    """(4 times, n): the action that hovers, again and again."""
+    return torch.tensor(hover).unsqueeze(1).repeat(times, num)
 
 
 def hidden_start(
-    state: Tensor, noise: Tensor | None, craft: Craft, place: Layout, realism: Realism, kept: Tensor
+    state: Tensor, noise: Tensor | None, hover: Four, place: Layout, realism: Realism, kept: Tensor
 ) -> list[Tensor]:
     """The hidden rows at the start of an episode, from `kept` on."""
-    num, hover = state.shape[1], 2.0 * craft.hover_speed - 1.0
-    still = torch.full((4 * place.own_last + 4 * realism.latency_steps, num), hover)
+    num = state.shape[1]
+    still = actions_of(hover, place.own_last + realism.latency_steps, num)
     drawn = torch.zeros(realism.noise_rows, num) if noise is None else noise[SEEN_ROWS:]
     return [kept, still, *[state[POS]] * realism.delay_steps, *realism.start(drawn)]

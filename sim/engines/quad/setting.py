@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.quad.command import CommandLevel
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.memory import Senses
 from sim.tasks.flight import TASKS
@@ -42,6 +43,12 @@ class FlightOptions:
     planner: bool = False  # obstacles: `reference` leads around the cylinders, not straight
     history: int = 8  # last actions that are seen
     integral: bool = True  # hover, figure8: the integral of the position error is seen
+    level: str = "motors"  # what is commanded: motors, or rates: thrust and body rates, as over a link
+    rate_rad_s: float = 6.0  # level=rates: the most that is asked for, roll and pitch; half of it yaw
+
+    @property
+    def commanded(self) -> CommandLevel:
+        return CommandLevel(self.level, self.rate_rad_s)
 
     @property
     def words(self) -> str:
@@ -108,3 +115,5 @@ def check_options(name: str, options: FlightOptions) -> None:
         if getattr(options, option) != getattr(DEFAULT, option):
             owners = ", ".join(_OWN[option])
             raise ConfigError(f"Task {name} has no {option}: leave it out, or fly one that has: {owners}.")
+    if options.level == "motors" and options.rate_rad_s != DEFAULT.rate_rad_s:
+        raise ConfigError("rate_rad_s bounds what level=rates asks for, and motors are told no rates: leave it out.")

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from sim.engines.quad.command import motors_hover
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.downwash import check_downwash, downwash
 from sim.engines.quad.dynamics import Physics, make_step
@@ -78,7 +79,7 @@ class Swarm:
             return (step(state, 0.5 * action + 0.5, params, external),)
 
         n, senses = self.num, self.senses
-        state, action, memory = start(n), torch.zeros(4, n), blank_memory(n, self.craft, senses.own)
+        state, action, memory = start(n), torch.zeros(4, n), blank_memory(n, motors_hover(self.craft), senses.own)
         sense = make_sense(self.craft, self.world, senses, weights)
         near = torch.zeros(6, senses.neighbours, n), torch.zeros(2, senses.cylinders, n)
         seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SEEN_ROWS, n), torch.zeros(3, n),
@@ -101,7 +102,7 @@ class Swarm:
         self.cylinders, self.scenario = setup.cylinders, setup.scenario
         self.home, self.goal = setup.start_m.reshape(3, n), setup.goal.reshape(GOAL_ROWS, n)
         self.state = self._resting(self.home)
-        self.memory = blank_memory(n, self.craft, self.senses.own)
+        self.memory = blank_memory(n, motors_hover(self.craft), self.senses.own)
         self.age = torch.zeros(self.worlds, dtype=torch.long)  # steps since the episode began
         self.since = torch.zeros(self.worlds, dtype=torch.long)  # steps since it was put here
         self.until = torch.full_like(self.since, self._most_steps)  # steps that it lasts
@@ -193,7 +194,7 @@ class Swarm:
         """These drones hover again above or below where they began."""
         world, height = self.world, torch.rand(self.num, generator=self.generator)
         home = torch.cat([self.home[0:2], (world.low_m + (world.high_m - world.low_m) * height).unsqueeze(0)])
-        blank = blank_memory(self.num, self.craft, self.senses.own)
+        blank = blank_memory(self.num, motors_hover(self.craft), self.senses.own)
         self.state = torch.where(columns, self._resting(home), self.state)
         self.memory = torch.where(columns, blank, self.memory)
 
@@ -208,7 +209,7 @@ class Swarm:
         if len(new):
             setup = self._take(len(new))
             drones = self.world.drones
-            blank = blank_memory(len(new) * drones, self.craft, self.senses.own)
+            blank = blank_memory(len(new) * drones, motors_hover(self.craft), self.senses.own)
             self._write(new, {
                 "state": self._resting(setup.start_m.flatten(1)).view(-1, len(new), drones),
                 "memory": blank.view(-1, len(new), drones), "home": setup.start_m, "goal": setup.goal,

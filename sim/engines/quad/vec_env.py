@@ -14,8 +14,8 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.engines.quad.command import MOTORS, level_physics, make_command
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.dynamics import Physics
 from sim.engines.quad.flight import SEEN_ROWS, Senses, first_sight, make_flight, obs_rows
 from sim.engines.quad.memory import layout
 from sim.engines.quad.picture import picture
@@ -32,15 +32,16 @@ _START, _SENSOR = 0, 1  # streams of an episode's random numbers
 _KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
 
 
-def flight_spec(task: FlightTask, senses: Senses, options: FlightOptions | None = None) -> EnvSpec:
+def flight_spec(
+    task: FlightTask, senses: Senses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
+) -> EnvSpec:
     """The contract of a flight policy: what it is given, in which units, and what it commands.
 
-    Its name finds the environment with these `options` again.
+    Its name finds the environment with these `options` again. action: that of their level.
     """
     front, behind = task.units
     parts = (front, f"last {senses.history} actions 1", "integral of position m s" if senses.integral else "", behind)
     state = ArraySpec((obs_rows(task, senses),), unit=", ".join(part for part in parts if part))
-    action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
     name = f"quad/{task.name}{'' if options is None else options.words}"
     return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
@@ -79,6 +80,8 @@ class QuadVecEnv:
         planner: bool = False,
         history: int = 8,
         integral: bool = True,
+        level: str = "motors",
+        rate_rad_s: float = 6.0,
         max_episode_steps: int | None = None,
         compiled: bool | None = None,
     ) -> None:
@@ -88,18 +91,21 @@ class QuadVecEnv:
         options = FlightOptions(
             craft=craft, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
             baseline_speed_m_s=baseline_speed_m_s, density=density, cylinders=cylinders, planner=planner,
-            history=history, integral=integral,
+            history=history, integral=integral, level=level, rate_rad_s=rate_rad_s,
         )  # fmt: skip
         check_options(task, options)
         whole: Any = measured_task(task, self.craft, options)
         self.task: FlightTask = whole if max_episode_steps is None else replace(whole, max_steps=max_episode_steps)
         self.senses = senses_of(task, options)
-        self.spec = flight_spec(self.task, self.senses, options)
+        physics = level_physics(options.commanded, self.task.dt_s)
+        small_s = physics.dt_s / physics.substeps
+        self.command = make_command(options.commanded, self.craft, small_s)
+        self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
         self._kept_rows = layout(self.task, self.senses, Realism()).kept
-        self._params = parameters(self.craft, self.task.dt_s)
+        self._params = parameters(self.craft, small_s)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
-        fn = make_flight(self.craft, Physics(dt_s=self.task.dt_s), self.task, self.senses)
+        fn = make_flight(self.craft, physics, self.task, self.senses, level=options.commanded)
         self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
         examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
                     torch.zeros(SEEN_ROWS, num_envs))  # fmt: skip
@@ -118,7 +124,8 @@ class QuadVecEnv:
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
         if self._seeds is None:
             raise EnvError("step before reset: call reset(seeds) first.")
-        self._pending = torch.from_numpy(clipped_action(action, self.spec, self.num_envs)).T.contiguous()
+        clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
+        self._pending = self.spec.action.normalize(clipped).T.contiguous()
 
     @torch.no_grad()
     def step_wait(self) -> StepResult:
@@ -156,7 +163,7 @@ class QuadVecEnv:
         """Start these lanes anew."""
         state, external = self.task.start(self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START))
         noise = keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)
-        memory, obs = first_sight(state, external, noise, self.craft, self.task, self.senses)
+        memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
         zero = torch.zeros(len(rows))
         if len(rows) == self.num_envs:
             self._state, self._memory, self._external, self._obs = state, memory, external, obs

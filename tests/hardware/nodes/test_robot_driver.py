@@ -175,6 +175,16 @@ def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
     assert (craft.stopped, craft.closed) == (["Ctrl-C", "the node ends"], 1)
 
 
+def test_heights_count_from_the_task_not_from_the_ground() -> None:
+    """The craft says 3 m; a task whose ground lies 2.5 m below its origin has it half a metre up."""
+    world, odom = World(), []
+    bus, other = world.bus("robot_driver"), world.bus("other")
+    QuadDriverNode(bus, Craft(), 100.0, "rates", ground_m=-2.5)
+    ODOM.subscribe(other, lambda m, at: odom.append(m))
+    bus.spin(lambda: world.now() >= 0.1)
+    assert odom[0].position_m.tolist() == [1.0, 2.0, 0.5]
+
+
 def test_motors_are_not_commanded_over_a_link() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
         QuadDriverNode(World().bus("robot_driver"), Craft(), 100.0, "motors")

@@ -18,6 +18,7 @@ from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.step import BulletStep, bullet_flights
 from sim.engines.bullet.world import BulletWorld
+from sim.engines.quad.command import CommandLevel
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 from sim.engines.quad.dynamics import Physics, make_step
 from sim.engines.quad.flight import Senses
@@ -206,6 +207,17 @@ def test_flights_are_those_of_quad_with_another_step() -> None:
     assert trials[0].left.equal(trials[1].left)
     apart = (trials[0].position_m - trials[1].position_m).norm(dim=1).nan_to_num()
     assert 0.0 < apart.max() < 5e-3
+
+
+def test_thrust_and_rates_fly_here_too() -> None:
+    """The craft's rate loop sees every substep of PyBullet, as it does every one of `quad`: the same flight to 1 cm."""
+    task, level = HoverTask(max_steps=60, hold_s=0.1), CommandLevel("rates")
+    home = Flights(CRAFT, task, Senses(), 8, 3, gradient=False, eager=True, level=level)
+    away = bullet_flights(CRAFT, task, Senses(), 8, 3, replace(STILL, rate_hz=200.0), level=level)
+    trials = [fly(flights, controller_pilot("pid", CRAFT, task.dt_s, 8, "rates")) for flights in (home, away)]
+    assert trials[0].left.equal(trials[1].left)
+    apart = (trials[0].position_m - trials[1].position_m).norm(dim=1).nan_to_num()
+    assert 0.0 < apart.max() < 1e-2
 
 
 def test_gusts_blow_here_too() -> None:

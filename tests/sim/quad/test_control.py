@@ -347,7 +347,7 @@ def test_action_levels_do_what_their_units_say(name: str) -> None:
     craft = load_craft(name)
     levels = {level: make_level(level, craft, DT_S) for level in LEVELS}
     weight_n = craft.mass_kg * GRAVITY_M_S2
-    state = act(craft, levels["ctbr"], hovering(craft, 1), action_for(levels["ctbr"], [weight_n, 2.0, 0.0, 0.0]), 30)
+    state = act(craft, levels["rates"], hovering(craft, 1), action_for(levels["rates"], [weight_n, 2.0, 0.0, 0.0]), 30)
     assert state[RATE][:, 0].tolist() == pytest.approx([2.0, 0.0, 0.0], abs=0.1)
     tilted = action_for(levels["attitude"], [weight_n, 0.2, -0.1, 0.0])
     state = act(craft, levels["attitude"], hovering(craft, 1), tilted, 80)

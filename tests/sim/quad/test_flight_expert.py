@@ -41,6 +41,14 @@ def test_pid_hovers() -> None:
     assert int(success.sum()) >= 13
 
 
+def test_pid_hovers_by_thrust_and_rates_and_says_them_in_their_units() -> None:
+    """It holds most tumbling starts as motors do, and what is recorded is in weights and rad/s, as its name says."""
+    actions, success = flown("quad/hover:level=rates", 16, 500)
+    assert int(success.sum()) >= 12
+    assert actions[-1, :, 0].mean() == pytest.approx(1.0, abs=0.1)  # weights
+    assert actions[..., 1:3].abs().max() == pytest.approx(6.0)  # rad/s, while it tumbled
+
+
 @pytest.mark.parametrize("task", ["figure8", "waypoints", "race"])
 def test_pid_follows_what_it_is_told_to(task: str) -> None:
     """After 2 s nobody is far from the reference: of a figure-eight, a point, the path through the gates."""

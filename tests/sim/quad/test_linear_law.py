@@ -11,6 +11,7 @@ from torch import Tensor
 
 from policies.flight import FlightPolicy
 from robo_rl.core.errors import ConfigError
+from sim.engines.quad.command import motors_hover
 from sim.engines.quad.control.linear_law import growth, linear_law, plant
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.flight import first_sight
@@ -58,7 +59,7 @@ def test_the_policy_is_the_law(seed: int, size: float) -> None:
     history = (HOVER + size * torch.randn(32, 32, generator=rng)).clamp(-1.0, 1.0)
     integral = 0.1 * size * (2.0 * torch.rand(3, 32, generator=rng) - 1.0)
     external = torch.zeros(EXTERNAL_ROWS, 32)
-    _, obs = first_sight(state, external, None, CRAFT, TASK, SENSES)
+    _, obs = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)
     obs = torch.cat([obs[:18], history, integral])
     found = policy().columns(obs)
     expected = law_by_hand(state, history, integral)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from sim.engines.quad.command import motors_hover
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.flight import first_sight
 from sim.engines.quad.memory import Senses
@@ -102,9 +103,11 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
         torch.tensor([[-1.0], [3.0], [2.5]]),
     )
     task, senses = replace(TASK, path="none"), Senses(integral=False, noise=False)
-    one = first_sight(state, torch.cat([still, goal, state[POS], cell_bits(free, WORLD)]), None, CRAFT, task, senses)
-    two = first_sight(other, torch.cat([still, goal_turned, other[POS], cell_bits(turned, WORLD)]), None, CRAFT, task,
-                      senses)  # fmt: skip
+    one = first_sight(
+        state, torch.cat([still, goal, state[POS], cell_bits(free, WORLD)]), None, motors_hover(CRAFT), task, senses
+    )
+    placed = torch.cat([still, goal_turned, other[POS], cell_bits(turned, WORLD)])
+    two = first_sight(other, placed, None, motors_hover(CRAFT), task, senses)
     torch.testing.assert_close(one[1], two[1], atol=1e-5, rtol=0.0)
     assert one[1][-12:-9].norm() > 0.5
 
@@ -113,7 +116,7 @@ def test_controllers_are_told_their_place_in_full() -> None:
     """The goal is shown bent towards 1.5 m; straightened again it is where it is, 9 m away."""
     state, external = drawn(TASK, 5)
     kept = TASK.first(external)
-    _, obs = first_sight(state, external, None, CRAFT, TASK, Senses(integral=False, noise=False))
+    _, obs = first_sight(state, external, None, motors_hover(CRAFT), TASK, Senses(integral=False, noise=False))
     measured = TASK.measured(obs, state, external, kept)
     torch.testing.assert_close(measured[0:13], state[0:13], atol=2e-3, rtol=0.0)
 

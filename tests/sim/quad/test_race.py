@@ -179,7 +179,7 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
 def look(flights: Flights, state: Tensor, external: Tensor) -> Tensor:
     from sim.engines.quad.flight import first_sight
 
-    return first_sight(state, external, None, flights.craft, flights.task, flights.senses)[1]
+    return first_sight(state, external, None, flights.command.hover, flights.task, flights.senses)[1]
 
 
 def test_waypoints_are_reached_in_turn_and_the_last_one_stays() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from sim.engines.quad.command import motors_hover
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import Physics
 from sim.engines.quad.flight import first_sight, make_flight, noise_rows
@@ -38,7 +39,7 @@ def flown(
     state, external = start(1), torch.zeros(9, 1)
     state[ROTOR] = craft.hover_speed
     silence = torch.zeros(noise_rows(realism), 1)
-    memory, _ = first_sight(state, external, silence, craft, TASK, SENSES, realism)
+    memory, _ = first_sight(state, external, silence, motors_hover(craft), TASK, SENSES, realism)
     seen = []
     for action in actions:
         drawn = silence if noise is None else noise
@@ -132,9 +133,9 @@ def test_thrust_falls_with_the_charge() -> None:
     full[18], half[18] = -8.0, 0.3186  # 0.8 Phi(x) of the charge are used at the start
     place = layout(TASK, SENSES, realism)
     state = start(1)
-    memory, _ = first_sight(state, torch.zeros(9, 1), half, CRAFT, TASK, SENSES, realism)
+    memory, _ = first_sight(state, torch.zeros(9, 1), half, motors_hover(CRAFT), TASK, SENSES, realism)
     assert memory[place.used].item() == pytest.approx(0.5, abs=1e-3)
-    fresh, _ = first_sight(state, torch.zeros(9, 1), full, CRAFT, TASK, SENSES, realism)
+    fresh, _ = first_sight(state, torch.zeros(9, 1), full, motors_hover(CRAFT), TASK, SENSES, realism)
     flight = make_flight(CRAFT, Physics(), TASK, SENSES, realism)
     speeds = []
     for start_memory in (fresh, memory):
@@ -159,7 +160,7 @@ def test_changing_commands_costs_what_the_weight_says() -> None:
     for senses in (SENSES, replace(SENSES, history=0)):
         task = HoverTask(w_action_rate=0.5)
         flight = make_flight(CRAFT, Physics(), task, senses)
-        memory, _ = first_sight(start(1), torch.zeros(9, 1), None, CRAFT, task, senses)
+        memory, _ = first_sight(start(1), torch.zeros(9, 1), None, motors_hover(CRAFT), task, senses)
         costs = []
         for first in (0.2, 0.4):
             _, kept, *_ = flight(start(1), memory, torch.full((4, 1), first), parameters(CRAFT, 0.01),

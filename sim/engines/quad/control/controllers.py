@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
 from sim.engines.quad.control.gains import Gains
 from sim.engines.quad.craft import Craft
@@ -29,6 +30,7 @@ CONTROLLERS: Table = {  # name -> (where it lives, extra that installs its depen
     "mellinger": ("sim.engines.quad.control.mellinger:make_mellinger", None),
     "lqr": ("sim.engines.quad.control.lqr:make_lqr", "train"),
 }
+OVER_A_LINK = ("pid", "geometric")  # whose inner loop may be an autopilot's
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Controller:
 
     state: (17, n) as in sim/engines/quad/rows.py. The rotor speeds in it are used; where no sensor gives them, fill
     them from a model of the rotors, the first-order lag of the commands that were sent.
-    command: (4, n) rotor speeds, 0 ... 1.
+    command: (4, n) rotor speeds, 0 ... 1; at level=rates thrust [weights] and body rates [rad/s].
     """
 
     memory_rows: int
@@ -53,10 +55,20 @@ class Controller:
         return torch.zeros(self.memory_rows, num, device=device)
 
 
-def make_controller(name: str, craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
-    """A controller by name, tuned for this craft unless `gains` are given. Raises UnknownNameError."""
+def make_controller(
+    name: str, craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors"
+) -> Controller:
+    """A controller by name, tuned for this craft unless `gains` are given.
+
+    level: "motors", or "rates" for what the craft's own rate loop follows. Raises UnknownNameError, ConfigError for a
+    controller whose law has no body rates in it.
+    """
     maker: Callable[..., Controller] = lookup("controller", CONTROLLERS, name)
-    return maker(craft, dt_s, gains)
+    if level == "motors":
+        return maker(craft, dt_s, gains)
+    if name not in OVER_A_LINK:
+        raise ConfigError(f"The controller '{name}' turns motors; level=rates has {', '.join(OVER_A_LINK)}.")
+    return maker(craft, dt_s, gains, level)
 
 
 def hold(position_m: Float[Tensor, "3 n"], yaw_rad: float | Tensor = 0.0) -> Float[Tensor, "10 n"]:

@@ -24,7 +24,7 @@ from sim.engines.quad.control.controllers import REF_YAW, Controller
 from sim.engines.quad.control.gains import Gains, gains_for
 from sim.engines.quad.control.mixer import make_motors
 from sim.engines.quad.control.position import pd_acceleration
-from sim.engines.quad.control.rates import rate_gains, torque_for
+from sim.engines.quad.control.rates import make_outlet, rate_gains, torque_for
 from sim.engines.quad.control.vectors import (
     TINY,
     Axes,
@@ -43,11 +43,14 @@ from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import QUAT, RATE, ROTOR
 
 
-def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
-    """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force / (m kx)."""
+def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors") -> Controller:
+    """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force / (m kx).
+
+    At level=rates M becomes the rates that a rate loop with the gain kW turns into it, Wd - (kR eR + W x Wd) / kW.
+    """
     # Wd already leads the position's way, so the attitude can afford the damping that the others trade for speed.
     limits = gains or replace(gains_for(craft, dt_s), attitude_damping=1.0)
-    motors = make_motors(craft, dt_s, limits.rotor_s)
+    motors, outlet = make_motors(craft, dt_s, limits.rotor_s), make_outlet(level, craft, dt_s, limits)
     lag_s = 0.5 / limits.attitude_rad_s  # of the low pass: as fast as the attitude can use
     share = -math.expm1(-dt_s / lag_s)
 
@@ -62,6 +65,9 @@ def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None) -> Con
         jerk = to_body(axes, scale(1.0 / lag_s, sub(accel, passed)))
         turning = turning_rate(accel, jerk, wanted, to_body(axes, heading))
         ahead = clip_norm(turning, 0.5 * limits.attitude_rad_s)
+        if level != "motors":
+            rates = add(rate, scaled_rates(attitude_accel(limits, rotation_error(wanted), rate, ahead), limits))
+            return outlet(state, thrust_n, rates), torch.stack(passed)
         torque_nm = attitude_torque(craft, limits, rotation_error(wanted), rate, ahead)
         return motors(thrust_n, torque_nm, state[ROTOR].unbind(0)), torch.stack(passed)
 
@@ -70,15 +76,26 @@ def make_geometric(craft: Craft, dt_s: float, gains: Gains | None = None) -> Con
 
 def attitude_torque(craft: Craft, gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
     """Torque [N m, body] of the PD law on SO(3) with e_R = `error` and the wanted rates `ahead` = R^T Rd Wd."""
+    return torque_for(craft, attitude_accel(gains, error, rate, ahead), rate)
+
+
+def attitude_accel(gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+    """The same law's angular acceleration [rad/s^2, body]."""
     tilt, yaw = gains.attitude_rad_s**2, gains.yaw_rad_s**2
     tilt_rate, yaw_rate = rate_gains(gains)
     slow, swept = sub(ahead, rate), cross(rate, ahead)
-    accel = (
+    return (
         -tilt * error[0] + tilt_rate * slow[0] - swept[0],
         -tilt * error[1] + tilt_rate * slow[1] - swept[1],
         -yaw * error[2] + yaw_rate * slow[2] - swept[2],
     )
-    return torque_for(craft, accel, rate)
+
+
+def scaled_rates(accel: Vec, gains: Gains) -> Vec:
+    """How much further than they are rates [rad/s] must be asked for, so that a rate loop accelerates like this."""
+    tilt_rate, yaw_rate = rate_gains(gains)
+    x, y, z = accel
+    return x / tilt_rate, y / tilt_rate, z / yaw_rate
 
 
 def turning_rate(accel: Vec, jerk: Vec, wanted: Axes, heading: Vec) -> Vec:

@@ -1,7 +1,7 @@
 """Action levels: what four numbers in [-1, 1] may mean to a quadcopter, from rotor speeds up to a place to go to.
 
     motors    rotor speeds, front right, back right, back left, front left
-    ctbr      collective thrust, body rates: what racing policies fly and what flight controllers take
+    rates     collective thrust, body rates: what racing policies fly and what flight controllers take
     attitude  collective thrust, roll, pitch (z-y-x angles at the present heading), yaw rate
     velocity  velocity in the world, yaw rate
     position  displacement in the world from where it is, yaw
@@ -72,7 +72,7 @@ def motors_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Lev
     return Level(spec, lambda state, action: action)
 
 
-def ctbr_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def rates_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
     high = (craft.max_thrust_n, ranges.rate_rad_s, ranges.rate_rad_s, ranges.yaw_rate_rad_s)
     loop = make_rate_loop(craft, dt_s, gains)
 
@@ -136,7 +136,7 @@ def reach_velocity(state: Tensor, wanted_m_s: Vec, gains: Gains) -> Vec:
 
 LEVELS: dict[str, Maker] = {
     "motors": motors_level,
-    "ctbr": ctbr_level,
+    "rates": rates_level,
     "attitude": attitude_level,
     "velocity": velocity_level,
     "position": position_level,

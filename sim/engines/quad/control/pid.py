@@ -17,18 +17,18 @@ from sim.engines.quad.control.attitude import attitude_rates, heading_of, thrust
 from sim.engines.quad.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.engines.quad.control.gains import Gains, gains_for, integral_gain
 from sim.engines.quad.control.position import approach, limit_acceleration, position_gains
-from sim.engines.quad.control.rates import make_rate_loop
+from sim.engines.quad.control.rates import make_outlet
 from sim.engines.quad.control.vectors import TINY, add, axes_of, clip_norm, dot, rows3, scale, sub
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import POS, QUAT, VEL
 
 
-def make_pid(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
+def make_pid(craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors") -> Controller:
     """Memory, 3 rows: the acceleration [m/s^2, world] that the integral adds."""
     limits = gains or gains_for(craft, dt_s)
     _, kv = position_gains(limits)
     ki = integral_rate(limits)
-    loop = make_rate_loop(craft, dt_s, limits)
+    loop = make_outlet(level, craft, dt_s, limits)
     fastest = ki * limits.integral_error_m_s2 / kv  # growth of the integral [m/s^3]
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:

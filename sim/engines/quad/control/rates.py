@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from sim.engines.quad.control.gains import Gains, gains_for
 from sim.engines.quad.control.mixer import make_motors
 from sim.engines.quad.control.vectors import Vec, rows3
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import RATE, ROTOR
 
 RateLoop = Callable[[Tensor, Tensor, Vec], Tensor]
@@ -34,6 +35,14 @@ def make_rate_loop(craft: Craft, dt_s: float, gains: Gains | None = None) -> Rat
         return motors(thrust_n, torque_nm, state[ROTOR].unbind(0))
 
     return loop
+
+
+def make_outlet(level: str, craft: Craft, dt_s: float, gains: Gains) -> RateLoop:
+    """Where a cascade's thrust and rates go: to its own rate loop, or at level=rates out, (4, n) [weights, rad/s]."""
+    if level == "motors":
+        return make_rate_loop(craft, dt_s, gains)
+    per_newton = 1.0 / (craft.mass_kg * GRAVITY_M_S2)
+    return lambda state, thrust_n, wanted: torch.stack([per_newton * thrust_n, *wanted])
 
 
 def rate_gains(gains: Gains) -> tuple[float, float]:

@@ -1,0 +1,92 @@
+"""A bundle of thrust and body rates, its filter and a simulated craft with an autopilot, in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.flight_units import FlightUnits
+from hardware.messages import FlightCommand, Floats
+from hardware.nodes.flight_filter import FlightFilterNode
+from hardware.nodes.quad_policy import QuadPolicyNode
+from hardware.nodes.sim_robot import SimQuadNode
+from hardware.safety.flight import FlightFilter
+from hardware.safety.landing import RatesLander
+from hardware.safety.reasons import Reason
+from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL
+from policies.bundle import Bundle
+from robo_rl.apps.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.core.errors import ConfigError
+from sim.engines.quad.robot import QuadBody
+from tests.hardware.bundles import ENVELOPE
+
+
+class Flight:
+    """Started 20 cm off its goal. told, really: the thrust at which nodes believe that it hovers, and does."""
+
+    def __init__(self, bundle: Bundle, told: float = 0.5, really: float = 0.5) -> None:
+        env, self.world = flight_env(bundle), World()
+        self.body = QuadBody(env.craft, (0.2, -0.1, -0.1), level="rates", hover=really)
+        bus = {name: self.world.bus(name) for name in ("robot", "policy", "filter", "task")}
+        self.task = bus["task"]
+        self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
+        filter_ = FlightFilter(ENVELOPE, RatesLander(told), 100.0, 100.0, "rates")
+        self.node = FlightFilterNode(bus["filter"], filter_, 100.0, arm=True)
+        self.observer = flight_observer(env)
+        self.policy = QuadPolicyNode(bus["policy"], bundle, self.observer, hover=told)
+        self.raw: list[np.ndarray] = []
+        FLIGHT_RAW.subscribe(self.task, lambda m, at: self.raw.append(m.values))
+
+    def until(self, seconds: float) -> None:
+        self.task.spin(lambda: self.world.now() >= seconds)
+
+    def away_m(self, goal: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> float:
+        return float(np.linalg.norm(self.body.read()[0] - goal))
+
+
+@pytest.mark.parametrize("hover", [0.3, 0.5, 0.62])
+def test_it_hovers_whatever_the_autopilot_calls_hover(rates: Bundle, hover: float) -> None:
+    """To the goal and to the next one, the filter not felt; on the bus thrust is a part of the autopilot's own."""
+    flight = Flight(rates, hover, hover)
+    flight.until(4.0)
+    assert flight.away_m() < 0.05
+    assert np.mean([values[0] for values in flight.raw[-100:]]) == pytest.approx(hover, rel=0.02)
+    GOAL.publisher(flight.task)(Floats(np.array([0.1, 0.1, 0.1])))
+    flight.until(8.0)
+    assert flight.away_m((0.1, 0.1, 0.1)) < 0.05
+    assert set(flight.node.filter.counts) <= {Reason.NOT_ARMED, Reason.NO_STATE}
+    flight.node.stop("Ctrl-C")
+    flight.task.spin(lambda: flight.node.at_rest or flight.world.now() > 20.0)
+    assert flight.node.filter.reason is Reason.LANDED
+
+
+def test_a_wrong_hover_thrust_sinks_it_by_what_its_law_says(rates: Bundle) -> None:
+    """Told 5 % too little: a_z = g (1 / 0.95 - 1) has to come from 2.5 p + I, I at most 0.1 m s: 17 cm of sinking."""
+    flight = Flight(rates, 0.475, 0.5)
+    flight.until(6.0)
+    low_m = (9.81 * (1.0 / 0.95 - 1.0) - 0.1) / 2.5
+    assert flight.body.read()[0][2] == pytest.approx(-low_m, abs=0.01)
+
+
+def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None:
+    """`flight/safe` holds the autopilot's thrust and rad/s; the last actions of an observation are in [-1, 1]."""
+    flight = Flight(rates)
+    flight.until(1.0)
+    sent = np.array([0.55, 1.0, -2.0, 0.5])
+    FLIGHT_SAFE.publisher(flight.task)(FlightCommand(sent, 0, 0))
+    flight.task.spin(lambda: True)
+    flight.world.run(lambda: not flight.world._due)
+    most = flight.policy._policy.action_spec.high
+    expected = [1.1 / most[0] * 2.0 - 1.0, 1.0 / 4.0, -2.0 / 4.0, 0.5 / 2.0]
+    assert flight.observer._actions[:4] == pytest.approx(expected, abs=1e-6)
+
+
+def test_units_go_there_and_back(rates: Bundle, hover: Bundle) -> None:
+    units = FlightUnits(rates.env.action, 0.4)
+    assert units.to_filter(np.array([1.5, 1.0, 2.0, -0.5])).tolist() == pytest.approx([0.6, 1.0, 2.0, -0.5])
+    assert units.to_policy(np.array([1.0, 9.0, 0.0, 0.0])).tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0])  # kept in
+    motors, values = FlightUnits(hover.env.action), np.array([0.1, -0.2, 0.3, -1.0])
+    assert motors.to_filter(values).tolist() == motors.to_policy(values).tolist() == values.tolist()
+    with pytest.raises(ConfigError, match=r"hover=1\.2"):
+        FlightUnits(rates.env.action, 1.2)
