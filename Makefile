@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-robot test-mujoco4 lint format results clean
+.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint format results clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -14,6 +14,14 @@ ROBOT_PYTHON ?= python3.10
 ROBOT_VENV ?= .venv-robot
 MUJOCO4 ?= .venv-mujoco4
 ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/test_config.py tests/apps/test_doctor.py
+# The pure parts, whose tests are quick with every call checked; those that learn for a while are left out.
+SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/stl tests/sim/swarm/test_terms.py \
+  $(addprefix tests/data/test_,normalizer.py replay.py windows.py) \
+  $(addprefix tests/policies/test_,c_head.py executor.py fine_tuned.py generative.py observation_senses.py process.py \
+    realtime.py vision.py) \
+  $(addprefix tests/sim/quad/test_,craft.py dynamics.py flight_observer.py tracking.py) \
+  tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)
+NOT_SHAPES := not learns and not teach and not lowers and not solved and not resumed and not controllers and not decorator
 ARGS ?=
 # One thread per process: two test workers on two cores would otherwise fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -32,6 +40,10 @@ test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
 
 test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m slow $(ARGS)
+
+shapes: $(STAMP) ## tests of the pure parts with every call held to its annotations, shapes of tensors included
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -p tests.shapes $(SHAPE_TESTS) \
+	  -m "not slow and not compile and not wrong_types" -k "$(NOT_SHAPES)" $(ARGS)
 
 test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
 	@$(ROBOT_PYTHON) -m venv --clear $(ROBOT_VENV)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -18,6 +18,7 @@ from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
 Picture = UInt8[ndarray, "h w 3"]
 
 
+@runtime_checkable
 class Source(Protocol):
     """A row of pictures."""
 

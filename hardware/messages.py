@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 
-def _none() -> Float[ndarray, " j"]:
+def _none() -> Float[ndarray, " 0"]:
     return np.zeros(0)
 
 
@@ -26,8 +26,8 @@ class JointState:
     stamp_s: float
     names: tuple[str, ...]
     position_rad: Float[ndarray, " j"]
-    velocity_rad_s: Float[ndarray, " j"] = field(default_factory=_none)
-    effort_nm: Float[ndarray, " j"] = field(default_factory=_none)
+    velocity_rad_s: Float[ndarray, " v"] = field(default_factory=_none)  # v = j, or 0
+    effort_nm: Float[ndarray, " e"] = field(default_factory=_none)  # e = j, or 0
 
 
 @dataclass(frozen=True, slots=True)

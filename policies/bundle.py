@@ -7,6 +7,7 @@ success with its interval, and holds a checksum of every file. Loading checks al
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shutil
@@ -20,7 +21,7 @@ from policies.export import POLICY_GRAPH, ExportedGraph, export_policy, normaliz
 from policies.registry import SavedPolicy
 from robo_rl.core.envelope import FlightEnvelope
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
-from robo_rl.core.files import fsync_dir, read_json, write_json
+from robo_rl.core.files import exchange, fsync_dir, read_json, write_json
 from robo_rl.core.protocols import Obs
 from robo_rl.core.provenance import commit, versions
 from robo_rl.core.spec import EnvSpec
@@ -76,6 +77,7 @@ def write_bundle(
     """
     _check_target(folder)
     _check_measured(measured)
+    _clear(folder, "partial")
     partial = folder.with_name(f".{folder.name}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -94,6 +96,7 @@ def write_bundle(
 
 def load_bundle(folder: Path) -> Bundle:
     """Check format, manifest and checksums. Raises CheckpointError with the reason and what to do."""
+    folder = _standing(folder)
     manifest = _read_manifest(folder)
     for file, entry in manifest["files"].items():
         _check_file(folder, file, entry["sha256"])
@@ -189,18 +192,36 @@ def _sha256(path: Path) -> str:
 
 
 def _swap(partial: Path, folder: Path) -> None:
-    """Put the new folder in place; an older one steps aside first and goes only when the new one stands."""
-    old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
-    if folder.exists():
-        folder.replace(old)
-    try:
+    """Put the new folder in place, and remove an older one. Killed at any instant, one of the two is found."""
+    if not folder.exists():
         partial.replace(folder)
-    except OSError:
-        if old.exists():
+    elif not exchange(partial, folder):
+        old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
+        folder.replace(old)  # a reader finds it there, see `_standing`
+        try:
+            partial.replace(folder)
+        except OSError:
             old.replace(folder)
-        raise
+            raise
     fsync_dir(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    _clear(folder, "old")
+
+
+def _standing(folder: Path) -> Path:
+    """The folder; where it is missing, the older one that had stepped aside when its writer was killed."""
+    if folder.exists():
+        return folder
+    aside = sorted(folder.parent.glob(f".{glob.escape(folder.name)}.old.*"), key=lambda path: path.stat().st_mtime)
+    return aside[-1] if aside else folder
+
+
+def _clear(folder: Path, kind: str) -> None:
+    """Remove what writers of this folder left behind when they were killed, and what we leave ourselves."""
+    for path in folder.parent.glob(f".{glob.escape(folder.name)}.{kind}.*"):
+        pid = path.suffix[1:]
+        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -62,4 +62,4 @@ class DirectPolicy(nn.Module):
     def from_config(cls, data: dict[str, Any]) -> DirectPolicy:
         env = EnvSpec.from_json(data["env"])
         normalizer = Normalizer({key: array.shape for key, array in env.obs.items()}, float(data["clip"]))
-        return cls(env, normalizer, None if data["actor"] is None else make_actor(ActorConfig(**data["actor"])))
+        return cls(env, normalizer, None if data["actor"] is None else make_actor(ActorConfig.from_json(data["actor"])))

@@ -30,7 +30,7 @@ def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
     base = build(data["base"])
     if not isinstance(base, SavedPolicy):
         raise CheckpointError(f"The base of kind '{data['base'].get('kind')}' is not a policy that can be fine-tuned.")
-    return base, make_actor(ActorConfig(**data["actor"]))
+    return base, make_actor(ActorConfig.from_json(data["actor"]))
 
 
 def parts(base: SavedPolicy, actor: Actor) -> dict[str, Any]:

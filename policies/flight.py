@@ -98,7 +98,7 @@ class FlightPolicy(nn.Module):
     def sample(self, obs: Obs, noise: Float[Tensor, "b 1 a"]) -> Float[Tensor, "b 1 a"]:
         return self.sample_from(self.features(obs), noise)
 
-    def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b 1 a"]) -> Float[Tensor, "b 1 a"]:
+    def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "#b 1 #a"]) -> Float[Tensor, "b 1 a"]:
         x = features
         *hidden, (last, shift) = self.weights()
         for weight, bias in hidden:

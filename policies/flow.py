@@ -101,7 +101,7 @@ class Flow(nn.Module):
         return (net(x, t, cond) - target).square().mean(dim=(1, 2))
 
 
-def velocity_of(prediction: str, t: Float[Tensor, " b"]) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+def velocity_of(prediction: str, t: Float[Tensor, "*b"]) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
     """(skip, out) at times in (0, 1]: velocity = skip * x_t + out * what the network says."""
     if prediction == "velocity":
         return torch.zeros_like(t), torch.ones_like(t)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from robo_rl.core.seeding import derive_seed, episode_noise
 _BLOCK = 64  # decisions drawn at once; one block covers most episodes
 
 
+@runtime_checkable
 class NoiseSource(Protocol):
     """Gives the noise of decision d of the episode that each lane is in."""
 

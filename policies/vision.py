@@ -113,7 +113,7 @@ class VisionPolicy(nn.Module):
         """What the teacher does in the state that is believed in."""
         believed = [estimate[:, 0:3], attitude(state[:, TILT], estimate[:, 6:8]), estimate[:, 3:6], state[:, RATES]]
         seen = torch.cat([*believed, state[:, 6 : 6 + self.history]], dim=1)
-        action: Tensor = self.teacher.sample_from(seen * self.teacher.scale, torch.zeros(1))[:, 0]
+        action: Tensor = self.teacher.sample_from(seen * self.teacher.scale, torch.zeros(1, 1, 1))[:, 0]
         return action
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:

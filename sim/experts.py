@@ -55,7 +55,7 @@ class MetaWorldExpert:
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
         if task not in TASKS:
-            raise UnknownNameError("metaworld task", task, TASKS)
+            raise UnknownNameError("metaworld task", task, TASKS, "robo-rl info")
         if not 0.0 <= noise < float("inf"):
             raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action.")
         from metaworld.policies import ENV_POLICY_MAP

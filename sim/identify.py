@@ -38,9 +38,9 @@ _SHIFT, _BOUND = 0.02, 1.6  # of a logarithm: for differences; the largest that 
 class Segments:
     """s stretches of recorded motion, h steps each. Commands are the servos' position targets."""
 
-    q_rad: Float[ndarray, "s h+1 j"]
+    q_rad: Float[ndarray, "s ends j"]  # ends = h + 1: before the first step and after each
     dq_rad_s: Float[ndarray, "s j"]  # at the beginning
-    command_rad: Float[ndarray, "s d+h j"]  # d more before the beginning: what a delayed command was
+    command_rad: Float[ndarray, "s dh j"]  # dh = d + h: d more before the beginning: what a delayed command was
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,16 @@ def fit(model: ArmModel, segments: Segments, delays: Sequence[int], told: Callab
 
 
 def cut(
-    q_rad: Float[ndarray, "t+1 j"],
-    dq_rad_s: Float[ndarray, "t+1 j"],
+    q_rad: Float[ndarray, "ends j"],
+    dq_rad_s: Float[ndarray, "ends j"],
     command_rad: Float[ndarray, "t j"],
     steps: int,
     most_delay: int,
 ) -> Segments:
-    """One episode in stretches of `steps`, each with the commands before it. Raises DataError if it is too short."""
+    """One episode, ends = t + 1, in stretches of `steps`, each with the commands before it.
+
+    Raises DataError if it is too short.
+    """
     starts = range(most_delay, len(command_rad) - steps + 1, steps)
     if not starts:
         raise DataError(

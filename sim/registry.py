@@ -175,7 +175,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
         slip = get_close_matches(name, own, n=1, cutoff=0.8)  # by metaworld/reach nobody means arm/reach
-        raise UnknownNameError(kind, name, own if slip else elsewhere or own or every)
+        raise UnknownNameError(kind, name, own if slip else elsewhere or own or every, "robo-rl info")
     return suite, task
 
 

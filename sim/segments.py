@@ -14,8 +14,8 @@ from robo_rl.core.spec import SEGMENTS
 _BACKGROUND, _FIXTURE, _OBJECT, _ROBOT = range(len(SEGMENTS))
 
 
-def classes(model: Any) -> UInt8[ndarray, " nb+1"]:
-    """Place in `SEGMENTS` of every body, and last, so also at -1, of the sky.
+def classes(model: Any) -> UInt8[ndarray, " bodies"]:
+    """Place in `SEGMENTS` of every body, and last, so also at -1, of the sky: bodies = model.nbody + 1.
 
     robot: all that hangs together with a joint that an actuator moves, and what it holds for good. object: what else
     can move. fixture: what cannot, in an episode, such as a cabinet or a wall. background: the world itself, with floor

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from robo_rl.apps.by_engine import by_engine
+from robo_rl.apps.cli import GROUPS
 from robo_rl.apps.config import CONF, load_config
 from robo_rl.apps.help import load_schema
 from robo_rl.apps.verbs import VERBS
@@ -65,7 +66,7 @@ def commands() -> dict[str, list[dict[str, str]]]:
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     found: dict[str, list[dict[str, str]]] = {}
     for words in [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("robo-rl ")]:
-        name = " ".join(words[: 2 if words[0] == "data" else 1])
+        name = " ".join(words[: 2 if words[0] in GROUPS else 1])
         given = [word for word in words[len(name.split()) :] if not word.startswith("--")]
         name, given = by_engine(name, given)
         assert all("=" in word for word in given), words

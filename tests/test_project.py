@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from hardware.bus.ros import TRIGGER
 from hardware.bus.wire import WIRE
 from robo_rl.apps.by_engine import by_engine
+from robo_rl.apps.cli import GROUPS
 from robo_rl.apps.config import load_config
 from robo_rl.apps.help import load_schema
 from robo_rl.apps.packages import PACKAGES
@@ -129,7 +130,7 @@ def readme_commands() -> list[list[str]]:
 @pytest.mark.parametrize("command", readme_commands(), ids=" ".join)
 def test_readme_commands_are_valid(command: list[str]) -> None:
     """Every command of the tour names a verb and settings that exist."""
-    words = 2 if command[0] == "data" else 1
+    words = 2 if command[0] in GROUPS else 1
     name, overrides = by_engine(" ".join(command[:words]), command[words:])
     load_config(name, overrides, load_schema(VERBS[name]))
 

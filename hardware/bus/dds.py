@@ -44,8 +44,6 @@ class DdsBus:
     ) -> None:
         try:
             from cyclonedds.core import DDSException, WaitSet
-            from cyclonedds.domain import DomainParticipant
-            from cyclonedds.qos import Policy, Qos
 
             from hardware.bus import dds_graph, dds_types
         except ModuleNotFoundError as error:
@@ -57,17 +55,9 @@ class DdsBus:
         self._warn = warn or (lambda sentence: print(f"{name}: {sentence}", file=sys.stderr, flush=True))
         self._domain = domain_id(domain)
         interface = interface or os.environ.get("ROBO_RL_INTERFACE") or dds_types.LOOPBACK
-        dds_types.join_domain(self._domain, interface)
-        try:
-            self._participant: Any = DomainParticipant(self._domain, Qos(Policy.Userdata(b"enclave=/;")))
-            self._graph = dds_graph.Graph(self._ros, self._participant, self.name, self.namespace)
-            self._waitset: Any = WaitSet(self._participant)
-        except DDSException as error:
-            dds_types.leave_domain(self._domain)
-            raise BusError(
-                f"Node '{name}' cannot join domain {self._domain} on interface '{interface}': {error} At most "
-                f"{dds_types.MAX_PROCESSES} nodes find each other on one machine; another ROS_DOMAIN_ID has its own."
-            ) from error
+        self._participant: Any = dds_types.join(self._domain, interface)
+        self._graph = dds_graph.Graph(self._ros, self._participant, self.name, self.namespace)
+        self._waitset: Any = WaitSet(self._participant)
         self._kinds: dict[str, type[Any]] = {}
         self._writers: list[_Writer] = []
         self._readers: list[_Reader] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from cyclonedds._clayer import ddspy_take, ddspy_write  # what the classes' own take and write call
 from cyclonedds.core import DDSException, InstanceState, SampleState, ViewState
-from cyclonedds.domain import Domain
+from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.idl import make_idl_struct, types
 from cyclonedds.qos import Policy, Qos
 from cyclonedds.util import duration
@@ -61,7 +61,24 @@ def join_domain(domain: int, interface: str) -> None:
         try:
             _domains[domain] = (Domain(domain, config(interface)), interface, 1)
         except DDSException as error:
-            raise BusError(f"DDS cannot open domain {domain} on interface '{interface}': {error}") from error
+            raise _refused(domain, interface, error) from error
+
+
+def join(domain: int, interface: str) -> DomainParticipant:
+    """A participant in the domain, which is to be followed by `leave_domain`. Raises BusError."""
+    join_domain(domain, interface)
+    try:
+        return DomainParticipant(domain, Qos(Policy.Userdata(b"enclave=/;")))
+    except DDSException as error:
+        leave_domain(domain)
+        raise _refused(domain, interface, error) from error
+
+
+def _refused(domain: int, interface: str, error: DDSException) -> BusError:
+    why = "is it up, and as `ip addr` names it?"
+    if interface == LOOPBACK:
+        why = f"at most {MAX_PROCESSES} nodes find each other on one machine, and another ROS_DOMAIN_ID has its own."
+    return BusError(f"DDS cannot join domain {domain} on interface '{interface}' ({error}): {why}")
 
 
 def leave_domain(domain: int) -> None:

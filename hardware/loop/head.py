@@ -10,7 +10,7 @@ Pure but for the network call: no bus, no thread, no sleep; time is handed in.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from robo_rl.core.errors import CheckpointError
 STALE_STATE_PERIODS = 3.0
 
 
+@runtime_checkable
 class Decide(Protocol):
     """Turns the stacked observation, and the chunk's action where there is one, into what to command."""
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -38,6 +38,7 @@ class Running:
     certain: int
 
 
+@runtime_checkable
 class Inference(Protocol):
     """Somebody who turns stacked observations into chunks, later."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, UInt8
 from numpy import ndarray
@@ -15,6 +15,7 @@ from hardware.topics import depth_topic, image_topic
 SENSES = ("rgb", "depth", "rgb+depth")
 
 
+@runtime_checkable
 class SimCamera(Protocol):
     """A camera in a simulator."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +17,7 @@ _STATUS_S = 0.5
 WATCHDOG_S = 0.08  # without a command for this long, the arm holds by itself, as a real driver's watchdog does
 
 
+@runtime_checkable
 class SimArm(Protocol):
     """An arm under position control in a simulator."""
 
@@ -37,6 +38,7 @@ class SimArm(Protocol):
     def advance(self, dt_s: float) -> None: ...
 
 
+@runtime_checkable
 class SimQuad(Protocol):
     """A quadcopter in a simulator."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +28,7 @@ _FAR = 1e6  # m/s, rad/s: an estimate beyond it is as good as one at it, and can
 _LAG_SHARE, _DAMPING = 0.33, 0.8  # frequency of the attitude times the lag of the rotors; its damping
 
 
+@runtime_checkable
 class Lander(Protocol):
     """Commands of a descent, in the units in which this craft is commanded."""
 

@@ -17,7 +17,13 @@ FLIGHT_TASKS = {
     "race": "race",
     "obstacles": "obstacles",
 }
-FIRST_WORD = {"up": "set", "call": "service"}  # verbs whose first word needs no key
+FIRST_WORD = {  # verbs whose first word needs no key, and the key
+    "up": "set",
+    "call": "service",
+    "topic info": "topic",
+    "topic echo": "topic",
+    "topic hz": "topic",
+}
 _OF_SCENES = ("view", "collect", "evaluate", "finetune", "run", "identify")  # verbs whose env= may be said as task=
 _SWARM, _VISION = "swarm", "vision_hover"
 

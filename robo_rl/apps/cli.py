@@ -15,6 +15,7 @@ from robo_rl.apps.verbs import VERBS
 from robo_rl.core.errors import ConfigError, DiskFullError, MissingDependencyError, RoboRLError, UnknownNameError
 
 PLUGINS = "ROBO_RL_PLUGINS"  # modules to import first, by commas: they add tasks and engines to the tables
+GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of verbs of two, e.g. "data"
 OURS = ("robo_rl", "policies", "sim", "hardware")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_ALLOWED = (
@@ -74,10 +75,10 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"robo-rl {versions().get('robo-rl', 'from a checkout that is not installed')}")
         return 0
-    if name == "data":
+    if name in GROUPS:
         from robo_rl.apps.help import overview
 
-        print(overview("data"))
+        print(overview(name))
         return 0
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
@@ -95,7 +96,7 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
     """The verb, of one word or two (`data info`), and its overrides."""
     if not arguments:
         return "", []
-    if arguments[0] == "data" and len(arguments) > 1 and not arguments[1].startswith("-"):
+    if arguments[0] in GROUPS and len(arguments) > 1 and not arguments[1].startswith("-"):
         return " ".join(arguments[:2]), arguments[2:]
     return arguments[0], arguments[1:]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -78,6 +78,7 @@ def first_index(seed: int, store: EpisodeStore) -> int:
     return index
 
 
+@runtime_checkable
 class Driver(Protocol):
     """Whoever acts in the lanes; what it is told is what `policies.executor.ChunkExecutor` is told."""
 

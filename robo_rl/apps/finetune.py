@@ -235,7 +235,7 @@ class _Loop:
         self.tuner = session.tuner
         self.progress = Progress()
         self.best: Best | None = None
-        self.saved_at = -1
+        self.saved_at, self._saved_offline = -1, -1  # environment steps and offline updates of the last checkpoint
         self._seeds = EpisodeSeeds(session.seed_root)
         # The best of many evaluations looks better than it is: the final one must meet other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
@@ -251,18 +251,18 @@ class _Loop:
         self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
         self.tuner.load_state_dict(state["tuner"])
-        self.saved_at = self.tuner.env_steps
+        self.saved_at, self._saved_offline = self.tuner.env_steps, self.tuner.offline
 
     def run(self, bar: Any, stop: StopRequest) -> None:
         """Train to the end, or to the next whole state after a stop was asked for."""
         while not self.tuner.done and not (stop.asked and self.tuner.phase != "burn_in"):
-            before, cpu_s = self.tuner.env_steps, cpu_seconds()
+            before, offline, cpu_s = self.tuner.env_steps, self.tuner.offline, cpu_seconds()
             self.tuner.advance()
             self.progress.train_cpu_s += cpu_seconds() - cpu_s
             bar.update(self.tuner.env_steps - before)
             if self._crossed(before, self.config.eval_every) and not self.tuner.done:
                 self._evaluate()
-            if self._crossed(before, self.config.checkpoint_every):
+            if self._crossed(before, self.config.checkpoint_every) or self._learned_offline(offline):
                 self.checkpoint()
         if self.tuner.done and self.progress.env_steps[-1] < self.tuner.env_steps:
             self._evaluate()
@@ -282,6 +282,11 @@ class _Loop:
     def _crossed(self, before: int, every: int) -> bool:
         return every > 0 and self.tuner.env_steps // every > before // every
 
+    def _learned_offline(self, before: int) -> bool:
+        """Is a checkpoint due before the first step: after as many updates as there are steps between two, and last?"""
+        every, now = self.config.checkpoint_every, self.tuner.offline
+        return now > before and (now // every > before // every or self.tuner.phase != "offline")
+
     def _evaluate(self) -> None:
         result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self._selection)
         self.progress.env_steps.append(self.tuner.env_steps)
@@ -295,7 +300,7 @@ class _Loop:
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
         phase = self.tuner.phase
-        if phase == "burn_in" or (self.saved_at == self.tuner.env_steps and phase != "offline"):
+        if phase == "burn_in" or (self.saved_at, self._saved_offline) == (self.tuner.env_steps, self.tuner.offline):
             return
         self.metrics.sync()
         assert self.best is not None  # there is one at step 0
@@ -309,7 +314,7 @@ class _Loop:
         }
         with self.run_dir.new_checkpoint(self.tuner.env_steps, keep=1) as folder:
             save_state(folder, state)
-        self.saved_at = self.tuner.env_steps
+        self.saved_at, self._saved_offline = self.tuner.env_steps, self.tuner.offline
 
 
 def measure(

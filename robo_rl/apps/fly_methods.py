@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from sim.tasks.hover import HoverTask
 from sim.tasks.hover_reward import HoverReward
 
 
+@runtime_checkable
 class Trainer(Protocol):
     """What the verb needs of a learner."""
 

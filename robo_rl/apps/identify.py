@@ -96,8 +96,11 @@ def columns_of(env: TaskVecEnv) -> dict[str, slice]:
 
 def motion(
     episode: Episode, columns: dict[str, slice], hz: float
-) -> tuple[Float[ndarray, "t+1 j"], Float[ndarray, "t+1 j"], Float[ndarray, "t j"]]:
-    """(positions [rad], speeds [rad/s], targets [rad]); speeds by central differences where they were not recorded."""
+) -> tuple[Float[ndarray, "ends j"], Float[ndarray, "ends j"], Float[ndarray, "t j"]]:
+    """(positions [rad], speeds [rad/s], targets [rad]); ends = t + 1.
+
+    Speeds are central differences where they were not recorded.
+    """
     state = np.asarray(episode.obs("state"), np.float64)
     q_rad = state[:, columns[_JOINTS]]
     if _SPEEDS in columns:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
@@ -33,6 +33,7 @@ ROBOTS = {
 }
 
 
+@runtime_checkable
 class Task(Protocol):
     """What the robot is asked for, and the judge of it."""
 

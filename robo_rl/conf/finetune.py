@@ -61,6 +61,6 @@ class FinetuneVerb:
     eval_episodes: int = at_least(1, 50)  # of each evaluation on the way
     final_episodes: int = at_least(1, 100)  # of the last one, the base on the same episodes beside it
     eval_seed: int = at_least(0, 0)  # which episodes; those on the way are others than the final ones
-    checkpoint_every: int = at_least(1, 2000)  # environment steps between checkpoints
+    checkpoint_every: int = at_least(1, 2000)  # steps between checkpoints; before the first step, offline updates
     resume: bool = False  # go on with the run in `out` after its last checkpoint
     overwrite: bool = False  # replace the run in `out`

@@ -99,13 +99,13 @@ class LatentMap:
         self.ctx_dim = 0 if origin == "zero" else self.critic_dim
         self._basis = None if rank is None else cosine_basis(chunk, rank)
 
-    def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
+    def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b k"]:
         if self._basis is not None:
             coefficients = u.view(len(u), -1, self.shape[1])
             u = torch.einsum("tr,bra->bta", self._basis.to(u), coefficients).flatten(1)
         return self.magnitude * u if self.origin == "zero" else ctx + self.magnitude * u
 
-    def to_noise(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b k"]) -> Float[Tensor, "b Tp a"]:
+    def to_noise(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b Tp a"]:
         """The same, in the shape that a policy's noise port takes."""
         return self.to_critic(u, ctx).view(-1, *self.shape)
 

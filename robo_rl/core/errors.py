@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_NAMES = 30  # more are no longer read
+NEAREST = 5  # which are shown instead
+
 
 class RoboRLError(Exception):
     """Base of every error that a user's input, data or machine can cause."""
@@ -17,13 +20,17 @@ class RoboRLError(Exception):
 
 
 class UnknownNameError(RoboRLError):
-    """A name that no registry holds."""
+    """A name that no registry holds. `listed_by`: the command that lists all there are."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], listed_by: str = "") -> None:
         names = sorted(known)
-        close = get_close_matches(name, names, n=1, cutoff=0.5)
+        close = get_close_matches(name, names, n=NEAREST, cutoff=0.5)
         hint = f" Did you mean '{close[0]}'?" if close else ""
-        super().__init__(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(names)}.")
+        shown = f"Known: {', '.join(names)}."
+        if len(names) > MOST_NAMES:
+            shown = f"Nearest of {len(names)}: {', '.join(close)}." if close else f"There are {len(names)}."
+            shown += f" All of them: {listed_by}" if listed_by else ""
+        super().__init__(f"Unknown {kind} '{name}'.{hint} {shown}")
 
 
 class ConfigError(RoboRLError):

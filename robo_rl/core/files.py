@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -11,6 +12,8 @@ from typing import Any
 
 from robo_rl.core.errors import DataError, DiskFullError
 
+_HERE, _EXCHANGE = -100, 2  # Linux' AT_FDCWD: paths as they are; RENAME_EXCHANGE
+
 
 def fsync_dir(path: Path) -> None:
     """Make renames and new names inside `path` survive a power loss."""
@@ -19,6 +22,20 @@ def fsync_dir(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap what two names stand for, in one step that a kill cannot halve. False where that is not offered (not Linux,
+    some network file systems); nothing has changed then.
+    """
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    if (code := ctypes.get_errno()) in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))
 
 
 def write_atomic(path: Path, data: bytes) -> None:

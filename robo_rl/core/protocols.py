@@ -102,6 +102,7 @@ class Logger(Protocol):
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None: ...
 
 
+@runtime_checkable
 class Learner(Protocol):
     """Owns weights and optimisers; never knows which action map it trains."""
 

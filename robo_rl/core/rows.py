@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -27,6 +27,7 @@ class RowStep:
     truncated: Bool[Tensor, " n"]
 
 
+@runtime_checkable
 class RowEnv(Protocol):
     """obs holds what `views` divides between actor and critic, each number already of size one."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 
 
+@runtime_checkable
 class NoiseSource(Protocol):
     """Gives the noise of decision d of the episode that each lane is in."""
 
@@ -19,6 +20,7 @@ class NoiseSource(Protocol):
     def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
 
 
+@runtime_checkable
 class Executor(Protocol):
     """The part of `ChunkExecutor` that a rollout drives."""
 
@@ -35,6 +37,7 @@ ExecutorFactory = Callable[[ChunkPolicy, int], Executor]  # (policy, lanes) -> e
 Progress = Callable[[int], object]  # called with the number of episodes just finished: `tqdm(...).update` fits
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Looks on while an evaluation runs, for videos."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -32,6 +32,10 @@ class ActorConfig:
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ActorConfig:
+        return cls(**data | {"hidden": tuple(data["hidden"])})
+
 
 class Actor(nn.Module):
     """What every actor can do; `kind` decides what it can do beyond."""
@@ -39,10 +43,8 @@ class Actor(nn.Module):
     def __init__(self, config: ActorConfig, out_dim: int) -> None:
         super().__init__()
         self.config = config
-        hidden = tuple(config.hidden)
-        self.net = mlp(
-            config.in_dim, hidden, out_dim, layer_norm=config.layer_norm, activation=config.activation, zero_last=True
-        )
+        norm, activation = config.layer_norm, config.activation
+        self.net = mlp(config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True)
 
     def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
         """The deterministic action."""
@@ -108,7 +110,6 @@ class GaussianActor(Actor):
 
 def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:
     """The actor of this configuration, u = 0 at the start. Raises ConfigError for an unknown kind."""
-    config = replace(config, hidden=tuple(config.hidden))
     if config.kind == "gaussian":
         return GaussianActor(config)
     if config.kind == "deterministic":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,6 +21,7 @@ Rows = Int[Tensor, " k"]
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
 
 
+@runtime_checkable
 class Executor(Protocol):
     """What collection uses of the chunk executor."""
 
@@ -40,6 +41,7 @@ class Executor(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+@runtime_checkable
 class Noise(Protocol):
     """What collection uses of a noise source."""
 
@@ -49,6 +51,7 @@ class Noise(Protocol):
     def load_state_dict(self, state: dict[str, list[int]]) -> None: ...
 
 
+@runtime_checkable
 class Store(Protocol):
     """Where decisions go: a replay, or the roll-out of an on-policy learner, which also reads `u`."""
 

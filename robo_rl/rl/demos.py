@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from robo_rl.data.replay import Replay
 _BLOCK_ROWS = 256  # observations that go through the base's encoder at once
 
 
+@runtime_checkable
 class DemoEpisode(Protocol):
     """One recorded episode; observations may have one row more than actions, the one after the last action.
 

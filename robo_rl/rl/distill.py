@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -25,6 +25,7 @@ from robo_rl.nets.ema import ema_update
 Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
 
 
+@runtime_checkable
 class Head(Protocol):
     """What distillation trains; also an nn.Module."""
 

@@ -21,6 +21,7 @@ from robo_rl.core.settings import at_least, check_settings
 from robo_rl.rl.cost_to_go import CostToGo, Window
 
 
+@runtime_checkable
 class DifferentiableEnv(Protocol):
     """Lanes that step together and keep the gradient: columns are lanes."""
 
@@ -48,6 +49,7 @@ class EndingEnv(DifferentiableEnv, Protocol):
     terminated: Tensor  # (n,) bool: of the lanes that ended in it, those that the task ended, not the clock
 
 
+@runtime_checkable
 class ColumnPolicy(Protocol):
     """A module that acts on columns."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,7 @@ from robo_rl.rl.losses import Info, critic_loss, td_target
 from robo_rl.rl.off_policy import OffPolicyLearner
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """The base policy, as this learner uses it."""
 
@@ -58,7 +59,7 @@ class NoiseAliasedLearner(OffPolicyLearner):
         self._pairs[0] = (flatten_parameters(self.action_target), self._action_flat)  # Q_W is not bootstrapped
         self.action_opt = torch.optim.Adam([self._action_flat], lr=cfg.lr_critic, fused=True)
 
-    def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
+    def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b executed"]:
         """The chunk that the base executes from this noise, flattened."""
         chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
         return chunk[:, : self.base.execute].flatten(1)

@@ -25,6 +25,8 @@ from robo_rl.rl.rollout import Rollout
 class PpoTuner:
     """Drives a collector whose store is `rollout`. `advance` does one control step, and a round when it is due."""
 
+    offline = 0  # updates before the first step, as other tuners count them: there are none
+
     def __init__(
         self,
         config: FinetuneConfig,

@@ -47,7 +47,7 @@ class MetaWorldLanes:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise UnknownNameError("metaworld task", self.task, TASKS)
+            raise UnknownNameError("metaworld task", self.task, TASKS, "robo-rl info")
         check_reward(self.reward)
         check_steps(self.max_episode_steps, PACKAGE_STEPS)
 

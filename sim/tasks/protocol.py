@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -53,6 +53,7 @@ class Score:
     facts: dict[str, float | None] = field(default_factory=dict)  # figures of this task alone; None: nobody got there
 
 
+@runtime_checkable
 class FlightTask(Protocol):
     """A task of the flight engine. `kept` are rows that it carries from step to step: a clock, a count of gates."""
 

@@ -207,7 +207,7 @@ class RaceTask:
             **handling_terms(moment, self.w_rate, self.w_action, self.w_action_rate, self.w_speed, self.most_speed_m_s),
         }
 
-    def way_left(self, place: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, " n"]:
+    def way_left(self, place: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, "*n"]:
         """Potential of a place in the gate's axes: sqrt((s + f l)^2 + l^2), l the distance from the axis.
 
         On the axis it is the distance to the plane. Off the axis it is least at s = -f l, so that a craft comes in

@@ -109,7 +109,7 @@ class TrackingTask(HoverTask):
         return torch.cat([*curve_at(curve, kept), torch.zeros_like(curve[:1])])
 
 
-def curve_at(curve: Float[Tensor, "9 n"], time_s: Float[Tensor, "*one n"]) -> tuple[Tensor, Tensor, Tensor]:
+def curve_at(curve: Float[Tensor, "9 #n"], time_s: Float[Tensor, "*one #n"]) -> tuple[Tensor, Tensor, Tensor]:
     """Position, velocity and acceleration (3, n) of the reference."""
     size, rate, phase = curve[0:3], curve[3:6], curve[6:9]
     angle = rate * time_s + phase

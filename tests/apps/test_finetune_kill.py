@@ -142,10 +142,12 @@ def test_killed_at_the_very_end(base: Path, whole: Path, tmp_path: Path, monkeyp
     same_run(whole, tmp_path / "run")
 
 
-def test_stopped_offline_then_killed(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
+Verb = Callable[..., FinetuneVerb]
+
+
+@pytest.fixture
+def offline(base: Path, tmp_path: Path) -> Verb:
+    """Settings of a run that learns offline first, in pieces of 100, 100 and 50 updates."""
     writer = DatasetWriter.create(tmp_path / "data", SPEC)
     for success in (True, False):
         with writer.episode() as episode:
@@ -158,6 +160,47 @@ def test_stopped_offline_then_killed(
         made.method.offline_updates, made.method.mix = 250, MixConfig(online=0.5, demo=0.5)
         return made
 
+    return verb
+
+
+def test_killed_offline_goes_on_where_the_last_checkpoint_was(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline learning takes most of some methods' time: a kill in its last piece costs that piece, not all of it."""
+    assert finetune.main(offline(tmp_path / "whole", checkpoint_every=100)) == 0
+    learn, pieces = FineTuner._learn_offline, list[int]()
+    for call in (3, 1):  # in the third piece, and again in the only one that is left
+        with monkeypatch.context() as patch:
+            patch.setattr(FineTuner, "_learn_offline", dying(learn, call, after=True))
+            with pytest.raises(Killed):
+                finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=call == 1))
+    monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: (pieces.append(n), learn(tuner, n)))
+    assert finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=True)) == 0
+    assert pieces == [50]
+    same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_killed_after_offline_learning_learns_it_no_second_time(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is a checkpoint of its own, though 250 updates are less than there are steps between two."""
+    assert finetune.main(offline(tmp_path / "whole", checkpoint_every=1000)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 6))
+        with pytest.raises(Killed):
+            finetune.main(offline(tmp_path / "run", checkpoint_every=1000))
+    pieces: list[int] = []
+    monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: pieces.append(n))
+    assert finetune.main(offline(tmp_path / "run", checkpoint_every=1000, resume=True)) == 0
+    assert pieces == []
+    same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_stopped_offline_then_killed(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
+    verb = offline
     assert finetune.main(verb(tmp_path / "whole")) == 0
     assert "from 1 of the 2 episodes" in capsys.readouterr().out
     learn, pieces = FineTuner._learn_offline, list[int]()

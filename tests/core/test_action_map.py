@@ -73,6 +73,7 @@ def test_low_rank_shifts_are_smooth_over_the_chunk() -> None:
     assert noise.diff(dim=1).abs().max() < 0.5 * noise.abs().max()
 
 
+@pytest.mark.wrong_types
 def test_the_origin_is_zero_or_gaussian() -> None:
     """A third word would silently be the second."""
     with pytest.raises(ConfigError, match="gausian"):

@@ -54,7 +54,7 @@ def test_restart_forgets_what_was_learned() -> None:
 def test_a_configuration_comes_back_from_json() -> None:
     """Checkpoints hold lists where the config has tuples."""
     config = ActorConfig("gaussian", 3, 2, (8, 4), init_std=0.7, squash=False)
-    again = make_actor(ActorConfig(**config.to_json()))
+    again = make_actor(ActorConfig.from_json(config.to_json()))
     assert again.config == config
 
 

@@ -2,6 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,10 @@ from policies.bundle import Bundle, check_env, load_bundle, write_bundle
 from policies.checkpoint import load_policy
 from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from tests.policies.die_in_swap import NEW
 from tests.policies.small import ENV, flow_policy
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -184,3 +192,26 @@ def test_a_success_without_its_interval_is_refused(tmp_path: Path) -> None:
     """Promise 9: every success rate comes with k, n and its interval."""
     with pytest.raises(ConfigError, match="wilson95"):
         write_bundle(tmp_path / "x", flow_policy(), ENV, name="x", noise="zero", training={}, measured={"k": 1, "n": 2})
+
+
+@pytest.mark.parametrize("way", ["atomic", "plain"])
+def test_a_kill_between_old_and_new_hides_neither(folder: Path, tmp_path: Path, way: str) -> None:
+    """SIGKILL before and after every step of the exchange: a reader finds one of the two, the next writer clears up."""
+    places = [tmp_path / "all" / str(at) / "button" for at in range(16)]
+    for place in places:
+        shutil.copytree(folder, place)
+        shutil.copytree(folder, place.with_name(NEW))
+        edit(place.with_name(NEW), lambda manifest: manifest.update(name="new"))
+    command = [sys.executable, "-m", "tests.policies.die_in_swap", str(tmp_path / "all"), way]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    ends = [int(line) for line in done.stdout.split()]
+    assert ends[0] == -signal.SIGKILL
+    assert ends[-1] == 0  # there are not as many steps
+    assert {load_bundle(place).name for place in places} == {"button", "new"}
+    for place in places:
+        bundle_module._clear(place, "partial")  # as `write_bundle` begins
+        again = place.with_name(f".button.partial.{os.getpid()}")
+        shutil.copytree(folder, again)
+        bundle_module._swap(again, place)
+        assert load_bundle(place).name == "button"
+        assert [path.name for path in place.parent.iterdir()] == ["button"]

@@ -24,31 +24,24 @@ from tests.rl.worlds import SPEC, TargetLane, widths
 LANES = 3
 
 
-class Recording:
+class Recording(WorkerVecEnv):
     """The environment, with everything that it was told and answered."""
 
     def __init__(self, overrule: bool = False) -> None:
-        self._env = WorkerVecEnv(TargetLane, LANES)
-        self.spec, self.num_envs, self.metadata = self._env.spec, LANES, self._env.metadata
+        super().__init__(TargetLane, LANES)
         self.overrule, self.actions, self.steps = overrule, list[Tensor](), list[Any]()
-
-    def reset(self, seeds: Any) -> Any:
-        return self._env.reset(seeds)
 
     def step_async(self, action: Tensor) -> None:
         intervened = torch.tensor([self.overrule and len(self.steps) % 5 in (3, 4), False, False])
         self._intervened = intervened
         self.actions.append(torch.where(intervened.unsqueeze(1), torch.full_like(action, 2.0), action))
-        self._env.step_async(self.actions[-1])
+        super().step_async(self.actions[-1])
 
     def step_wait(self) -> Any:
-        self.steps.append(self._env.step_wait())
+        self.steps.append(super().step_wait())
         if self.overrule:
             self.steps[-1][4].update(executed_action=self.actions[-1], intervened=self._intervened)
         return self.steps[-1]
-
-    def close(self) -> None:
-        self._env.close()
 
 
 def collect(
@@ -56,7 +49,7 @@ def collect(
 ) -> tuple[Replay, Recording, Collector]:
     env, base, root = Recording(overrule), flow_policy(SPEC), ("collect",)
     store = Replay(900, LANES, widths(action_map))
-    collector = Collector(env, ChunkExecutor(base, LANES), EpisodeNoise((4, 1)), action_map, 0.9, store)  # type: ignore[arg-type]
+    collector = Collector(env, ChunkExecutor(base, LANES), EpisodeNoise((4, 1)), action_map, 0.9, store)
     for name, value in settings.items():
         setattr(collector, name, value)
     first = EpisodeSeeds(root)

@@ -144,6 +144,7 @@ def test_batches_are_mixed_by_fraction_and_empty_stores_give_way() -> None:
     assert mix.sample(16, torch.Generator(), **draw).demo.sum() == 4
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("build", "word"),
     [

@@ -126,6 +126,7 @@ def test_updates_follow_environment_steps(utd: float, updates: int) -> None:
     assert tuner.learner.updates == updates
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "words"),
     [

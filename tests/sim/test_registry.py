@@ -95,3 +95,15 @@ def test_listing_and_refusing_names_imports_no_simulator() -> None:
 def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
     with pytest.raises(UnknownNameError, match=f"Known: {meant}"):
         make_env(name, 1)
+
+
+def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
+    """A hundred names are no help: five, and the command that lists all. `robo-rl info` does list them."""
+    with pytest.raises(UnknownNameError) as caught:
+        make_env("metaworld/peg-inser-side-v3", 1)
+    said = str(caught.value)
+    assert "Did you mean 'metaworld/peg-insert-side-v3'? Nearest of " in said
+    assert said.endswith("All of them: robo-rl info")
+    assert len(said) < 400
+    with pytest.raises(UnknownNameError, match=r"Unknown environment 'xx'\. There are \d+\. All of them: robo-rl info"):
+        make_env("xx", 1)

@@ -145,7 +145,7 @@ def danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m:
     return weights.near * (near * near).sum(0) + weights.closing * braking.amax(0)
 
 
-def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7k n"]:
+def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7*k n"]:
     """Row after row of all k: bearing 3, relative velocity 3, nearness; zeros for who is out of range."""
     offset, speed = drones[0:3] - position.unsqueeze(1), drones[3:6] - velocity.unsqueeze(1)
     bearing, nearness = _bearing(offset, 0.0)
@@ -153,7 +153,7 @@ def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tenso
     return torch.cat([there * bearing, there * speed, nearness]).flatten(0, 1)
 
 
-def see_cylinders(cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld) -> Float[Tensor, "3j n"]:
+def see_cylinders(cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld) -> Float[Tensor, "3*j n"]:
     """Row after row of all j: bearing of the axis 2, nearness of the surface."""
     bearing, nearness = _bearing(cylinders - position[0:2].unsqueeze(1), world.cylinder_m)
     there = (nearness > 0.0).to(nearness.dtype)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
 from hardware.bus.dds_graph import INFO
 from hardware.bus.dds_service import REPLY, REQUEST, decode_reply, encode_request
-from hardware.bus.dds_types import PLAIN, carrier, config, endpoint_qos, join_domain, leave_domain
+from hardware.bus.dds_types import MAX_PROCESSES, PLAIN, carrier, config, endpoint_qos, join_domain, leave_domain
 from hardware.bus.protocol import Bus, Profile
 from robo_rl.core.errors import BusError
 from tests.hardware.records import SAMPLES, same
@@ -352,6 +354,17 @@ def test_a_wrong_setting_is_one_sentence(
     monkeypatch.setenv(setting, value)
     with pytest.raises(BusError, match=said):
         DdsBus("node")
+
+
+def test_a_machine_that_is_full_says_so_and_what_to_do(domain: int) -> None:
+    """All places for nodes on the loopback are taken: their ports are, as 33 processes would take them."""
+    places = [7400 + 250 * domain + 10 + 2 * i for i in range(MAX_PROCESSES + 1)]
+    with ExitStack() as taken:
+        for port in places:
+            taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("", port))
+        with pytest.raises(BusError, match=rf"domain {domain} on .* at most 32 nodes find each other .*ROS_DOMAIN_ID"):
+            DdsBus("one_too_many")
+    DdsBus("in_time").close()
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "1st", "a//b", "~/é"])

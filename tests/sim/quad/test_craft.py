@@ -26,6 +26,7 @@ def test_every_craft_that_comes_with_it_can_be_copied_and_flown(name: str, tmp_p
     assert copied.to_json() == load_craft(name).to_json() | {"name": "mine"}
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -229,6 +229,7 @@ def test_every_craft_can_be_randomised() -> None:
         )
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

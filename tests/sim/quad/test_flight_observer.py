@@ -64,6 +64,7 @@ def test_a_new_flight_remembers_nothing() -> None:
     assert np.array_equal(observer.see(away, np.zeros(3)), first)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
