@@ -18,6 +18,7 @@ from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 
 WATCHDOG_HZ = (200.0, 500.0)  # how often it looks for what did not come: at least, and at most for the states' sake
+_ON_THE_WAY = 1.5  # looks until a hold that is not sent at this one has reached the robot
 _STATUS_S = 0.5
 _AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
 # A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a simulator's
@@ -32,7 +33,7 @@ class SafetyFilterNode:
         self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
     ) -> None:
         look_s = 1.0 / watchdog_hz(robot)
-        self.filter = ArmFilter(robot, look_s=look_s)
+        self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
         self._bus, self._robot, self._wants_arming, self._say = bus, robot, arm, say
         self._faulted_s = -math.inf  # when a fault of the states was said last
         self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
@@ -122,6 +123,6 @@ class SafetyFilterNode:
 
 
 def watchdog_hz(robot: RobotDescription) -> float:
-    """Two a command; four a state, as far as that is cheap."""
+    """Two a command; five a state, as far as that is cheap."""
     least, most = WATCHDOG_HZ
-    return max(least, 2.0 * robot.command_hz, min(4.0 * robot.state_hz, most))
+    return max(least, 2.0 * robot.command_hz, min(5.0 * robot.state_hz, most))

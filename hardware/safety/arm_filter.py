@@ -54,8 +54,8 @@ class _Goal:
 class ArmFilter:
     """See the module. hold_s: how long a hold may last before it becomes a stop; waiting for a first command may.
 
-    look_s: how often `tick` is called, at least. What would grow too old before the next look is too old at this one,
-    so that the arm is held within the limit and not a look after it.
+    look_s: until a hold that is not sent at this `tick` has been sent by the next and has reached the arm. What would
+    grow too old in that time is too old now, so that the arm is held within the limit and not a look after it.
     """
 
     def __init__(self, robot: RobotDescription, hold_s: float = 1.0, look_s: float = 0.0) -> None:
