@@ -22,22 +22,30 @@ from hardware.messages import (
 )
 from robo_rl.core.errors import BusError, DataError, MissingDependencyError
 
-METADATA = "metadata.yaml"
+METADATA, FILES = "metadata.yaml", (".mcap", ".db3")
 KINDS: dict[str, type[Any]] = {
     WIRE[kind].ros_type: kind for kind in (JointState, JointTrajectory, Floats, Flag, Text, Image, CompressedImage)
 }
 
 
 def find_bags(source: Path) -> list[Path]:
-    """The recordings below `source`, or `source` itself, by name. Raises DataError when there are none."""
-    folder = source.parent if source.suffix in (".mcap", ".db3") else source
-    if (folder / METADATA).is_file():
-        return [folder]
-    found = [path.parent for path in folder.glob(f"*/{METADATA}") if not path.parent.name.startswith(".")]
+    """The recordings below `source`, or `source` itself, by name. Raises DataError when there are none.
+
+    A recording is a folder with a metadata.yaml, or a file without one.
+    """
+    if not source.exists():
+        raise DataError(f"{source} does not exist; expected a folder of recordings, or one of them.")
+    if source.is_file() and source.suffix in FILES:
+        return [source.parent if (source.parent / METADATA).is_file() else source]
+    if (source / METADATA).is_file():
+        return [source]
+    found = [path.parent for path in source.glob(f"*/{METADATA}") if not path.parent.name.startswith(".")]
+    found += [path for path in source.glob("*") if path.is_file() and path.suffix in FILES]
     if not found:
         raise DataError(
-            f"No recordings are in {source}: folders with a {METADATA} were expected, as the recorder and `ros2 bag "
-            "record` write them. A recording that was cut off is salvaged when the recorder starts there again."
+            f"No recordings are in {source}: folders with a {METADATA}, as the recorder and `ros2 bag record` write "
+            f"them, or files ({', '.join(FILES)}) were expected. A recording that was cut off is salvaged when the "
+            "recorder starts there again."
         )
     return sorted(
         found, key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
@@ -66,6 +74,7 @@ class Bag:
         self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
         there = [each for each in self._reader.connections if each.msgcount and each.topic in self._names]
         self.topics = {self._names[each.topic]: each.msgtype for each in there}  # name -> type, of what holds messages
+        self.names, self.full_names = set(self._names.values()), sorted(every.values())  # of silent topics, too
 
     def raw(self, topics: Collection[str]) -> Iterator[tuple[str, int, bytes]]:
         """(topic, when it was received [Unix ns], CDR), in the order of receipt."""

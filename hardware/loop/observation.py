@@ -88,8 +88,8 @@ class ArmObserver:
         (height, width), wanted = values.shape[:2], (shape[0], shape[1])
         if values.shape[2:] != shape[2:] or not scalable((height, width), wanted):
             raise DataError(
-                f"The camera '{camera}' gives {what}s of {values.shape}, the policy was trained on {shape}: neither "
-                "the same, nor the same scaled down."
+                f"The camera '{camera}' gives {what}s of {values.shape}, the policy is shown {shape}: neither the "
+                "same, nor the same scaled down. Has the robot's description this camera's width_px and height_px?"
             )
         return scaled(values, wanted)
 

@@ -19,7 +19,7 @@ RECORDED = ("robot", "rate_hz", "action", "cameras", "image_width", "depth", "ve
 
 def main(config: DataImportConfig) -> int:
     """Import, and say what came of it."""
-    if _recorded(Path(config.source)):
+    if _recorded(Path(config.source)) or (config.robot is not None and not _is_zarr(Path(config.source))):
         from robo_rl.apps.data_recordings import import_recordings
 
         _refuse_foreign(config, ("keys",), "recordings")
@@ -45,6 +45,10 @@ def _recorded(source: Path) -> bool:
     """Are these topics as they came, rather than a replay buffer?"""
     files = (source, *source.glob("*"), *source.glob("*/*")) if source.is_dir() else (source,)
     return any(path.suffix in (".mcap", ".db3") or path.name == "metadata.yaml" for path in files)
+
+
+def _is_zarr(source: Path) -> bool:
+    return source.suffix in (".zarr", ".zip") or (source / ".zgroup").exists()
 
 
 def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -> None:

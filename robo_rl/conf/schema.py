@@ -42,13 +42,11 @@ class DataValidateConfig:
 class DataImportConfig:
     """`robo-rl data import`. Settings from `robot` on are those of recordings.
 
-    env: environment that the data belong to, e.g. pusht/state; of recordings, the simulated task whose contract they
-    must have, or none.
+    source: folder of recordings (MCAP, rosbag2), one of them, or a zarr v2 replay buffer.
+    env: environment that a buffer belongs to, such as pusht/state, or simulated task whose contract recordings have.
     """
 
-    source: str = (
-        REQUIRED  # zarr v2 replay buffer (data/*, meta/episode_ends), or a folder of recordings (MCAP, rosbag2)
-    )
+    source: str = REQUIRED
     out: str = REQUIRED  # folder of the new dataset
     env: str | None = None
     keys: list[str] = field(default_factory=list)  # key:array pairs of a buffer; Push-T's published file needs none

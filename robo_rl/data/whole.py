@@ -15,6 +15,12 @@ from robo_rl.data.schema import Codec
 from robo_rl.data.writer import DatasetWriter
 
 
+def refuse_existing(out: str | Path) -> None:
+    """Raises DataError when `out` is there already."""
+    if Path(out).exists():
+        raise DataError(f"{out} exists already. Choose another path for the imported dataset.")
+
+
 @contextmanager
 def whole_dataset(
     out: str | Path, env: EnvSpec, *, image_codec: Codec, stamps: tuple[str, ...], info: Mapping[str, Any]
@@ -23,9 +29,8 @@ def whole_dataset(
 
     Raises DataError when `out` is there already.
     """
+    refuse_existing(out)
     target = Path(out)
-    if target.exists():
-        raise DataError(f"{target} exists already. Choose another path for the imported dataset.")
     partial = target.with_name(f".{target.name}.importing")
     if partial.exists():  # an earlier import was killed
         rmtree(partial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -59,8 +60,7 @@ def run(*words: str) -> int:
 def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Path) -> None:
     """Labels, the goal that was said before the recording began, and commands as the filter sent them."""
     out = tmp_path / "data"
-    goal = "goal=m: goal_x, goal_y, goal_z"
-    assert run(f"source={driven}", "robot=sim_arm", "env=arm6/reach", goal, f"out={out}", "idle_s=null") == 0
+    assert run(f"source={driven}", "robot=sim_arm", "env=arm6/reach", f"out={out}", "idle_s=null") == 0
     assert main(["data", "validate", f"path={out}"]) == 0
     store = EpisodeStore(out)
     assert [episode.success for episode in store] == [True] * 3
@@ -127,10 +127,78 @@ def test_what_cannot_be_used_is_named_and_the_rest_imported(
     assert (episode.success, episode.meta.task, episode.meta.info) == (True, "lift", {"recording": "episode_1"})
 
 
+def test_the_first_recording_does_not_decide_for_all(
+    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before ours lie one that was ended at once, one of another arm and one without velocities and pictures."""
+    folder = tmp_path / "recordings"
+    record(folder, [("task", m.Text("push"), 0)], "episode_1")
+    record(folder, [*states(names=("p", "q")), ("camera/top/image_raw", picture(0), 0)], "episode_2")
+    blind = [(topic, m.JointState(s.stamp_s, s.names, s.position_rad), at)
+             for topic, s, at in states() if isinstance(s, m.JointState)]  # fmt: skip
+    record(folder, [*blind, *commands()], "episode_3")
+    for number in (4, 5):
+        record(folder, said(), f"episode_{number}")
+    assert run(f"source={folder}", f"robot={robot}", f"out={tmp_path}/data") == 0
+    printed = capsys.readouterr()
+    assert "Imported 2 of 5 recordings" in printed.out
+    assert "left out episode_1: nothing came on 'joint_states'." in printed.err
+    assert "left out episode_2: no message on 'joint_states' has all joints of 'mine', it has p, q." in printed.err
+    assert "left out episode_3: nothing came on 'camera/top/image_raw'." in printed.err
+    spec = EpisodeStore(tmp_path / "data").spec
+    assert spec.obs["state"].unit == "rad: a, b, c; rad/s: a, b, c"
+    assert "image.top" in spec.obs
+
+
+def test_what_only_a_few_recordings_hold_is_named(
+    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of three shows the camera: policies are not shown it, and whoever wants it is told how."""
+    for number in (1, 2):
+        record(tmp_path / "recordings", [*states(), *commands()], f"episode_{number}")
+    record(tmp_path / "recordings", said(), "episode_3")
+    assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
+    assert "1 of 3 recordings show 'top'; to use these alone: cameras=top." in capsys.readouterr().err
+    assert set(EpisodeStore(tmp_path / "data").spec.obs) == {"state"}
+
+
+def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fifty recordings of another arm are one mistake."""
+    for number in (1, 2, 3):
+        record(tmp_path / "recordings", said(), f"episode_{number}")
+    assert run(f"source={tmp_path}/recordings", "robot=sim_arm", f"out={tmp_path}/data") == 2
+    error = capsys.readouterr().err
+    assert "episode_1 and 2 more: no message on 'joint_states' has all joints of 'sim_arm', it has a, b, c." in error
+    assert error.count("no message") == 1
+
+
+@pytest.mark.parametrize(("prefix", "word", "hint"), [("", "namespace=left", "leave namespace= out"),
+                                                      ("/left/", "namespace=", "say namespace=left")])  # fmt: skip
+def test_a_namespace_that_is_not_the_recordings_is_named(
+    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, word: str, hint: str
+) -> None:
+    """The recorder writes names as its nodes call them; ros2 bag writes them with the namespace."""
+    record(tmp_path / "recordings", [(prefix + topic, message, at) for topic, message, at in said()])
+    assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data", word) == 2
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("nowhere", "nowhere does not exist"),
+                                                ("empty", "No recordings are in .*empty")])  # fmt: skip
+def test_a_robot_without_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
+) -> None:
+    """Whoever names a robot means recordings, and is told nothing about replay buffers."""
+    (tmp_path / "empty").mkdir()
+    assert run(f"source={tmp_path}/{name}", "robot=sim_arm", f"out={tmp_path}/data") == 2
+    assert re.search(sentence, capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "say which by robot="),
+        (["robot=sim_arm", "out=OUT"], "exists already"),  # said before recordings are read, and found to be of another
         (["robot=ROBOT", "keys=['a:b']"], "keys= says nothing about recordings"),
         (["robot=ROBOT", "action=goal"], "No recording in .* can be used. episode_1: nothing came on 'goal'."),
         (["robot=ROBOT", "cameras=front"], "The camera 'front' is not in the description of 'mine', which has top"),
@@ -146,10 +214,8 @@ def test_what_cannot_be_used_is_named_and_the_rest_imported(
 def test_mistakes_are_sentences(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
 ) -> None:
-    import re
-
     record(tmp_path / "recordings", said())
-    given = [word.replace("ROBOT", robot) for word in words]
+    given = [word.replace("ROBOT", robot).replace("OUT", str(tmp_path)) for word in words]
     assert run(f"source={tmp_path}/recordings", f"out={tmp_path}/data", *given) == 2
     error: Any = capsys.readouterr().err
     assert re.search(sentence, error)

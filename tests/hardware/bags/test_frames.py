@@ -155,8 +155,23 @@ def test_recordings_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> N
     assert [path.name for path in find_bags(tmp_path)] == ["episode_1", "episode_1_2", "episode_1_10"]
     (file,) = (tmp_path / "episode_1").glob("*.mcap")
     assert find_bags(file) == find_bags(file.parent) == [file.parent]
-    with pytest.raises(DataError, match="No recordings are in"):
+    with pytest.raises(DataError, match="nowhere does not exist"):
         find_bags(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="No recordings are in"):
+        find_bags(tmp_path / "empty")
+
+
+def test_a_file_without_metadata_is_a_recording(tmp_path: Path) -> None:
+    """As downloaded or cut out; its neighbours are not taken for it."""
+    (file,) = record(tmp_path / "whole", states(), "episode_1").glob("*.mcap")
+    folder = tmp_path / "loose"
+    record(folder, states(), "episode_2")
+    loose = file.rename(folder / "loose.mcap")
+    assert find_bags(loose) == [loose]
+    assert find_bags(folder) == [folder / "episode_2", loose]
+    with closing(Bag(loose, ros_types())) as bag:
+        assert len(list(bag.messages({"joint_states"}))) == 200
 
 
 def test_a_broken_recording_is_a_sentence(tmp_path: Path) -> None:

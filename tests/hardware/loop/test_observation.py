@@ -66,7 +66,7 @@ def test_depth_is_shown_as_policies_learned_it() -> None:
     assert seen.tolist() == [[0.5, 10.0], [10.0, 10.0]]
     with pytest.raises(DataError, match="No depth of the camera 'top' has come yet"):
         observer.build(JOINTS, {}, None)
-    with pytest.raises(DataError, match=r"gives depths of \(1, 2\), the policy was trained on \(2, 2\)"):
+    with pytest.raises(DataError, match=r"gives depths of \(1, 2\), the policy is shown \(2, 2\)"):
         observer.build(JOINTS, {"depth.top": DepthImage(0.0, np.ones((1, 2), np.float32))}, None)
 
 
