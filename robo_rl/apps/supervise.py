@@ -10,10 +10,11 @@ import os
 import queue
 import signal
 import subprocess
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import IO
 
@@ -49,11 +50,25 @@ def noted() -> Iterator[Signals]:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
-class Supervisor:
-    """Runs `commands` (name -> argv). `say` prints one line."""
+@contextmanager
+def terminal_kept() -> Iterator[None]:
+    """After the block our terminal echoes and waits for lines as before, even if who read its keys was killed."""
+    before = termios.tcgetattr(0) if os.isatty(0) else None
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):  # the terminal is gone
+            if before is not None and os.tcgetpgrp(0) == os.getpgrp():  # who sets it from the background is halted
+                termios.tcsetattr(0, termios.TCSANOW, before)
 
-    def __init__(self, commands: Mapping[str, Sequence[str]], say: Callable[[str], None] = print) -> None:
-        self._say, self._commands = say, commands
+
+class Supervisor:
+    """Runs `commands` (name -> argv). `say` prints one line. typist: the one of them that reads our terminal."""
+
+    def __init__(
+        self, commands: Mapping[str, Sequence[str]], say: Callable[[str], None] = print, typist: str | None = None
+    ) -> None:
+        self._say, self._commands, self._typist = say, commands, typist
         self._width = max(map(len, commands))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -61,7 +76,7 @@ class Supervisor:
 
     def run(self, seconds: float | None = None) -> int:
         """Until the stop is done. 0 when it was asked for, 3 when one of them ended by itself."""
-        with noted() as signals:
+        with noted() as signals, terminal_kept() if self._typist else nullcontext():
             why, code = "", 0
             try:
                 for name, argv in self._commands.items():
@@ -81,7 +96,7 @@ class Supervisor:
         # A session of its own: Ctrl-C in the terminal reaches us alone, and each node gets one signal, in its turn.
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=None if name == self._typist else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},

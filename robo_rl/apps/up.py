@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from hardware.bus.choose import check_installed, choose
@@ -19,8 +20,8 @@ from robo_rl.conf.up import UpConfig
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 # What sets may take.
 ARGUMENTS = (
-    "bundle", "robot", "driver", "device", "level", "hover", "ground", "arm", "goal", "camera", "cameras", "senses",
-    "transport", "calibration", "record", "realtime",
+    "bundle", "robot", "driver", "device", "leader", "level", "hover", "ground", "arm", "goal", "camera", "cameras",
+    "senses", "transport", "calibration", "record", "realtime",
 )  # fmt: skip
 
 
@@ -49,7 +50,12 @@ def main(config: UpConfig) -> int:
                 print(
                     f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True
                 )
-        return Supervisor(commands, partial(print, flush=True)).run(config.seconds)
+        return Supervisor(commands, partial(print, flush=True), _typist(words)).run(config.seconds)
+
+
+def _typist(words: Mapping[str, Sequence[str]]) -> str | None:
+    """The node that reads the keys of this terminal."""
+    return "teleop" if "device=keyboard" in words.get("teleop", ()) else None
 
 
 def _wants(chosen: NodeSet) -> str:

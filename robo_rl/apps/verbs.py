@@ -189,6 +189,7 @@ VERBS = {
         "start a set of robot nodes without ROS, each a process, as ROS 2 sees it on the wire",
         "robo-rl up arm_sim",
         "robo-rl up arm_sim bundle=runs/reach/bundle record=recordings",
+        "robo-rl up arm_sim device=keyboard record=recordings",
         "robo-rl up quad_sim bundle=runs/fly/bundle",
     ),
     "call": _verb(
@@ -197,7 +198,7 @@ VERBS = {
         "dds",
         "ask a running node for something: arm or stop the filter, start or save a recording",
         "robo-rl call safety_filter/arm",
-        "robo-rl call recorder/stop",
+        "robo-rl call recorder/success",
     ),
     "topic list": _verb(
         "topic_list",

@@ -15,7 +15,8 @@ class UpConfig:
     bundle: str | None = None  # folder of the bundle that drives
     robot: str | None = None  # description of the robot: a name, or a YAML file of yours
     driver: str | None = None  # YAML file of a real robot's driver
-    device: str | None = None  # what a human takes over with: gamepad, keyboard or leader
+    device: str | None = None  # what a human drives or takes over with: gamepad, keyboard or leader
+    leader: str | None = None  # device=leader: YAML file of the leader arm's driver
     level: str | None = None  # what a quadcopter's bundle commands: motors or rates
     hover: float | None = at_least(0.01, None)  # level=rates: the thrust, 0 to 1, that carries the craft
     ground: float | None = None  # height of the ground in a quadcopter's task: -0.6 hovers 0.6 m above it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -101,6 +102,36 @@ def test_the_end_of_one_stops_all(script: str, said: str) -> None:
     assert Supervisor(commands, lines.append).run() == 3
     assert f"up: {said}: stopping policy, filter, robot." in lines
     assert sum("at rest" in line for line in lines) + sum("up" in line and "|" in line for line in lines) >= 2
+
+
+TYPIST = """
+import fcntl, sys, termios
+from robo_rl.apps.supervise import Supervisor
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+reads = "import os, tty; tty.setcbreak(0); print('ready'); print('key', os.read(0, 1)); os.kill(os.getpid(), 9)"
+idles = "import sys, time; print('keyless', sys.stdin.read() == ''); time.sleep(60)"
+commands = {name: [sys.executable, "-uc", script] for name, script in (("other", idles), ("hand", reads))}
+Supervisor(commands, lambda line: print(line, flush=True), "hand").run(30.0)
+print("lines again", bool(termios.tcgetattr(0)[3] & termios.ICANON))
+"""
+
+
+def test_a_node_may_read_the_keys_of_our_terminal_which_is_given_back() -> None:
+    """A key without Enter reaches one node, the others have none; killed, it leaves the terminal as it was."""
+    ours, terminal = pty.openpty()
+    argv = [sys.executable, "-c", TYPIST]
+    with subprocess.Popen(argv, stdin=terminal, stdout=subprocess.PIPE, text=True, start_new_session=True) as up:
+        os.close(terminal)
+        assert up.stdout is not None
+        lines = []
+        for line in up.stdout:
+            lines.append(line.rstrip())
+            if "ready" in line:
+                os.write(ours, b"q")
+    os.close(ours)
+    assert "hand  | key b'q'" in lines
+    assert "other | keyless True" in lines
+    assert lines[-1] == "lines again True"
 
 
 def test_it_stops_by_itself_after_a_time() -> None:

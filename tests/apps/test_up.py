@@ -59,6 +59,13 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
     assert commands["arm_policy"] == ["arm_policy", "bundle=b", "robot=mine.yaml", "start=true", "realtime=false"]
     assert "recorder" not in commands
     assert "arm_policy" not in load_set("arm_sim").commands({})
+    assert load_set("arm_sim").commands({"device": "keyboard"})["teleop"] == [
+        "teleop",
+        "robot=sim_arm",
+        "device=keyboard",
+    ]
+    led = load_set("teleop").commands({"robot": "mine.yaml", "device": "leader", "leader": "so100.yaml"})
+    assert led["teleop"] == ["teleop", "robot=mine.yaml", "device=leader", "leader=so100.yaml"]
     seen = load_set("arm_sim").commands({"record": "r", "cameras": "view"})["recorder"]
     assert seen == ["recorder", "out=r", "start=true", "cameras=view", "depth=true"]
 
