@@ -201,6 +201,15 @@ SUCCESS = Topic(
     "recorder",
     "did what is being recorded reach its goal? What is said last counts",
 )
+ASK = Topic(
+    "episode/ask",
+    Text,
+    COMMAND,
+    "at a button",
+    "teleop, a human",
+    "recorder",
+    "start, stop, success, failure or discard: as the recorder's services",
+)
 EPISODE = Topic("episode/status", Text, LATCHED, "at changes", "recorder", "a human", "which episode is being recorded")
 
 
@@ -282,6 +291,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     DRIVER_STATUS,
     DIAGNOSTICS,
     SUCCESS,
+    ASK,
     EPISODE,
 )
 

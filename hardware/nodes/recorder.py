@@ -1,7 +1,8 @@
 """The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one away.
 
-~/success and ~/failure save as ~/stop does, and note which it was. What a latched topic said before the start stands at
-the beginning of every recording: the goal, the task in words, whether a human has taken over.
+~/success and ~/failure save as ~/stop does, and note which it was; buttons ask for the same by `episode/ask`. What a
+latched topic said before the start stands at the beginning of every recording: the goal, the task in words, whether a
+human has taken over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hardware.bus.wire import WIRE
 from hardware.messages import Flag, Text
 from hardware.recording import FLUSH_S, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import EPISODE, SUCCESS, Topic
+from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, Topic
 from robo_rl.core.errors import DataError
 
 
@@ -46,6 +47,8 @@ class RecorderNode:
         self._channels = {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in all_topics}
         self._latched: dict[str, bytes] = {}  # what latched topics said last, as CDR
         self._running: Recording | None = None
+        self._heard: set[str] = set()  # states and pictures of the running recording, by topic
+        self._known: set[str] = set()  # and of those before it
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
         for sentence in salvage(self._folder, self._types):
@@ -55,11 +58,16 @@ class RecorderNode:
                 bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
             else:  # in process there are no bytes: make those that would have come
                 topic.subscribe(bus, partial(self._encode, topic.name))
-        bus.service("~/start", self.begin)
-        bus.service("~/stop", self.save)
-        bus.service("~/success", partial(self.save_as, True))
-        bus.service("~/failure", partial(self.save_as, False))
-        bus.service("~/discard", self.discard)
+        self._asks: dict[str, Callable[[], Answer]] = {
+            "start": self.begin,
+            "stop": self.save,
+            "success": partial(self.save_as, True),
+            "failure": partial(self.save_as, False),
+            "discard": self.discard,
+        }
+        for name, act in self._asks.items():
+            bus.service(f"~/{name}", act)
+        ASK.subscribe(bus, self._asked)
         bus.timer(FLUSH_S, self._tick)
         self._tell("idle")
         if config.start:
@@ -91,25 +99,34 @@ class RecorderNode:
             self._running = Recording(self._folder, name, self._channels, self._types)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
+        self._heard = set()
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
 
-    def save(self) -> Answer:
-        """Commit the running recording."""
+    def save(self, label: str = "") -> Answer:
+        """Commit the running recording. label: what is said of it besides."""
         if self._running is None:
             return False, "nothing is being recorded"
         done = self._guarded(lambda running: running.commit())
         running, self._running = self._running, None
         if not done or running is None:
             return False, "the recording broke off; what is on the disk is salvaged at the next start"
-        return True, self._tell(f"saved {running.path.name}: {running.messages} messages")
+        return True, self._tell(f"saved {running.path.name}: {running.messages} messages{self._missed()}{label}")
 
     def save_as(self, success: bool) -> Answer:
         """Commit the running recording, with a note on `episode/success`."""
         self._write(SUCCESS.name, self._types.encode(Flag(success)), self._bus.now())
-        saved, sentence = self.save()
-        return saved, f"{sentence}, a {'success' if success else 'failure'}" if saved else sentence
+        return self.save(f", a {'success' if success else 'failure'}")
+
+    def _missed(self) -> str:
+        """What an operator would rather know now than after fifty episodes: no robot, or a camera that is gone."""
+        states = {JOINT_STATES.name, ODOM.name} & self._channels.keys()
+        lost = sorted(self._known - self._heard)
+        if states and not states & self._heard and not lost:
+            lost = [" or ".join(sorted(states))]
+        self._known |= self._heard
+        return f", but nothing on {', '.join(lost)}" if lost else ""
 
     def discard(self) -> Answer:
         """Throw the running recording away."""
@@ -119,12 +136,22 @@ class RecorderNode:
         running.discard()
         return True, self._tell(f"discarded {running.path.name}")
 
+    def _asked(self, ask: Text, received_s: float) -> None:
+        """Who asks by a topic hears what came of it on `episode/status`."""
+        act = self._asks.get(ask.text)
+        done, sentence = act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._asks)}")
+        if not done:
+            self._tell(sentence)
+
     def _tick(self) -> None:
         self._guarded(lambda running: running.tick())
 
     def _add(self, topic: str, cdr: bytes, received_s: float) -> None:
-        if self._channels[topic].profile is Profile.LATCHED:
+        profile = self._channels[topic].profile
+        if profile is Profile.LATCHED:
             self._latched[topic] = cdr
+        elif profile in (Profile.STATE, Profile.SENSOR):
+            self._heard.add(topic)
         self._write(topic, cdr, received_s)
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:

@@ -1,4 +1,7 @@
-"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with it."""
+"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with it.
+
+Buttons that begin and end recordings speak on `episode/ask`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
-from hardware.messages import Flag, JointState, JointTrajectory
+from hardware.messages import Flag, JointState, JointTrajectory, Text
 from hardware.nodes.epoch import first_epoch
 from hardware.teleop.device import NOTHING, Device, Wish
 from hardware.teleop.jog import Jog
-from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
+from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
 
 RATE_HZ = 50.0
@@ -41,7 +44,7 @@ class TeleopNode:
         self._seen_s = -np.inf
         self._on, self._epoch, self._sequence = False, first_epoch(bus), 0
         self._told, self._gone, self._closed = "", False, False
-        self._send, self._flag = TELEOP.publisher(bus), INTERVENTION.publisher(bus)
+        self._send, self._flag, self._ask = TELEOP.publisher(bus), INTERVENTION.publisher(bus), ASK.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         bus.timer(1.0 / RATE_HZ, self._tick)
         self._flag(Flag(False))
@@ -70,6 +73,8 @@ class TeleopNode:
 
     def _tick(self) -> None:
         wish, measured_rad = self._wish(), self._measured_rad
+        if wish.ask:
+            self._ask(Text(wish.ask))
         if not wish.held or measured_rad is None or self._bus.now() - self._seen_s > FRESH_S:
             self._release()
             return

@@ -11,15 +11,19 @@ from numpy import ndarray
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the human wants now. held: is the dead-man switch? Without it nothing else counts.
+    """What the human wants now. held: is the dead-man switch? Without it nothing moves.
 
     rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) where the arm shall be; one of the two.
+    ask: what the recorder shall do, said once for each press; with or without the switch.
     """
 
     held: bool
     rates: Float[ndarray, " j"] | None = None
     position_rad: Float[ndarray, " j"] | None = None
+    ask: str = ""
 
+
+ASKS = ("start", "success", "failure", "discard")  # of the recorder: see hardware.topics.ASK
 
 NOTHING = Wish(False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.teleop.device import Wish
+from hardware.teleop.device import ASKS, Wish
 from robo_rl.core.errors import ConfigError, DriverError
 
 EVENT = struct.Struct("<IhBB")
@@ -39,13 +39,18 @@ def without_middle(value: float) -> float:
 class Joystick:
     """axes: which axis of the pad turns joint i; a negative number - 1 - k turns it the other way by axis k.
 
-    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late.
+    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late. asks: the buttons
+    that ask the recorder for each of `ASKS`; a negative number is none.
     """
 
-    def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4) -> None:
+    def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4, asks: Sequence[int] = ()) -> None:
+        if dead_man in asks:
+            raise ConfigError(f"Button {dead_man} is the dead-man switch and asks the recorder, too; choose asks=.")
         if not axes:
             raise ConfigError("A gamepad needs an axis for each joint that it shall turn, such as axes=[0,1,3,4,6,7].")
         self._path, self._axes, self._dead_man = path, tuple(axes), dead_man
+        self._asks = {button: ask for button, ask in zip(asks, ASKS, strict=False) if button >= 0}
+        self._ask = ""
         self._values: dict[tuple[int, int], float] = {}
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -57,10 +62,11 @@ class Joystick:
             ) from error
 
     def poll(self, now_s: float) -> Wish:
+        self._ask = ""
         self._read()
         turned = [without_middle(self._axis(axis)) for axis in self._axes]
         held = self._values.get((BUTTON, self._dead_man), 0.0) > 0.0
-        return Wish(held, rates=np.array(turned))
+        return Wish(held, rates=np.array(turned), ask=self._ask)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -82,4 +88,6 @@ class Joystick:
                 self._values = {}  # a button that was held is not held by a pad that is gone
                 raise DriverError(f"The gamepad {self._path} is gone. Plug it in and start teleoperation again.")
             for kind, number, value in events(data):
+                if kind == BUTTON and value and self._values.get((kind, number)) == 0.0:  # not held since the start
+                    self._ask = self._asks.get(number, self._ask)
                 self._values[kind, number] = value

@@ -10,14 +10,17 @@ import os
 import select
 import termios
 import tty
+from collections.abc import Sequence
 
 import numpy as np
 
-from hardware.teleop.device import NOTHING, Wish
+from hardware.teleop.device import Wish
 from robo_rl.core.errors import ConfigError, DriverError
 
 UP, DOWN = "qwertyu", "asdfghj"  # joint 1 turns up by q, down by a; joint 2 by w and s; ...
 HOLD_S = 0.15
+ASKED = {" ": "start", "\n": "success", "x": "failure", "\x7f": "discard"}  # the last is Backspace
+AGAIN_S = 1.0  # a key that is held down repeats sooner, and asks once
 
 
 class Keyboard:
@@ -28,6 +31,7 @@ class Keyboard:
             raise ConfigError(f"A keyboard turns 1 to {len(UP)} joints, found {joints}.")
         self._joints, self._file = joints, file
         self._key, self._key_s = "", -HOLD_S
+        self._asked, self._asked_s = "", -AGAIN_S
         try:
             self._before = termios.tcgetattr(file)
         except termios.error as error:
@@ -38,19 +42,35 @@ class Keyboard:
         tty.setcbreak(file)
 
     def poll(self, now_s: float) -> Wish:
+        ask = ""
         for key in self._typed():
-            self._key, self._key_s = key, now_s
+            if key in ASKED:
+                ask = self._once(ASKED[key], now_s) or ask
+            else:
+                self._key, self._key_s = key, now_s
         if now_s - self._key_s >= HOLD_S:
-            return NOTHING
+            return Wish(False, ask=ask)
         rates = np.zeros(self._joints)
         for keys, sign in ((UP, 1.0), (DOWN, -1.0)):
             if self._key and self._key in keys[: self._joints]:
                 rates[keys.index(self._key)] = sign
-        return Wish(True, rates=rates) if rates.any() else NOTHING
+        held = bool(rates.any())
+        return Wish(held, rates=rates if held else None, ask=ask)
+
+    def help(self, names: Sequence[str]) -> str:
+        """What the keys do; names: of the joints."""
+        turns = ", ".join(f"{up} {down} {name}" for up, down, name in zip(UP, DOWN, names, strict=False))
+        return f"keys: {turns}; space records, Enter saves as a success, x as a failure, Backspace throws away."
 
     def close(self) -> None:
         """Give the terminal back as it was."""
         termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
+
+    def _once(self, ask: str, now_s: float) -> str:
+        """Empty while the same key is only held down."""
+        held_down = ask == self._asked and now_s - self._asked_s < AGAIN_S
+        self._asked, self._asked_s = ask, now_s
+        return "" if held_down else ask
 
     def _typed(self) -> str:
         """Never waits, and leaves the terminal blocking: what is printed goes to the same open file."""

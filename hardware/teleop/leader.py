@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardware.driver import ArmDriver
-from hardware.teleop.device import NOTHING, Device, Wish
+from hardware.teleop.device import Device, Wish
 from robo_rl.core.errors import ConfigError
 
 FRESH_S = 0.1
@@ -35,11 +35,11 @@ class Leader:
 
     def poll(self, now_s: float) -> Wish:
         """Held only while its state is fresh: a leader that fell silent leads nobody."""
-        held = self._dead_man.poll(now_s).held
+        switch = self._dead_man.poll(now_s)
         state = self._arm.read()
-        if not held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():
-            return NOTHING
-        return Wish(True, position_rad=self._signs * state.position_rad + self._offsets_rad)
+        if not switch.held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():
+            return Wish(False, ask=switch.ask)
+        return Wish(True, position_rad=self._signs * state.position_rad + self._offsets_rad, ask=switch.ask)
 
     def close(self) -> None:
         try:

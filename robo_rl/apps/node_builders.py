@@ -19,7 +19,7 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
 from hardware.nodes.task import TaskNode
-from hardware.topics import EPISODE, TOPICS, Topic, camera_info_topic, compressed_topic, depth_topic, image_topic
+from hardware.topics import ASK, EPISODE, TOPICS, Topic, camera_info_topic, compressed_topic, depth_topic, image_topic
 from robo_rl.conf.node import (
     ActionHeadNodeConfig,
     ArmPolicyNodeConfig,
@@ -51,7 +51,7 @@ def camera(config: CameraNodeConfig, bus: Bus) -> Node:
 
 def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     """All topics of the table, with the pictures of the cameras named."""
-    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic is not EPISODE]
+    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic not in (ASK, EPISODE)]
     names = [name for name in config.cameras.split("+") if name]
     if wrong := [name for name in names if not name.isidentifier()]:
         raise ConfigError(f"cameras={config.cameras}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front.")

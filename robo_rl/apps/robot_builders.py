@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from hardware.description import load_description
 from hardware.driver import ARMS, DRIVERS, IN_PROCESS, open_driver
 from hardware.nodes.protocol import Node
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
-from hardware.nodes.teleop import TeleopNode
+from hardware.nodes.teleop import TeleopNode, complain
 from hardware.teleop.device import Device
 from hardware.teleop.joystick import Joystick
 from hardware.teleop.keyboard import Keyboard
 from hardware.teleop.leader import Leader
+from hardware.topics import EPISODE
 from robo_rl.conf.node import RobotDriverNodeConfig, TeleopNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
@@ -31,13 +33,18 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
 
 def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
     robot = load_description(config.robot)
-    return TeleopNode(bus, _device(config, len(robot.names)), robot)
+    device = _device(config, len(robot.names))
+    if isinstance(device, Keyboard):
+        complain(device.help(robot.names))
+    if sys.stderr.isatty():  # a terminal of its own, in which the recorder does not speak
+        EPISODE.subscribe(bus, lambda status, _: complain(f"recorder: {status.text}"))
+    return TeleopNode(bus, device, robot)
 
 
 def _device(config: TeleopNodeConfig, joints: int) -> Device:
     if config.device == "keyboard":
         return Keyboard(joints)
-    gamepad = Joystick(config.path, config.axes, config.dead_man)
+    gamepad = Joystick(config.path, config.axes, config.dead_man, config.asks)
     if config.device == "gamepad":
         return gamepad
     if not config.leader:

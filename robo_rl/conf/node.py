@@ -111,10 +111,11 @@ class TeleopNodeConfig(NodeConfig):
     """`teleop`: a human's hand on the arm, by gamepad, keyboard or leader arm."""
 
     robot: str = REQUIRED  # description of the robot: a name, or a YAML file
-    device: str = one_of("gamepad", "keyboard", "leader")
+    device: str = one_of("gamepad", "keyboard", "leader")  # what the human holds; a leader has the gamepad's buttons
     path: str = "/dev/input/js0"  # of the gamepad
     axes: list[int] = field(default_factory=lambda: [0, 1, 3, 4, 6, 7])  # axis for each joint; -1-k: axis k, reversed
     dead_man: int = at_least(0, 4)  # button of the gamepad to hold
+    asks: list[int] = field(default_factory=lambda: [0, 1, 2, 3])  # buttons: record, success, failure, discard; -1 none
     leader: str = ""  # device=leader: YAML file of the leader arm's driver
 
 

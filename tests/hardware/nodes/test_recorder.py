@@ -102,15 +102,36 @@ def recorded(path: Path) -> dict[str, list[bytes]]:
 def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
     """By a service of its own; the message stands in the recording, where any reader finds it."""
     world = World()
-    node = RecorderNode(
-        world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [JOINT_STATES], lambda text: None
-    )
+    said: list[str] = []
+    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], said.append)
     saved, sentence = world.bus("human").call(f"recorder/{service}", 1.0)
     assert saved
     assert sentence.endswith({True: ", a success", False: ", a failure", None: "messages"}[expected])
+    assert said[-1] == sentence  # in the terminal as well
     found = recorded(next(tmp_path.glob("episode_*"))).get("episode/success", [])
     assert [ros_types().decode(raw, m.Flag).on for raw in found] == ([] if expected is None else [expected])
     assert not world.bus("another").call(f"recorder/{service}", 1.0)[0]
+    node.last_word()
+
+
+def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -> None:
+    """No robot at all; then a camera that was there and is gone. A camera that was never there is no fault."""
+    world, said = World(), list[str]()
+    topics = [JOINT_STATES, image_topic("top"), image_topic("side")]
+    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
+    robot, words = world.bus("robot"), list[str]()
+    tell = {topic.name: topic.publisher(robot) for topic in topics[:2]}
+    for heard in ((), ("joint_states", "camera/top/image_raw"), ("joint_states",)):
+        for name in heard:
+            tell[name](joints(1) if name == "joint_states" else SAMPLES[m.Image])
+        robot.spin(iter([False] * 3 + [True]).__next__)
+        words.append(node.save_as(True)[1].partition(" messages")[2])
+        node.begin()
+    assert words == [
+        ", but nothing on joint_states, a success",
+        ", a success",
+        ", but nothing on camera/top/image_raw, a success",
+    ]
     node.last_word()
 
 

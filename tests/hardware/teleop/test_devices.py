@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from hardware.states import ArmState
 from hardware.teleop.device import NOTHING, Device, Wish
-from hardware.teleop.joystick import AXIS, BUTTON, Joystick, events, without_middle
+from hardware.teleop.joystick import AXIS, BUTTON, EVENT, Joystick, events, without_middle
 from hardware.teleop.keyboard import HOLD_S, Keyboard
 from hardware.teleop.leader import Leader
 from robo_rl.core.errors import ConfigError, DriverError
@@ -69,6 +70,66 @@ def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_
         joystick.poll(0.1)
 
 
+def test_a_button_asks_the_recorder_once_for_each_press(tmp_path: Path) -> None:
+    """With or without the switch; a button that is down when teleoperation starts has asked nobody."""
+    path = tmp_path / "js0"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    kernel = os.open(path, os.O_WRONLY)
+    joystick = Joystick(str(path), axes=[0], asks=[0, 1, -1, 3])
+    try:
+        os.write(kernel, button(0, 0, 0x81) + button(1, 1, 0x81) + button(4, 0, 0x81) + button(0, 1))
+        assert joystick.poll(0.0) == Wish(False, rates=pytest.approx([0.0]), ask="start")
+        assert joystick.poll(0.02).ask == ""  # it is still down
+        os.write(kernel, button(0, 0) + button(1, 0) + HELD + button(1, 1))
+        wish = joystick.poll(0.04)
+        assert (wish.held, wish.ask) == (True, "success")
+        os.write(kernel, button(2, 0) + button(2, 1))
+        assert joystick.poll(0.06).ask == ""  # the third of the asks has no button
+    finally:
+        joystick.close()
+        os.close(reading)
+        os.close(kernel)
+    with pytest.raises(ConfigError, match="Button 1 is the dead-man switch and asks the recorder, too"):
+        Joystick(str(path), axes=[0], dead_man=1, asks=[0, 1])
+
+
+def button(number: int, value: int, kind: int = BUTTON) -> bytes:
+    return EVENT.pack(0, value, kind, number)
+
+
+def test_keys_ask_the_recorder_and_move_nothing() -> None:
+    """A key that is held down repeats, and asks once; asked again later, it counts again."""
+    ours, terminal = pty.openpty()
+    keyboard = Keyboard(3, terminal)
+    try:
+        for at_s, key, ask in (
+            (0.0, b" ", "start"),
+            (3.0, b"\n", "success"),
+            (6.0, b"x", "failure"),
+            (9.0, b"\x7f", "discard"),
+        ):
+            os.write(ours, key)
+            wishes = [keyboard.poll(at_s) for _ in range(wait_polls(terminal))]
+            os.write(ours, key)
+            wishes += [keyboard.poll(at_s + 0.5) for _ in range(wait_polls(terminal))]
+            assert [wish.ask for wish in wishes] == [ask, ""]
+            assert not any(wish.held for wish in wishes)
+        os.write(ours, b"\x7f")
+        assert wait_polls(terminal)
+        assert keyboard.poll(12.0).ask == "discard"
+        assert keyboard.help(["base", "elbow"]).startswith("keys: q a base, w s elbow; space records")
+    finally:
+        keyboard.close()
+        os.close(ours)
+        os.close(terminal)
+
+
+def wait_polls(terminal: int) -> int:
+    """1, when what was written to the terminal has arrived."""
+    return len(select.select([terminal], [], [], 5.0)[0])
+
+
 def test_no_pad_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match=r"js9 cannot be opened \(No such file or directory\)\. Found:"):
         Joystick(str(tmp_path / "js9"), [0])
@@ -123,10 +184,11 @@ class Switch:
     names = ("a", "b")
 
     def __init__(self) -> None:
+        self.ask = ""
         self.held, self.state, self.closed = False, ArmState(0.0, np.array([0.1, -0.2]), np.zeros(0)), 0
 
     def poll(self, now_s: float) -> Wish:
-        return Wish(self.held)
+        return Wish(self.held, ask=self.ask)
 
     def read(self) -> ArmState:
         return self.state
@@ -140,8 +202,13 @@ def test_a_leader_leads_only_while_the_switch_is_held_and_it_still_speaks() -> N
     leader = Leader(both, both, signs=[1.0, -1.0], offsets_rad=[0.0, 0.5])  # type: ignore[arg-type]
     assert leader.poll(0.0) == NOTHING
     both.held = True
+    both.ask = "success"
     wish = leader.poll(0.05)
     assert wish.position_rad == pytest.approx([0.1, 0.7])
+    assert wish.ask == "success"
+    both.held = False
+    assert leader.poll(0.05) == Wish(False, ask="success")  # an arm that is let go can still be recorded
+    both.held, both.ask = True, ""
     assert leader.poll(0.2) == NOTHING  # its last state is 0.2 s old
     both.state = ArmState(0.2, np.array([0.1, np.nan]), np.zeros(0))
     assert leader.poll(0.2) == NOTHING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 
 from hardware.bus.in_process import World
 from hardware.nodes.protocol import Node
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import MATCH_RAD, TeleopNode
 from hardware.safety.reasons import Reason
 from hardware.teleop.device import NOTHING, Wish
 from hardware.teleop.jog import LEAD_S, Jog
-from hardware.topics import INTERVENTION, TELEOP
+from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
 from tests.hardware.arms import arm
 from tests.hardware.nodes.fakes import LagArm
@@ -32,7 +35,8 @@ class Hand:
     def poll(self, now_s: float) -> Wish:
         if self.broken:
             raise DriverError(self.broken)
-        return self.wish
+        wish, self.wish = self.wish, replace(self.wish, ask="")  # asked once for each press
+        return wish
 
     def close(self) -> None:
         self.closed += 1
@@ -56,6 +60,22 @@ class Cell:
     def run(self, seconds: float) -> None:
         end_s = self.world.now() + seconds
         self.bus.spin(lambda: self.world.now() >= end_s - 1e-9)
+
+
+def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
+    """Two episodes by the device alone: begun, saved, begun, thrown away; what makes no sense is said."""
+    cell, statuses = Cell(), list[str]()
+    recorder = RecorderNode(cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), [JOINT_STATES], statuses.append)
+    for ask in ("start", "success", "success", "start", "discard", "begin"):
+        cell.hand.wish = Wish(False, ask=ask)
+        cell.run(0.3)
+    words = [" ".join(status.split()[:1]) for status in statuses]
+    assert words == ["idle", "recording", "saved", "nothing", "recording", "discarded", "'begin'"]
+    assert statuses[2].endswith(", a success")
+    assert "known: start, stop, success, failure, discard" in statuses[-1]
+    assert len(list(tmp_path.glob("episode_*"))) == 1
+    assert not any(what == "intervention" and on for _, what, on in cell.heard)
+    recorder.last_word()
 
 
 def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
