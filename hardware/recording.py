@@ -21,6 +21,7 @@ from hardware.bus.quality import QUALITY
 from robo_rl.core.errors import DataError, MissingDependencyError
 
 IN_PROGRESS = "in_progress"
+CUT_OFF = "cut off"  # the last word on `episode/status` in a recording that was salvaged
 FLUSH_S = 0.5  # what a kill can cost
 VERSION: Literal[9] = 9  # of the metadata, as Jazzy writes it
 

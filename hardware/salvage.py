@@ -1,4 +1,4 @@
-"""What a killed recorder left behind, read to its last whole message and committed.
+"""What a killed recorder left behind, read to its last whole message and committed with a note that it was cut off.
 
 MCAP is a row of records: a code (1 byte), a length (8 bytes, little-endian), and so many bytes; chunks hold records
 again. A file that was cut ends somewhere within one. https://mcap.dev/spec says what each holds.
@@ -15,7 +15,10 @@ from pathlib import Path
 
 from hardware.bus.cdr import RosTypes
 from hardware.bus.protocol import Profile
-from hardware.recording import IN_PROGRESS, Channel, Recording
+from hardware.bus.wire import WIRE
+from hardware.messages import Text
+from hardware.recording import CUT_OFF, IN_PROGRESS, Channel, Recording
+from hardware.topics import EPISODE
 from robo_rl.core.errors import DataError
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -107,6 +110,8 @@ def _profile(channel: bytes) -> Profile:
 
 
 def _commit(folder: Path, torn: Path, found: Found, types: RosTypes) -> str:
+    last_ns = max(unix_ns for _, unix_ns, _ in found.messages)
+    channels = dict(found.channels.values()) | {EPISODE.name: Channel(WIRE[Text].ros_type, EPISODE.profile)}
     name, number = torn.name, 1
     while (folder / name).exists():
         number += 1
@@ -115,9 +120,10 @@ def _commit(folder: Path, torn: Path, found: Found, types: RosTypes) -> str:
     shutil.rmtree(room, ignore_errors=True)
     whole = None
     try:
-        whole = Recording(room, name, dict(found.channels.values()), types)
+        whole = Recording(room, name, channels, types)
         for channel, unix_ns, cdr in found.messages:
             whole.add(found.channels[channel][0], cdr, unix_ns)
+        whole.add(EPISODE.name, types.encode(Text(CUT_OFF)), last_ns)
         whole.commit().rename(folder / name)
     except OSError as error:
         if whole is not None:

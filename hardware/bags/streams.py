@@ -14,7 +14,8 @@ from numpy import ndarray
 from hardware.bags.reader import Bag
 from hardware.description import RobotDescription
 from hardware.messages import Floats, JointState, JointTrajectory, Message
-from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, RAW, SUCCESS, TASK
+from hardware.recording import CUT_OFF
+from hardware.topics import EPISODE, GOAL, INTERVENTION, JOINT_STATES, RAW, SUCCESS, TASK
 from robo_rl.core.errors import DataError
 
 T = TypeVar("T")
@@ -46,11 +47,12 @@ class Streams:
     pictures: dict[str, Track[None]]  # by topic
     success: bool | None  # as the operator said it last; None: nobody did
     task: str  # in words, as it was said last
+    cut_off: bool = False  # the recorder was killed before anybody said what came of it
 
 
 def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Collection[str]) -> Streams:
     """`action`, `pictures`: names of topics. Raises DataError for a recording without states or commands."""
-    plain = {topic.name for topic in (JOINT_STATES, GOAL, INTERVENTION, SUCCESS, TASK)} | {action}
+    plain = {topic.name for topic in (JOINT_STATES, GOAL, INTERVENTION, SUCCESS, TASK, EPISODE)} | {action}
     if missing := [name for name in (JOINT_STATES.name, action, *pictures) if name not in bag.topics]:
         raise DataError(f"nothing came on '{missing[0]}'")
     heard: dict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
@@ -65,7 +67,7 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
     states = tracks.get(JOINT_STATES.name, empty)
     if not len(states):
         raise DataError(f"no message on '{JOINT_STATES.name}' has all joints of '{robot.name}'")
-    success, task = tracks.get(SUCCESS.name, empty), tracks.get(TASK.name, empty)
+    success, task, status = (tracks.get(topic.name, empty) for topic in (SUCCESS, TASK, EPISODE))
     commands = tracks.get(action, empty)
     if action == JOINT_STATES.name:
         commands = Track(states.times_ns, [_ordered(state.names, state.position_rad, robot) for state in states.values])
@@ -77,6 +79,7 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
         pictures={topic: tracks[topic] for topic in pictures},
         success=success.values[-1] if len(success) else None,
         task=task.values[-1] if len(task) else "",
+        cut_off=bool(len(status)) and status.values[-1] == CUT_OFF and not len(success),
     )
 
 

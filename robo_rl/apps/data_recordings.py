@@ -155,4 +155,4 @@ def _write(
             intervention=plan.intervention[frame],
             stamps=stamps | {"t_command_ns": int(streams.commands.times_ns[command])},
         )
-    episode.commit(success=success, final_obs=next(seen)[0])
+    episode.commit(success=success, final_obs=next(seen)[0], complete=not streams.cut_off)

@@ -115,25 +115,26 @@ class EpisodeWriter:
         self._append(rows)
         self.frames += 1
 
-    def commit(self, *, success: Flag | None = None, final_obs: Obs | None = None) -> int:
+    def commit(self, *, success: Flag | None = None, final_obs: Obs | None = None, complete: bool = True) -> int:
         """Make the episode durable under the next number, which is returned.
 
-        `final_obs` is the observation after the last action; with it every frame is a whole transition. Raises
-        DataError for an episode without frames, DiskFullError when the disk is full: free some space and commit again.
+        `complete` is false for one that was interrupted where it was recorded. `final_obs` is the observation after the
+        last action; with it every frame is a whole transition. Raises DataError for an episode without frames,
+        DiskFullError when the disk is full: free some space and commit again.
         """
         self._require_running()
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
         with full_disk_is_said(self._root, "the end of the episode"):
             if self._number is None:  # else an earlier try got as far as the rename
-                self._seal(success, final_obs)
+                self._seal(success, final_obs, complete)
                 self._number = publish(self._root, self._directory)
             if self._options.durable:
                 sync_parents(self._root)
         self.close()
         return self._number
 
-    def _seal(self, success: Flag | None, final_obs: Obs | None) -> None:
+    def _seal(self, success: Flag | None, final_obs: Obs | None, complete: bool) -> None:
         self._sealing = True
         self._settle()
         if final_obs is not None:
@@ -142,7 +143,7 @@ class EpisodeWriter:
             self._meta,
             frames=self.frames,
             final_obs=final_obs is not None,
-            complete=True,
+            complete=complete,
             success=None if success is None else bool(success),
             arrays=self._arrays(),
         )

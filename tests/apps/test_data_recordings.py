@@ -17,6 +17,8 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'ro
 from hardware import messages as m
 from hardware.bags.reader import Bag, find_bags
 from hardware.bus.cdr import ros_types
+from hardware.recording import IN_PROGRESS
+from hardware.salvage import salvage
 from robo_rl.apps.cli import main
 from robo_rl.data.store import EpisodeStore
 from tests.hardware.arms import NAMES
@@ -160,6 +162,19 @@ def test_what_only_a_few_recordings_hold_is_named(
     assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
     assert "1 of 3 recordings show 'top'; to use these alone: cameras=top." in capsys.readouterr().err
     assert set(EpisodeStore(tmp_path / "data").spec.obs) == {"state"}
+
+
+@pytest.mark.parametrize(("labelled", "complete"), [(False, False), (True, True)])
+def test_what_a_kill_cut_off_is_incomplete(robot: str, tmp_path: Path, labelled: bool, complete: bool) -> None:
+    """Nobody said how it ended, and training shall not learn a way that breaks off; with a label it is whole."""
+    folder = tmp_path / "recordings"
+    rows = [*said(), *([("episode/success", m.Flag(True), 2_000_000_000)] if labelled else [])]
+    torn = record(folder, rows)
+    torn.rename(folder / IN_PROGRESS / torn.name)
+    assert "was cut off" in salvage(folder, ros_types())[0]
+    assert run(f"source={folder}", f"robot={robot}", f"out={tmp_path}/data", "image_width=4") == 0
+    (episode,) = EpisodeStore(tmp_path / "data")
+    assert (episode.meta.complete, episode.success) == (complete, True if labelled else None)
 
 
 def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
