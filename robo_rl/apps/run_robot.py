@@ -66,6 +66,11 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
     if config.realtime and (config.robot != "sim_arm" or bundle.chunk == 1):
         raise ConfigError("realtime=true is for robot=sim_arm and a bundle of chunks; leave it out.")
     if config.robot not in ROBOTS:
+        if Path(str(config.robot)).suffix in (".yaml", ".yml"):
+            raise ConfigError(
+                f"Only {' and '.join(ROBOTS)} run in this process, not what {config.robot} describes. For the "
+                f"simulated arm with its limits and cameras: robo-rl up arm_sim bundle=... robot={config.robot}"
+            )
         raise UnknownNameError("robot to run in this process", str(config.robot), ROBOTS)
     from importlib import import_module
 

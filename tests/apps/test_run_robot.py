@@ -130,6 +130,7 @@ def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFix
     ("words", "sentence"),
     [
         (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
+        (["robot=mine.yaml"], "robo-rl up arm_sim bundle=... robot=mine.yaml"),
         (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
