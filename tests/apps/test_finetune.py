@@ -175,7 +175,7 @@ def test_a_residual_without_demonstrations_says_what_is_missing(base: tuple[Path
 class _Working:
     """A tuner whose one step is done by another process."""
 
-    phase, env_steps, done = "burn_in", 0, False
+    phase, env_steps, offline, done = "burn_in", 0, 0, False
 
     def advance(self) -> None:
         busy = "import time\nwhile time.process_time() < 0.5: pass"
