@@ -129,7 +129,7 @@ def _within(action_rad: Float[ndarray, "n j"], rules: Rules) -> Float[ndarray, "
         frame, joint = np.unravel_index(int(np.nan_to_num(beyond, nan=np.inf).argmax()), beyond.shape)
         raise DataError(
             f"joint {joint + 1} is commanded to {action_rad[frame, joint]:.3g} rad, and actions go from "
-            f"{rules.low_rad[joint]:.3g} to {rules.high_rad[joint]:.3g} here: another unit, or the narrower range of env="
+            f"{rules.low_rad[joint]:.3g} to {rules.high_rad[joint]:.3g} here: another unit, or the narrow range of env="
         )
     return clipped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class Track(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def rate_hz(self) -> float:
+        """By the median of the times between two messages; infinity where there are no two."""
+        return 1e9 / float(np.median(np.diff(self.times_ns))) if len(self) > 1 else math.inf
 
     def newest(self, at_ns: Int64[ndarray, " t"]) -> Int64[ndarray, " t"]:
         """The places of what had come last at these times; -1 where nothing had."""

@@ -29,6 +29,8 @@ from robo_rl.data.episode_writer import EpisodeWriter
 from robo_rl.data.schema import STAMP_COLUMNS, Codec
 from robo_rl.data.whole import refuse_existing, whole_dataset
 
+SLOW = 0.9  # of the rate of frames: a camera below it is said
+
 
 def import_recordings(config: DataImportConfig) -> int:
     """Import what can be; say what was left out and why. Raises DataError when nothing is left."""
@@ -77,17 +79,32 @@ def _plan_all(
     low, high = np.array(layout.spec.action.low), np.array(layout.spec.action.high)
     rules = Rules(layout.spec.control_hz, low, high, config.gap_s, config.idle_s)
     plans: dict[Path, Plan] = {}
+    came_hz: dict[str, list[float]] = {key: [] for key in layout.pictures}
     for path in bags:
         try:
             with closing(Bag(path, ros_types(), config.namespace)) as bag:
                 streams = read_streams(bag, robot, layout.action, layout.pictures.values())
                 plans[path] = plan_frames(streams, layout.action, rules, goal=layout.goal)
+                for key, topic in layout.pictures.items():
+                    came_hz[key].append(streams.pictures[topic].rate_hz)
         except DataError as error:
             left_out[path.name] = str(error)
             bar.update()  # nothing is to be written of it
         bar.update()
     _refuse_none(config, plans, left_out)
+    _say_slow(layout, came_hz)
     return plans
+
+
+def _say_slow(layout: Layout, came_hz: Mapping[str, list[float]]) -> None:
+    """A camera that is slower than its description shows every picture several times."""
+    for key, rates in came_hz.items():
+        if (rate_hz := float(np.median(rates))) < SLOW * layout.spec.control_hz:
+            print(
+                f"robo-rl: {key} came at {rate_hz:.1f} Hz, so of {layout.spec.control_hz:g} frames a second several "
+                f"show the same picture. Mend the camera's rate_hz in the description, or say rate_hz={rate_hz:.0f}.",
+                file=sys.stderr,
+            )
 
 
 def _write_all(

@@ -111,6 +111,19 @@ def test_pictures_are_scaled_and_set_the_rate(robot: str, tmp_path: Path) -> Non
     assert episode.dataset.env.obs["state"].unit == "rad: a, b, c; rad/s: a, b, c"
 
 
+def test_a_camera_slower_than_its_description_is_said(
+    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten pictures a second were described, five came: each is shown twice."""
+    shots: list[Said] = [("camera/top/image_raw", picture(i), at) for i, at in enumerate(every(5.0, 2.0))]
+    record(tmp_path / "recordings", [*states(), *commands(), *shots])
+    assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
+    assert "image.top came at 5.0 Hz, so of 10 frames a second" in capsys.readouterr().err
+    record(tmp_path / "fast", said())
+    assert run(f"source={tmp_path}/fast", f"robot={robot}", f"out={tmp_path}/data2") == 0
+    assert "came at" not in capsys.readouterr().err
+
+
 def test_what_cannot_be_used_is_named_and_the_rest_imported(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,7 +94,10 @@ def test_standing_still_is_left_out_at_the_ends(tmp_path: Path) -> None:
         (states()[:50] + states()[130:] + commands(), r"nothing came on 'joint_states' for 0.79 s, 1.3 s after"),
         (states() + commands()[:20] + commands()[60:], r"nothing came on 'command/safe' for 0.8. s"),
         (states() + [("command/safe", waypoint(0.3), at) for at in every(50.0, 2.0)], "never commanded to move"),
-        (states() + [("command/safe", waypoint(20.0 * at / S_NS), at) for at in every(50.0, 2.0)], "another unit, or the narrower range"),
+        (
+            states() + [("command/safe", waypoint(20.0 * at / S_NS), at) for at in every(50.0, 2.0)],
+            "another unit",
+        ),
         (states() + [("command/safe", waypoint(np.nan), at) for at in every(50.0, 2.0)], "commanded to nan rad"),
     ],
 )
