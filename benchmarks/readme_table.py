@@ -50,6 +50,11 @@ HEADLINES = (
         "finetune/assembly/residual/success/one_base",
         "base {finetune/assembly/residual/base/success/one_base}",
     ),
+    Headline(
+        "arm6/reach, 100 episodes driven through the nodes, recorded, imported",
+        "teleop/recorded/success",
+        "as many from the environment itself {teleop/collected/success}",
+    ),
     Headline("single-step head, 5 M U-Net, one core", "head/unet_5m/decisions_per_s", "aim 400"),
     Headline("... against 10 steps of the same network", "head/unet_5m/speedup_vs_10_steps", "aim 10"),
     Headline("single-step head, MLP, one core", "head/mlp/decisions_per_s", "aim 10,000"),
@@ -76,6 +81,16 @@ HEADLINES = (
         "PID {hover/pid/terminated_fraction}, geometric {hover/geometric/terminated_fraction}",
     ),
     Headline("hover, CPU-seconds of training", "hover/first_order/900_updates/train_cpu_s", "aim 30"),
+    Headline(
+        "hover by thrust and body rates over a link, position error",
+        "hover/rates/first_order/900_updates/position_error_m",
+        "PID {hover/rates/pid/position_error_m}, geometric {hover/rates/geometric/position_error_m}",
+    ),
+    Headline(
+        "... flights that left the box",
+        "hover/rates/first_order/900_updates/terminated_fraction",
+        "PID {hover/rates/pid/terminated_fraction}, geometric {hover/rates/geometric/terminated_fraction}",
+    ),
     Headline(
         "figure-eight at 2 m/s, RMSE",
         "tracking/figure8/learned/rmse_m",

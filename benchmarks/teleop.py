@@ -77,7 +77,7 @@ def main() -> None:
         k, n = (sum(result[key] for result in results) for key in ("k", "n"))
         rate = SuccessRate(k, n)
         each = [result["k"] / result["n"] for result in results]
-        emit(f"teleop/{name}/success", rate.rate, "fraction", k=k, n=n, wilson95=list(rate.wilson()), seeds=each,
+        emit(f"teleop/{name}/success", rate.rate, "fraction", k=k, n=n, wilson95=list(rate.wilson()), per_seed=each,
              demonstrations=episodes)  # fmt: skip
 
 
