@@ -35,6 +35,7 @@ class Batch:
     next_obs: Float[Tensor, "b f"]  # last real observation, never the one after a reset
     next_ctx: Float[Tensor, "b c"]
     mc_return: Float[Tensor, " b"]  # discounted return to the end of the episode, a time-out too; NaN: not known
+    return_floor: Float[Tensor, " b"]  # mc_return, where nothing was to come after that end; NaN: not known
     demo: Float[Tensor, " b"]  # 1 where the action came from a demonstrator or an intervention
 
 
@@ -47,6 +48,7 @@ class Replay:
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
     SCALARS = ("reward", "steps", "mc_return", "demo")
     FLAGS = ("terminated", "truncated", "cut")  # cut: the lane's next entry does not follow this one; bootstrap here
+    TIMED_OUT = "timed_out"  # flag: the clock ended the episode, and what was to come is not in mc_return
 
     def __init__(
         self, capacity: int, lanes: int, widths: Mapping[str, int], extra: Mapping[str, int] | None = None
@@ -58,7 +60,7 @@ class Replay:
         self.lanes, self.slots = lanes, capacity // lanes
         self.data: dict[str, Tensor] = {name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS}
         self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}
-        self.data |= {name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in self.FLAGS}
+        self.data |= {name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in (*self.FLAGS, self.TIMED_OUT)}
         self._extra = dict(extra or {})
         self.data |= {name: torch.zeros(lanes, self.slots, width) for name, width in self._extra.items()}
         self.head = torch.zeros(lanes, dtype=torch.long)  # decisions ever stored, per lane
@@ -75,7 +77,7 @@ class Replay:
         slot = self.head[rows] % self.slots
         for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
             self.data[name][rows, slot] = values[name].to(self.data[name].dtype)
-        self.data["mc_return"][rows, slot] = torch.nan
+        self.data["mc_return"][rows, slot], self.data[self.TIMED_OUT][rows, slot] = torch.nan, False
         self.head[rows] += 1
         for lane in rows[values["terminated"] | values["truncated"]].tolist():
             self._close_episode(lane, gamma)
@@ -97,6 +99,7 @@ class Replay:
             total = math.nan if cut else reward + gamma**duration * total  # what follows a cut is stored elsewhere
             returns.append(total)
         self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
+        self.data[self.TIMED_OUT][lane, slots] = ~self.data["terminated"][lane, slots[-1]]
         self.episode_start[lane] = end
 
     def sample(
@@ -105,7 +108,8 @@ class Replay:
         """Draw uniformly over stored decisions, with n-step returns that stop at the end of an episode.
 
         A termination is never bootstrapped; a time-out is, from its true last observation, unless
-        `timeout_is_failure` declares the task finite-horizon.
+        `timeout_is_failure` declares the task finite-horizon. Only then is the return to a time-out all that was to
+        be had, and a floor.
         """
         filled = self.head.clamp(max=self.slots)
         ends = filled.cumsum(0)
@@ -116,8 +120,11 @@ class Replay:
         reward, discount, last = self._n_step(lane, first, gamma, n_step)
         at, to = self._rows(lane, first), self._rows(lane, last)
         stop = self._column("terminated")[to]
+        mc_return = floor = self._column("mc_return")[at]
         if timeout_is_failure:
             stop = stop | self._column("truncated")[to]
+        else:
+            floor = floor.masked_fill(self._column(self.TIMED_OUT)[at], torch.nan)
         return Batch(
             obs=self._column("obs")[at],
             ctx=self._column("ctx")[at],
@@ -127,7 +134,8 @@ class Replay:
             discount=discount * (~stop).float(),
             next_obs=self._column("next_obs")[to],
             next_ctx=self._column("next_ctx")[to],
-            mc_return=self._column("mc_return")[at],
+            mc_return=mc_return,
+            return_floor=floor,
             demo=self._column("demo")[at],
         )
 
@@ -165,6 +173,8 @@ class Replay:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raises CheckpointError for the state of a replay with other lanes, slots or widths."""
         used = int(state["head"].max().clamp(max=self.slots))
+        # A checkpoint from before this flag: how its episodes ended is not looked up, so nothing is certain.
+        state = {self.TIMED_OUT: torch.ones_like(state["terminated"])} | dict(state)
         for name, value in self.data.items():
             if state[name].shape != (expected := value[:, :used].shape):
                 raise CheckpointError(

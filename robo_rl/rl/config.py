@@ -30,6 +30,7 @@ class LearnerConfig:
     actor_delay: int = at_least(1, 1)  # critic updates per actor update
     grad_clip: float = at_least(0.0, 0.0)  # norm bound of the actor's and the critics' gradients; 0 is none
     timeout_is_failure: bool = False  # True: a time-out is worth 0; False: it is bootstrapped
+    return_floor: bool = False  # targets no lower than the return that the decision's episode really brought (MCAC)
     init_std: float = 1.0  # SAC: standard deviation before the tanh at the start
     alpha: float = at_least(0.0, 0.02)  # SAC: entropy weight, or its start when auto_alpha
     auto_alpha: bool = False  # SAC: tune alpha to target_entropy
@@ -61,5 +62,9 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError("learner.conservative weighs actions by their density: it needs learner.actor=gaussian.")
+    if cfg.return_floor and cfg.entropy_in_target:
+        raise ConfigError(
+            "learner.return_floor compares targets with returns, which hold no entropy: set entropy_in_target=false."
+        )
     if cfg.auto_alpha and cfg.alpha <= 0.0:
         raise ConfigError("learner.auto_alpha starts from learner.alpha, which must then be positive, found 0.")

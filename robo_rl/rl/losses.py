@@ -18,6 +18,16 @@ def td_target(
     return reward + discount * next_value
 
 
+def floored_target(target: Float[Tensor, " b"], floor: Float[Tensor, " b"]) -> tuple[Float[Tensor, " b"], Info]:
+    """max(y, return that this decision's episode really brought) (MCAC, Wilcox et al. 2022, 2210.07432); NaN: no floor.
+
+    The best policy does at least as well as the episode did, where the same actions lead to the same again. Luck that
+    cannot be repeated is overrated. Both are sums of rewards: a penalty of the actor's loss is in neither.
+    """
+    raised = floor > target  # never for NaN
+    return torch.where(raised, floor, target), {"critic/floored": raised.float().mean()}
+
+
 def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[Tensor, Info]:
     """Mean squared error per head, summed over heads, so that each head learns as if it were alone.
 

@@ -22,6 +22,7 @@ from robo_rl.rl.losses import (
     Info,
     conservative_loss,
     critic_loss,
+    floored_target,
     norm_bound_loss,
     residual_penalty,
     sac_actor_loss,
@@ -142,6 +143,9 @@ class OffPolicyLearner:
     def update(self, batch: Batch) -> Info:
         """One critic update, and one actor update every `actor_delay`-th time."""
         target, info = self._target(batch)
+        if self.cfg.return_floor:
+            target, floored = floored_target(target, batch.return_floor)
+            info |= floored
         info |= self._critic_step(batch, target)
         self.updates += 1
         if self.updates % self.cfg.actor_delay == 0:

@@ -52,6 +52,8 @@ class PpoLearner:
         check_settings(ppo, "ppo.")
         if cfg.gate:
             raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
+        if cfg.return_floor:
+            raise ConfigError("PPO has no targets of single actions to raise: set method.learner.return_floor=false.")
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1.")
         if ppo.normalize_reward and ppo.clip_reward <= 0.0:

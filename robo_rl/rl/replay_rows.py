@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import DirectMap
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.rows import RowEnv
 from robo_rl.core.settings import at_least, check_settings
 from robo_rl.data.replay import Replay
@@ -43,6 +44,11 @@ class ReplayRows:
 
     def __init__(self, env: RowEnv, config: ReplayConfig, start: Tensor, generator: torch.Generator) -> None:
         check_settings(config)
+        if config.learner.return_floor and config.lesson_rounds:
+            raise ConfigError(
+                "A curriculum changes what past steps are worth, and returns in the replay stay as they were: set "
+                "learner.return_floor=false, or lesson_rounds=0."
+            )
         self.env, self.config, self.generator, self.rounds, self.start = env, config, generator, 0, start
         width, dim = env.obs.shape[1], len(start)
         self.learner = OffPolicyLearner(width, DirectMap(dim), config.learner, generator, env.views)

@@ -24,8 +24,8 @@ def add(replay: Replay, lane: int, x: float, reward: float, end: str = "", steps
         {
             "obs": value, "ctx": value, "critic_action": value, "action": value, "next_obs": value + 1.0,
             "next_ctx": value + 1.0, "reward": torch.tensor([reward]), "steps": torch.tensor([steps]),
-            "demo": torch.zeros(1), "terminated": torch.tensor([end == "terminated"]),
-            "truncated": torch.tensor([end == "truncated"]), "cut": torch.tensor([cut]),
+            "demo": torch.zeros(1), "terminated": torch.tensor(["terminated" in end]),
+            "truncated": torch.tensor(["truncated" in end]), "cut": torch.tensor([cut]),
         },
         GAMMA,
     )  # fmt: skip
@@ -117,6 +117,72 @@ def test_returns_never_cross_an_episode_a_lane_or_the_ring(events: list[tuple[in
     assert torch.equal(used, used.round())
     assert used.max() <= n_step
     assert torch.equal(batch.next_obs.squeeze(1).floor(), episode + 1.0)
+
+
+def floors(replay: Replay, timeout_is_failure: bool = False) -> dict[float, float | None]:
+    """obs -> return_floor of every stored decision; None where none is known."""
+    batch = replay.sample(
+        2000, torch.Generator().manual_seed(0), gamma=GAMMA, n_step=3, timeout_is_failure=timeout_is_failure
+    )
+    rows = zip(batch.obs, batch.return_floor, strict=True)
+    return {float(o): None if r.isnan() else float(r) for o, r in rows}
+
+
+def test_a_terminated_episode_floors_every_decision_by_its_own_return() -> None:
+    """Chunks of 2, 1 and 2 steps, gamma 1/2, rewards 1, -4, 8: 8; -4 + 8/2 = 0; 1 + 0/4 = 1, whatever n is."""
+    replay = Replay(10, 1, WIDTHS)
+    for i, (reward, steps) in enumerate([(1.0, 2), (-4.0, 1), (8.0, 2)]):
+        add(replay, 0, float(i), reward, "terminated" if i == 2 else "", steps)
+    assert floors(replay) == {0.0: 1.0, 1.0: 0.0, 2.0: 8.0}
+
+
+def test_a_timeout_is_a_floor_only_where_it_is_the_end() -> None:
+    """A price of 1 per step, gamma 1/2: -1.5 and -1 were not the end of it, unless a time-out is declared to be one."""
+    replay = Replay(10, 1, WIDTHS)
+    add(replay, 0, 0.0, -1.0)
+    add(replay, 0, 1.0, -1.0, "truncated")
+    add(replay, 0, 2.0, 4.0, "terminated")
+    assert floors(replay) == {0.0: None, 1.0: None, 2.0: 4.0}
+    assert floors(replay, timeout_is_failure=True) == {0.0: -1.5, 1.0: -1.0, 2.0: 4.0}
+
+
+def test_a_termination_at_the_limit_of_the_clock_is_a_termination() -> None:
+    """An environment may raise both flags at once: nothing follows either way, and nothing is bootstrapped."""
+    replay = Replay(4, 1, WIDTHS)
+    add(replay, 0, 0.0, 4.0, "terminated truncated")
+    assert floors(replay) == {0.0: 4.0}
+
+
+def test_running_and_cut_episodes_floor_nothing() -> None:
+    """Behind the cut lie decisions that went elsewhere; the episode of lane 1 has not ended."""
+    replay = Replay(20, 2, WIDTHS)
+    add(replay, 0, 0.0, 1.0, cut=True)
+    add(replay, 0, 1.0, 2.0, "terminated")
+    add(replay, 1, 9.0, 3.0)
+    assert floors(replay, timeout_is_failure=True) == {0.0: None, 1.0: 2.0, 9.0: None}
+
+
+def test_a_slot_that_is_used_again_forgets_how_its_episode_ended() -> None:
+    """Three decisions that timed out, then, in two of their slots, a success and a running episode."""
+    replay = Replay(3, 1, WIDTHS)
+    for i in range(3):
+        add(replay, 0, float(i), 1.0, "truncated" if i == 2 else "")
+    add(replay, 0, 3.0, 4.0, "terminated")
+    add(replay, 0, 4.0, 8.0)
+    assert floors(replay) == {2.0: None, 3.0: 4.0, 4.0: None}
+    assert not replay.data["timed_out"][0, 1]
+
+
+def test_floors_are_restored_and_not_made_up_for_old_checkpoints() -> None:
+    """A state from before `timed_out` was kept cannot tell a time-out from the end: no floor where that matters."""
+    replay, other, older = (Replay(8, 1, WIDTHS) for _ in range(3))
+    add(replay, 0, 0.0, 4.0, "terminated")
+    add(replay, 0, 1.0, 2.0, "truncated")
+    other.load_state_dict(replay.state_dict())
+    assert floors(other) == floors(replay) == {0.0: 4.0, 1.0: None}
+    older.load_state_dict({name: value for name, value in replay.state_dict().items() if name != "timed_out"})
+    assert floors(older) == {0.0: None, 1.0: None}
+    assert floors(older, timeout_is_failure=True) == {0.0: 4.0, 1.0: 2.0}
 
 
 def test_the_ring_forgets_the_oldest() -> None:

@@ -142,6 +142,23 @@ def test_interventions_are_stored_twice_and_never_chained() -> None:
     assert bool(lane(extra, 0, "cut").all())
 
 
+def test_what_a_hand_earned_counts_and_what_followed_elsewhere_is_not_known() -> None:
+    """A success reached by help is a return of every step before it; intervened steps alone have one at the end."""
+    action_map = ResidualMap(1, 0.5)
+    extra = Replay(300, LANES, widths(action_map))
+    store, _, _ = collect(action_map, random_act(1), overrule=True, interventions=extra)
+    sums = lane(store, 0, "mc_return")
+    reward, ended = lane(store, 0, "reward"), lane(store, 0, "terminated") | lane(store, 0, "truncated")
+    expected, total = [], torch.nan
+    for value, end in zip(reward.tolist()[::-1], ended.tolist()[::-1], strict=True):
+        total = value if end else value + 0.9 * total
+        expected.append(total)
+    torch.testing.assert_close(sums, torch.tensor(expected[::-1]), equal_nan=True)
+    assert (sums[lane(store, 0, "demo") > 0] > 0.0).any()
+    alone = lane(extra, 0, "mc_return")
+    assert torch.equal(alone.isfinite(), lane(extra, 0, "terminated") | lane(extra, 0, "truncated"))
+
+
 @pytest.mark.parametrize("kind", ["residual", "steered"])
 def test_training_executes_what_will_be_deployed(kind: str) -> None:
     """The same actor through the collector and through the deployed policy: the same actions, bit for bit."""

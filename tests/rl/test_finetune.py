@@ -54,6 +54,7 @@ def test_nothing_moves_the_actor_before_its_critics_know_the_base() -> None:
     ("action_map", "settings"),
     [
         (ResidualMap(1, 0.2), {"actor": "deterministic", "gate": True, "n_step": 3, "explore_correlation": 0.9}),
+        (ResidualMap(1, 0.2), {"actor": "deterministic", "return_floor": True}),
         (ResidualMap(1, 0.2, steps=2), {"actor": "gaussian"}),
         (LatentMap(4, 1, 1.5), {"actor": "gaussian", "auto_alpha": True}),
         (LatentMap(4, 1, 1.5, "gaussian"), {"actor": "gaussian", "norm_bound": 0.5, "heads": 4}),

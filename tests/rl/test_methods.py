@@ -91,7 +91,7 @@ def batch(size: int = 32, obs: int = 4, width: int = 1, **changes: Tensor) -> Ba
         "obs": torch.randn(size, obs, generator=rng), "ctx": torch.zeros(size, 0), "critic_action": action,
         "action": action, "reward": torch.zeros(size), "discount": torch.zeros(size),
         "next_obs": torch.randn(size, obs, generator=rng), "next_ctx": torch.zeros(size, 0),
-        "mc_return": torch.zeros(size), "demo": torch.zeros(size),
+        "mc_return": torch.zeros(size), "return_floor": torch.full((size,), torch.nan), "demo": torch.zeros(size),
     }  # fmt: skip
     return Batch(**(values | changes))
 

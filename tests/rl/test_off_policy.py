@@ -26,7 +26,7 @@ def batch(size: int = 64, width: int = 1, ctx: int = 0, action: int | None = Non
     return Batch(
         obs=obs, ctx=base, critic_action=act, action=act if action is None else act[:, :action],
         reward=-(act[:, 0] - 0.5).square(), discount=torch.zeros(size), next_obs=obs, next_ctx=base,
-        mc_return=torch.ones(size), demo=torch.zeros(size),
+        mc_return=torch.ones(size), return_floor=torch.full((size,), torch.nan), demo=torch.zeros(size),
     )  # fmt: skip
 
 

@@ -307,6 +307,7 @@ def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) ->
             "clip_reward=0 makes every reward 0",
         ),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(gate=True), PpoConfig(), generator("x")), "gate"),
+        (lambda: PpoLearner(4, DirectMap(1), learner_config(return_floor=True), PpoConfig(), generator("x")), "floor"),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(std=0.0), generator("x")), "std"),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")), "ppo.epochs"),
     ],

@@ -133,6 +133,13 @@ def test_a_lesson_prices_the_past_anew() -> None:
     assert before.abs().sum() > 0.0
 
 
+def test_a_curriculum_allows_no_floors() -> None:
+    """Returns in the replay are not worked out anew, and would hold targets at what steps were worth before."""
+    config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))
+    with pytest.raises(ConfigError, match="lesson_rounds=0"):
+        ReplayRows(Push(), config, START, torch.Generator())
+
+
 def test_only_the_critic_sees_the_rest() -> None:
     """The actor's answer does not change with the second column, the critics' does."""
     learner = made("td3")

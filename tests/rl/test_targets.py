@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def batch(width: int = 1, ctx: int = 0, action: int = 1) -> Batch:
     return Batch(
         obs=obs, ctx=base, critic_action=torch.zeros(ROWS, width), action=torch.zeros(ROWS, action),
         reward=torch.full((ROWS,), 2.0), discount=torch.full((ROWS,), 0.5), next_obs=obs, next_ctx=base,
-        mc_return=torch.full((ROWS,), 7.0), demo=torch.zeros(ROWS),
+        mc_return=torch.full((ROWS,), 7.0), return_floor=torch.full((ROWS,), torch.nan), demo=torch.zeros(ROWS),
     )  # fmt: skip
 
 
@@ -118,6 +119,35 @@ def test_burn_in_by_returns_teaches_the_returns() -> None:
     assert abs(made.target(data.obs, data.critic_action).mean() - 7.0) < 0.2
 
 
+@pytest.mark.parametrize("make", [learner, aliased])
+@pytest.mark.parametrize("penalty", [0.0, 5.0])
+def test_targets_are_no_lower_than_what_was_earned(make: Callable[..., OffPolicyLearner], penalty: float) -> None:
+    """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it, 5 and an unknown one leave it, and so does a penalty on u."""
+    floor, target = taught(make(return_floor=True, penalty=penalty))
+    assert target.view(-1, 4)[0].tolist() == [9.0, 7.5, 7.0, 7.0]
+    assert target.view(-1, 4).eq(target[:4]).all()
+    assert floor == 0.5
+
+
+@pytest.mark.parametrize("make", [learner, aliased])
+def test_floors_are_ignored_unless_asked_for(make: Callable[..., OffPolicyLearner]) -> None:
+    """The default: the bootstrapped target as it is, and nothing about floors in the log."""
+    floor, target = taught(make())
+    assert target.eq(7.0).all()
+    assert floor is None
+
+
+def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
+    """What an update teaches where the next decision is worth 10: (logged share of raised targets, targets)."""
+    aliasing, seen = isinstance(made, NoiseAliasedLearner), list[Tensor]()
+    answers(made.action_target if aliasing else made.target, lambda a: torch.full((len(a),), 10.0))
+    step = made._critic_step
+    made._critic_step = lambda data, target: (seen.append(target), step(data, target))[1]  # type: ignore[method-assign]
+    floors = torch.tensor([9.0, 7.5, 5.0, torch.nan]).repeat(ROWS // 4)
+    info = made.update(replace(batch(4, action=2) if aliasing else batch(), return_floor=floors))
+    return float(info["critic/floored"]) if "critic/floored" in info else None, seen[0]
+
+
 def test_aliased_learning_knows_both_kinds_of_backup() -> None:
     """DSRL-NA with a soft backup: the same bonus as DSRL-SAC, from the same actor and draw."""
     soft, hard = aliased(alpha=0.1, entropy_in_target=True), aliased(alpha=0.1)
@@ -182,6 +212,7 @@ def test_actors_leave_no_gradient_in_either_critic() -> None:
         ({"tau": 0.0}, "tau"),
         ({"init_std": 10.0}, "init_std"),
         ({"alpha": 0.0, "auto_alpha": True}, "auto_alpha"),
+        ({"return_floor": True, "entropy_in_target": True}, "entropy_in_target"),
     ],
 )
 def test_settings_that_make_no_learner_are_refused(settings: dict[str, Any], words: str) -> None:
