@@ -91,6 +91,11 @@ def ignores_noise(policy: SavedPolicy) -> bool:
 def check_together(method: MethodConfig, action_map: ActionMap) -> None:
     """Raises ConfigError for a learner's settings that mean nothing with this map."""
     learner = method.learner
+    if method.reward_source == "interventions" and action_map.timescale == "chunk":
+        raise ConfigError(
+            "What happens just before a human takes over is a step, and this map decides once a chunk: whose reward it "
+            "would be is not clear. Set method.map.per_chunk=false, or method.reward_source=task."
+        )
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
             f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} the policy "

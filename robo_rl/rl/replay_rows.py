@@ -115,7 +115,9 @@ class ReplayRows:
 
     def _sample(self) -> Any:
         cfg = self.config.learner
-        return self.replay.sample(cfg.batch, self.generator, gamma=cfg.gamma, n_step=cfg.n_step)
+        return self.replay.sample(
+            cfg.batch, self.generator, gamma=cfg.gamma, n_step=cfg.n_step, timeout_is_failure=cfg.timeout_is_failure
+        )
 
     def _next_lesson(self) -> None:
         self.env.harden()

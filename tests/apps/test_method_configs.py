@@ -17,6 +17,7 @@ from robo_rl.apps.config import CONF, load_config
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
@@ -283,6 +284,13 @@ def test_nothing_to_scale_states_by_is_one_sentence(tmp_path: Path) -> None:
     DatasetWriter.create(tmp_path / "data", SPEC)
     with pytest.raises(DataError, match="holds no whole episode"):
         empty_policy(SPEC, None, str(tmp_path / "data"))
+
+
+def test_interventions_reward_steps_not_chunks() -> None:
+    """Which chunk an intervention within it belongs to is not clear: refused before anything is made."""
+    with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
+        compose.check_together(method("rlif"), ResidualMap(2, 0.1, 8))
+    compose.check_together(method("rlif"), ResidualMap(2, 0.1, 1))
 
 
 def test_interventions_need_a_human(demos: EpisodeStore) -> None:

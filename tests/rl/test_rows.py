@@ -133,6 +133,23 @@ def test_a_lesson_prices_the_past_anew() -> None:
     assert before.abs().sum() > 0.0
 
 
+def test_a_time_out_is_worth_what_the_setting_says() -> None:
+    """The same draws: bootstrapped from by default, worth nothing more with timeout_is_failure."""
+    learner = made("td3")
+    assert isinstance(learner, ReplayRows)
+    for _ in range(8):
+        learner.update()
+    state = learner.generator.get_state()
+    bootstrapped = learner._sample().discount
+    learner.generator.set_state(state)
+    learner.config.learner.timeout_is_failure = True
+    ended = learner._sample().discount
+    differ = bootstrapped != ended
+    assert differ.any()
+    assert (bootstrapped[differ] > 0.0).all()
+    assert (ended[differ] == 0.0).all()
+
+
 def test_a_curriculum_allows_no_floors() -> None:
     """Returns in the replay are not worked out anew, and would hold targets at what steps were worth before."""
     config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))
