@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hardware.bus.onlooker import Heard, Onlooker
+from hardware.bus.dds_onlooker import Heard, Onlooker
 from hardware.bus.readable import readable
 from robo_rl.apps.topic_hearing import hear
 from robo_rl.conf.topic import TopicEchoConfig

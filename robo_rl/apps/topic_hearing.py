@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from hardware.bus.dds_onlooker import Heard, Onlooker
 from hardware.bus.names import namespace_of, resolve
-from hardware.bus.onlooker import Heard, Onlooker
 from robo_rl.conf.topic import TopicEchoConfig, TopicHzConfig
 
 WAIT_S = 0.05  # the longest wait between two calls of `take`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from hardware.bus.onlooker import Heard, Onlooker
+from hardware.bus.dds_onlooker import Heard, Onlooker
 from hardware.bus.pace import PaceMeter
 from robo_rl.apps.topic_hearing import hear
 from robo_rl.conf.topic import TopicHzConfig

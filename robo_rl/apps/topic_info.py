@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from hardware.bus.dds_onlooker import End, Onlooker
 from hardware.bus.names import namespace_of, resolve
-from hardware.bus.onlooker import End, Onlooker
 from robo_rl.conf.topic import TopicInfoConfig
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import groupby
 
+from hardware.bus.dds_onlooker import End, Onlooker
 from hardware.bus.names import namespace_of
-from hardware.bus.onlooker import End, Onlooker
 from robo_rl.conf.topic import TopicListConfig
 from robo_rl.core.errors import BusError
 
