@@ -5,7 +5,8 @@
 
 A robot publishes the state of seven joints at a rate; a policy in another process answers each with a command. A tick
 is missed when its answer has not come by the next one. What the middleware adds is the median; the tail is the
-machine's scheduler, so the load of the machine stands beside each number.
+machine's scheduler, so the load of the machine stands beside each number. The same with `peer` is what the machine
+and the middleware take by themselves: the binding alone, the same bytes there and back, no message, bus or decision.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from typing import Any
 import numpy as np
 from common import emit, parser
 
+from hardware.bus import dds_types
+from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
 from hardware.bus.protocol import Profile
 from hardware.camera_source import Pattern, number_of
 from hardware.messages import Flag, Image, JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, SAFE, image_topic
+from robo_rl.core.ticks import ticks
 
 NAMES = tuple(f"joint{number}" for number in range(7))
 DOMAIN = "99"  # unless ROS_DOMAIN_ID names another one
@@ -41,10 +45,12 @@ RMEM = Path("/proc/sys/net/core/rmem_max")
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--realtime", action="store_true", help="run both processes under SCHED_FIFO (root)")
-    options.add_argument("--peer", choices=["policy", "viewer"], help="for the second process, which this one starts")
+    options.add_argument(
+        "--peer", choices=["policy", "viewer", "echo"], help="for the second process, which this one starts"
+    )
     args = options.parse_args()
     if args.peer:
-        {"policy": policy, "viewer": viewer}[args.peer]()
+        {"policy": policy, "viewer": viewer, "echo": echo}[args.peer]()
     else:
         measure(args.quick, args.realtime)
 
@@ -57,6 +63,8 @@ def measure(quick: bool, realtime: bool = False) -> None:
     for rate_hz in RATES_HZ:
         with peer("policy"):
             measure_loop(rate_hz, 3.0 if quick else 20.0, realtime)
+        with peer("echo"):
+            measure_bare(rate_hz, 3.0 if quick else 10.0, realtime)
     with peer("viewer") as process:
         measure_pictures(process, 3.0 if quick else 15.0, realtime)
 
@@ -118,6 +126,63 @@ def measure_loop(rate_hz: int, seconds: float, realtime: bool) -> None:
     p99, worst = times_ms[int(0.99 * len(times_ms))], times_ms[-1]
     emit(f"loop/dds/{rate_hz}/rtt_ms_p50", statistics.median(times_ms), "ms", p99=p99, max=worst, **extra)
     emit(f"loop/dds/{rate_hz}/missed_percent", 100.0 * len(missed) / max(1, len(sent)), "%", **extra)
+
+
+def measure_bare(rate_hz: int, seconds: float, realtime: bool) -> None:
+    """Round trips of the bytes of a state, by cyclonedds' own classes."""
+    ends = Bare("there", "back")
+    cdr = ros_types().encode(JointState(time.time(), NAMES, np.zeros(7), np.zeros(7)))
+    late_s = time.monotonic() + READY_S
+    while not (ends.writer.get_matched_subscriptions() and ends.reader.get_matched_publications()):
+        if time.monotonic() > late_s:
+            raise SystemExit("The other process was never found.")
+        time.sleep(0.01)
+    times_ms = []
+    for _ in zip(ticks(rate_hz), range(round(seconds * rate_hz)), strict=False):
+        start_s = time.perf_counter()
+        ends.send(cdr)
+        if ends.wait(1.0 / rate_hz):
+            times_ms.append(1e3 * (time.perf_counter() - start_s))
+    p99 = float(np.percentile(times_ms, 99))
+    emit(f"loop/dds/{rate_hz}/rtt_ms_p50", statistics.median(times_ms), "ms", peer="cyclonedds alone", p99=p99,
+         **surroundings(realtime))  # fmt: skip
+
+
+class Bare:
+    """A writer and a reader of joint states, best effort, the newest alone: the binding without a bus."""
+
+    def __init__(self, written: str, read: str) -> None:
+        from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState, WaitSet
+        from cyclonedds.domain import DomainParticipant
+        from cyclonedds.pub import DataWriter
+        from cyclonedds.sub import DataReader
+        from cyclonedds.topic import Topic
+
+        domain = int(os.environ["ROS_DOMAIN_ID"])
+        dds_types.join_domain(domain, dds_types.LOOPBACK)
+        participant, qos = DomainParticipant(domain), dds_types.endpoint_qos(False, False, 1)
+        self._kind = dds_types.carrier(ros_types(), "sensor_msgs/msg/JointState")
+        topics = [Topic(participant, name, self._kind, dds_types.Qos(dds_types.PLAIN)) for name in (written, read)]
+        self.writer: Any = DataWriter(participant, topics[0], qos)
+        self.reader: Any = DataReader(participant, topics[1], qos)
+        self._waitset: Any = WaitSet(participant)
+        self._waitset.attach(ReadCondition(self.reader, ViewState.Any | SampleState.Any | InstanceState.Any))
+
+    def send(self, cdr: bytes) -> None:
+        self.writer.write(self._kind.of(cdr))
+
+    def wait(self, most_s: float) -> list[bytes]:
+        """What came, within that time."""
+        self._waitset.wait(int(most_s * 1e9))
+        return [sample.cdr for sample in self.reader.take(4) if sample.sample_info.valid_data]
+
+
+def echo() -> None:
+    """The second process without a bus: what comes goes back, until it is killed."""
+    ends = Bare("back", "there")
+    while os.getppid() != 1:
+        for cdr in ends.wait(1.0):
+            ends.send(cdr)
 
 
 def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: bool) -> None:

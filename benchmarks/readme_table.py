@@ -150,9 +150,14 @@ HEADLINES = (
         "PID {quad_chain/hover/pid/success}",
     ),
     Headline("MLP head and safety filter at 1 kHz, p99", "loop/inproc/1khz/decision_ms_p99", "aim 0.3"),
-    Headline("two processes over DDS at 100 Hz, round trip", "loop/dds/100/rtt_ms_p50", "aim 0.5"),
+    Headline(
+        "two processes over DDS at 100 Hz, round trip",
+        "loop/dds/100/rtt_ms_p50",
+        "aim 0.5; the binding alone {loop/dds/100/rtt_ms_p50 [cyclonedds alone]}",
+    ),
     Headline("... missed ticks", "loop/dds/100/missed_percent", "aim 0.5"),
     Headline("policy killed: the filter holds after", "loop/kill/policy/hold_ms", "at 50 Hz, aim 40"),
+    Headline("states lost: the filter holds after", "loop/kill/state/hold_ms", "at 100 Hz, aim 30"),
     Headline("64-64 tanh policy in C", "c/mlp64/us_per_call", "aim 15"),
 )
 
