@@ -77,6 +77,7 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
     commands = tracks.get(action, empty)
     if action == JOINT_STATES.name:
         commands = Track(states.times_ns, [_ordered(state.names, state.position_rad, robot) for state in states.values])
+    _refuse_other(commands, robot, action)
     return Streams(
         states=states,
         commands=commands,
@@ -87,6 +88,16 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
         task=task.values[-1] if len(task) else "",
         cut_off=bool(len(status)) and status.values[-1] == CUT_OFF and not len(success),
     )
+
+
+def _refuse_other(commands: Track[Any], robot: RobotDescription, action: str) -> None:
+    """Raises DataError, a clause, for what commands no joints, or other ones than the robot's."""
+    if not len(commands):
+        raise DataError(f"no message on '{action}' has all joints of '{robot.name}'")
+    for value in commands.values:
+        if not isinstance(value, np.ndarray) or value.shape != (len(robot.joints),):
+            found = f"{value.size} numbers" if isinstance(value, np.ndarray) else f"'{value}'"
+            raise DataError(f"a message on '{action}' holds {found}; '{robot.name}' has {len(robot.joints)} joints")
 
 
 def _add(track: tuple[list[int], list[Any]], received_ns: int, value: Any) -> None:

@@ -69,8 +69,9 @@ def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Pa
     assert (store.spec.name, store.spec.max_episode_steps, store.spec.control_hz) == ("arm6/reach", 150, 50.0)
     for episode, path in zip(store, find_bags(driven), strict=True):
         bag = Bag(path, ros_types())
-        sent = [record.position_rad[0] for _, _, record in bag.messages({"command/safe"})]  # type: ignore[union-attr]
-        (goal_m,) = [record.values for _, _, record in bag.messages({"goal"})]  # type: ignore[union-attr]
+        said_by = [record for _, _, record in bag.messages({"command/safe", "goal"})]
+        sent = [record.position_rad[0] for record in said_by if isinstance(record, m.JointTrajectory)]
+        (goal_m,) = [record.values for record in said_by if isinstance(record, m.Floats)]
         bag.close()
         assert episode.frames in (len(sent) - 1, len(sent))
         np.testing.assert_allclose(episode.action[: len(sent) - 1], sent[1:], atol=1e-6)

@@ -208,6 +208,21 @@ def test_a_bag_of_another_recorder(tmp_path: Path, kind: str) -> None:
     np.testing.assert_allclose(plan.action_rad[0], np.array([0.1, 0.2, 0.3]) * 0.024)
 
 
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (m.Floats(np.zeros(4)), "a message on 'leader' holds 4 numbers; 'small' has 3 joints"),
+        (m.Text("push"), "a message on 'leader' holds 'push'; 'small' has 3 joints"),
+        (m.JointState(0.0, ("x", "y", "z"), np.zeros(3)), "no message on 'leader' has all joints of 'small'"),
+        (waypoint(0.1, ("a", "b", "x")), "no message on 'leader' has all joints of 'small'"),
+    ],
+)
+def test_commands_of_something_else_are_a_sentence(tmp_path: Path, message: m.Message, sentence: str) -> None:
+    """Another arm's leader, a topic named by mistake: said, and the other recordings are still imported."""
+    with pytest.raises(DataError, match=sentence):
+        plan_of(tmp_path, [*states(), *(("leader", message, at) for at in every(50.0, 2.0))], action="leader")
+
+
 def test_trajectories_of_several_waypoints_are_refused(tmp_path: Path) -> None:
     chunk = m.JointTrajectory(0.0, ("a", "b", "c"), np.zeros((2, 3)), np.array([0.02, 0.04]))
     with pytest.raises(DataError, match="2 waypoints, one was expected"):
