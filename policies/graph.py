@@ -1,4 +1,4 @@
-"""One ONNX graph under ONNX Runtime: tensors in by name, a tensor out."""
+"""One ONNX graph under ONNX Runtime: tensors in by name, a tensor out; or arrays in place, for loops at 1 kHz."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,6 +16,7 @@ from robo_rl.core.protocols import Obs
 
 Device = Literal["auto", "cpu", "cuda"]
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+_TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # of what observations and actions are made
 
 
 class Graph:
@@ -22,16 +24,7 @@ class Graph:
 
     def __init__(self, source: Path | bytes, name: str, device: Device = "auto", threads: int = 1) -> None:
         runtime = _onnxruntime()
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3  # errors only
-        try:
-            self._session = runtime.InferenceSession(
-                source if isinstance(source, bytes) else str(source), options, providers=providers(device)
-            )
-        except _errors(runtime) as error:
-            raise CheckpointError(f"ONNX Runtime cannot load {name}: {error}. Export the bundle again.") from error
+        self._session = _session(runtime, source, name, _options(runtime, threads), providers(device))
         self.name = name
         self.shapes = {node.name: tuple(node.shape[1:]) for node in self._session.get_inputs()}  # without the batch
         self.device: str = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
@@ -45,12 +38,43 @@ class Graph:
                     f"{self.name} needs '{key}' of shape (batch, {', '.join(map(str, shape))}), found {found}."
                 )
         feed = {key: inputs[key].detach().cpu().contiguous().numpy() for key in self.shapes}
-        return torch.from_numpy(self.run_arrays(feed, output))
+        return torch.from_numpy(self._session.run([output], feed)[0])
 
-    def run_arrays(self, inputs: Mapping[str, NDArray[Any]], output: str) -> NDArray[Any]:
-        """The same from arrays of the right shapes and types to an array, unchecked: for loops at 1 kHz."""
-        found: NDArray[Any] = self._session.run([output], inputs)[0]
-        return found
+
+class BoundGraph:
+    """A graph for one observation at a time on the CPU: arrays without batch axis in by name, an array out.
+
+    The graph reads and writes arrays that are made once, and what follows from a batch of one is folded when it is
+    loaded: a quarter less per call than `Graph`, and nothing allocated. What a call returns, the next one overwrites.
+    """
+
+    def __init__(self, path: Path, output: str) -> None:
+        runtime = _onnxruntime()
+        options = _options(runtime, threads=1)
+        told = _session(runtime, path, path.name, options, [_CPU]).get_inputs()
+        for batch in {str(node.shape[0]) for node in told}:  # the names of free axes are known only once it is loaded
+            options.add_free_dimension_override_by_name(batch, 1)
+        self._session = _session(runtime, path, path.name, options, [_CPU])
+        self.name = path.name
+        feed = {node.name: np.zeros((1, *node.shape[1:]), _TYPES[node.type]) for node in told}
+        out = self._session.run([output], feed)[0].copy()
+        self._binding = self._session.io_binding()
+        for name, array in feed.items():
+            self._binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        self._binding.bind_output(output, "cpu", 0, out.dtype.type, out.shape, out.ctypes.data)
+        self._inputs = {name: array[0] for name, array in feed.items()}
+        self._output: NDArray[np.float32] = out[0]
+
+    def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Run on the inputs that the graph asks for. Raises ConfigError for a missing one or a wrong shape."""
+        for name, place in self._inputs.items():
+            value = inputs.get(name)
+            if value is None or value.shape != place.shape:
+                found = f"only {sorted(inputs)}" if value is None else f"shape {value.shape}"
+                raise ConfigError(f"{self.name} needs '{name}' of shape {place.shape}, found {found}.")
+            place[...] = value
+        self._session.run_with_iobinding(self._binding)
+        return self._output
 
 
 def providers(device: Device) -> list[str]:
@@ -61,6 +85,22 @@ def providers(device: Device) -> list[str]:
             f"device=cuda needs ONNX Runtime with CUDA, found only {available}. Run: pip install onnxruntime-gpu"
         )
     return [_CUDA, _CPU] if device != "cpu" and _CUDA in available else [_CPU]
+
+
+def _options(runtime: Any, threads: int) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only
+    return options
+
+
+def _session(runtime: Any, source: Path | bytes, name: str, options: Any, on: list[str]) -> Any:
+    """Raises CheckpointError for what is no graph."""
+    try:
+        return runtime.InferenceSession(source if isinstance(source, bytes) else str(source), options, providers=on)
+    except _errors(runtime) as error:
+        raise CheckpointError(f"ONNX Runtime cannot load {name}: {error}. Export the bundle again.") from error
 
 
 def _errors(runtime: Any) -> tuple[type[Exception], ...]:

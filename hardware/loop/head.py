@@ -22,7 +22,7 @@ from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
 from policies.bundle import Bundle
-from policies.graph import Graph
+from policies.graph import BoundGraph
 from policies.runner import OnnxPolicy, bundle_noise
 from robo_rl.core.errors import CheckpointError
 
@@ -51,30 +51,26 @@ class SingleStep:
             )
         sample, refine = bundle.graph(0), bundle.graph(1)
         assert sample is not None
-        self._sample = Graph(sample, sample.name, "cpu")
-        self._refine = None if refine is None else Graph(refine, refine.name, "cpu")
+        self._sample = BoundGraph(sample, "chunk")
+        self._refine = None if refine is None else BoundGraph(refine, "refined")
+        self._zero = np.zeros((1, bundle.env.action.dim), np.float32)
         self._low, self._high = (
             np.array(limit, np.float32) for limit in (bundle.env.action.low, bundle.env.action.high)
         )
         self._noise = None if bundle.noise == "zero" else bundle_noise(bundle)
         if self._noise is not None:
             self._noise.reset([0], [seed])
-        self._zero = np.zeros((1, 1, bundle.env.action.dim), np.float32)
         self._decision = 0
 
     def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]:
         """Arrays all the way: at 1 kHz, tensors around one small network cost more than the network."""
-        inputs = {key: value[None] for key, value in stacked.items()}
-        noise = self._zero if self._noise is None else self._noise.draw([0], [self._decision]).numpy()
+        noise = self._zero if self._noise is None else self._noise.draw([0], [self._decision]).numpy()[0]
         self._decision += 1
-        decided = self._clipped(self._sample.run_arrays(inputs | {"noise": noise}, "chunk")[:, 0])
-        if self._refine is not None:
-            decided = self._clipped(self._refine.run_arrays(inputs | {"action": decided}, "refined"))
-        first: Float[ndarray, " a"] = decided[0]
-        return first
+        decided = self._clipped(self._sample(stacked | {"noise": noise})[0])
+        return decided if self._refine is None else self._clipped(self._refine(stacked | {"action": decided}))
 
-    def _clipped(self, decided: Float[ndarray, "1 a"]) -> Float[ndarray, "1 a"]:
-        kept: Float[ndarray, "1 a"] = np.minimum(np.maximum(decided, self._low), self._high)
+    def _clipped(self, decided: Float[ndarray, " a"]) -> Float[ndarray, " a"]:
+        kept: Float[ndarray, " a"] = np.minimum(np.maximum(decided, self._low), self._high)
         return kept
 
 

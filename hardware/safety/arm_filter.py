@@ -197,14 +197,14 @@ class ArmFilter:
     def _can_be_at(self, position: Joints) -> bool:
         """An arm may wake up outside its range, not a turn away from it: that is a counter that lost its zero."""
         low, high = self._believed_rad
-        return bool(((position >= low) & (position <= high)).all())
+        return bool(min(np.minimum(position - low, high - position).tolist()) >= 0.0)
 
     def _jumped(self, position: Joints, received_s: float) -> bool:
         """Further than twice what its velocity allows, and a step: while silent, any place is believed."""
         if self._state is None or self.phase is Phase.DISARMED:
             return False
         moved_rad = np.abs(position - self._state.position_rad)
-        if moved_rad.max() <= self._least_step_rad:
+        if max(moved_rad.tolist()) <= self._least_step_rad:
             return False
         age_s = received_s - self._state.received_s
         known_s = min(max(age_s, 0.0), STALE_STATE_PERIODS / self.robot.state_hz)
@@ -274,7 +274,7 @@ class ArmFilter:
         goal, args = self._goal, (self._sent, self._speed, measured, dt_s, self.limits)
         move = braking(*args) if goal is None else towards(goal.position_rad, goal.speed_rad_s, *args)
         if goal is not None:  # between two commands nothing says that the goal moves on
-            self._goal = _Goal(goal.position_rad, np.zeros_like(measured), goal.received_s)
+            self._goal = _Goal(goal.position_rad, np.zeros(len(measured)), goal.received_s)
         felt = (Reason.POSITION, move.clipped), (Reason.VELOCITY, move.slowed), (Reason.ACCELERATION, move.eased)
         for reason, was in (*felt, (Reason.STEP, move.pulled)):
             if was:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from policies.bundle import Bundle
 from policies.export import SampleGraph, example_obs, export_policy, refines, trace
-from policies.graph import Graph, providers
+from policies.graph import BoundGraph, Graph, providers
 from policies.residual import ResidualPolicy
 from policies.single_step import SingleStepPolicy
 from policies.steered import SteeredPolicy
@@ -46,6 +47,30 @@ def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
     physical = policy.action_spec.denormalize(action)
     found = Graph(residual_bundle.folder / "refine.onnx", "refine").run({**obs, "action": physical}, "refined")
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
+
+
+def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> None:
+    """To the last bit, call after call, with pictures and with a second graph."""
+    for file, output, extra in (("policy.onnx", "chunk", "noise"), ("refine.onnx", "refined", "action")):
+        free, bound = (
+            kind(residual_bundle.folder / file, name) for kind, name in ((Graph, file), (BoundGraph, output))
+        )
+        for seed in range(3):
+            torch.manual_seed(seed)
+            obs = {key: value[:1] for key, value in example_obs(SmallResidual(), 2).items()}
+            given = {**obs, extra: torch.randn(1, *free.shapes[extra])}
+            found = bound({key: value[0].numpy() for key, value in given.items()})
+            assert found.tolist() == free.run(given, output)[0].tolist()
+
+
+def test_a_bound_graph_refuses_what_does_not_fit(button_bundle: Bundle) -> None:
+    """It copies into place, where NumPy alone would repeat one number to fill a row."""
+    graph = BoundGraph(button_bundle.folder / "policy.onnx", "chunk")
+    noise = np.zeros((4, 1), np.float32)
+    with pytest.raises(ConfigError, match=r"policy.onnx needs 'state' of shape \(2, 2\), found only \['noise'\]"):
+        graph({"noise": noise})
+    with pytest.raises(ConfigError, match=r"'state' of shape \(2, 2\), found shape \(1, 2\)"):
+        graph({"state": np.zeros((1, 2), np.float32), "noise": noise})
 
 
 def real_policies() -> dict[str, ChunkPolicy]:
