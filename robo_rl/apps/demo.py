@@ -1,7 +1,7 @@
 """`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its report.
 
 Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json and kept
-when the demo is started again with the same settings; fine-tuning goes on from its checkpoint, and what a stage cost
+when the demo is started again with the same settings; training goes on from its checkpoint, and what a stage cost
 before Ctrl-C is part of what it cost.
 """
 

@@ -57,7 +57,7 @@ def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
     better = choose(out)
     stages.run("distill", f"Distil the better one ({better}) into a single-step head", lambda: verb(
         "distill", f"teacher={out / better}", f"out={out / 'head'}", f"steps={config.distill_updates}",
-        f"seed={config.seed}", "overwrite=true" if again(out / "head") else ""))  # fmt: skip
+        f"seed={config.seed}", again(out / "head")))  # fmt: skip
     stages.run("export", "Export the head as a bundle", lambda: verb(
         "export", f"policy={out / 'head'}", f"out={out / 'bundle'}", "name=demo"))  # fmt: skip
     stages.run("run", "Run the bundle in closed loop at its rate", lambda: verb(

@@ -26,4 +26,6 @@ class DistillVerb(DistillConfig):
     num_envs: int = at_least(1, 10)  # lanes that are rolled out together
     eval_episodes: int = at_least(1, 100)  # head and teacher on the same episodes at the end
     eval_seed: int = at_least(0, 0)  # which episodes
+    checkpoint_every: int = at_least(1, 1000)  # updates between two saved states
+    resume: bool = False  # go on with the run in `out` after its last saved state
     overwrite: bool = False  # replace the run in `out`

@@ -7,7 +7,8 @@ exception is a defect of ours and keeps its traceback.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+from robo_rl.core.nearest import nearest
 
 MOST_NAMES = 30  # more are no longer read
 NEAREST = 5  # which are shown instead
@@ -24,7 +25,7 @@ class UnknownNameError(RoboRLError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], listed_by: str = "") -> None:
         names = sorted(known)
-        close = get_close_matches(name, names, n=NEAREST, cutoff=0.5)
+        close = nearest(name, names, NEAREST)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         shown = f"Known: {', '.join(names)}."
         if len(names) > MOST_NAMES:

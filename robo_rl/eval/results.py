@@ -19,6 +19,13 @@ LABELS = {
     "residual": "Residual",
     "head": "Single-step head",
 }
+MEANINGS = {
+    "base": "The policy as the demonstrations alone taught it, with fresh N(0, I) noise for every decision.",
+    "base_zero_noise": "The same weights with noise that is zero: one answer per state.",
+    "steered": "The base, unchanged, under a small network that learned by trial which noise to give it.",
+    "residual": "The base, unchanged, and a small network that learned by trial what to add to each of its actions.",
+    "head": "What the better of these two decides, distilled into a single network call, run from the exported bundle.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,11 @@ class ResultRow:
     @property
     def label(self) -> str:
         return LABELS.get(self.name, self.name)
+
+    @property
+    def meaning(self) -> str:
+        """What this row is, in a sentence; empty for a row that is none of the demo's."""
+        return MEANINGS.get(self.name, "")
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -8,21 +8,21 @@ second one: neighbouring points of the teacher's walk must jump to the same chun
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import Logger
 from robo_rl.core.seeding import generator
 from robo_rl.core.settings import at_least
 from robo_rl.nets.ema import ema_update
 
 Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
+_PARTS = ("head", "average", "slow", "_optimizer", "_schedule")  # of a Distiller, each with a state of its own
 
 
 @runtime_checkable
@@ -90,47 +90,75 @@ def consistency_loss(
     return (head.jump(features, stack[rows, k], grid[k]) - goal).square().mean()
 
 
-def distill(
-    head: nn.Module,
-    data: DistillData,
-    config: DistillConfig,
-    *,
-    path: Walk | None = None,
-    logger: Logger | None = None,
-    on_step: Callable[[int], None] = lambda _: None,
-) -> nn.Module:
-    """Train `head` in place on the teacher's answers; returns its moving average, frozen.
+class Distiller:
+    """Trains `head` in place on the teacher's answers, update by update; everything that changes is in `state_dict`.
 
     Raises ConfigError when consistency is asked for and the teacher has no walk (a step-wise residual has none).
     """
-    if config.consistency > 0.0 and path is None:
-        raise ConfigError(
-            "consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk."
+
+    def __init__(self, head: nn.Module, data: DistillData, config: DistillConfig, path: Walk | None = None) -> None:
+        if config.consistency > 0.0 and path is None:
+            raise ConfigError(
+                "consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk."
+            )
+        self.head, self.data, self.config, self.path = head, data, config, path
+        self.average, self.slow = copy.deepcopy(head), copy.deepcopy(head)
+        self.step = 0  # updates done
+        self._rng = generator("distill", config.seed)
+        trained = [p for name, p in head.named_parameters() if not name.startswith("encoder")]
+        self._optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=1e-6, fused=True)
+        self._schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            self._optimizer, config.steps, config.lr * config.final_lr
         )
-    average, slow = copy.deepcopy(head), copy.deepcopy(head)
-    rng = generator("distill", config.seed)
-    trained = [p for name, p in head.named_parameters() if not name.startswith("encoder")]
-    optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=1e-6, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps, config.lr * config.final_lr)
-    for step in range(1, config.steps + 1):
-        index = torch.randint(len(data), (config.batch_size,), generator=rng)
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.config.steps
+
+    def update(self) -> dict[str, Tensor]:
+        """One update on a random batch; returns the losses."""
+        config, data, head = self.config, self.data, self.head
+        index = torch.randint(len(data), (config.batch_size,), generator=self._rng)
         features, noise = data.features[index], data.noise[index]
         loss = same_noise_loss(head, features, noise, data.chunk[index], data.weight[index])  # type: ignore[arg-type]
         values = {"distill/same_noise": loss.detach()}
-        if config.consistency > 0.0 and path is not None:
+        if config.consistency > 0.0 and self.path is not None:
             with torch.no_grad():
-                points, times = path(features, noise)
-            k = torch.randint(len(times) - 1, (len(index),), generator=rng)
-            second = consistency_loss(head, slow, features, points, times, k)  # type: ignore[arg-type]
+                points, times = self.path(features, noise)
+            k = torch.randint(len(times) - 1, (len(index),), generator=self._rng)
+            second = consistency_loss(head, self.slow, features, points, times, k)  # type: ignore[arg-type]
             loss = loss + config.consistency * second
             values["distill/consistency"] = second.detach()
-        optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
-        schedule.step()
-        ema_update(average, head, min(config.ema, 1.0 - (1.0 + step) ** -0.75))
-        ema_update(slow, head, config.consistency_decay)
-        if logger is not None and (step % config.log_every == 0 or step == config.steps):
-            logger.log(step, values)
-        on_step(step)
-    return average.eval().requires_grad_(False)
+        self._optimizer.step()
+        self._schedule.step()
+        self.step += 1
+        ema_update(self.average, head, min(config.ema, 1.0 - (1.0 + self.step) ** -0.75))
+        ema_update(self.slow, head, config.consistency_decay)
+        return values
+
+    def student(self) -> nn.Module:
+        """The moving average, frozen."""
+        return self.average.eval().requires_grad_(False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "rng": self._rng.get_state(),
+            **{name: getattr(self, name).state_dict() for name in _PARTS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.step = int(state["step"])
+        self._rng.set_state(state["rng"])
+        for name in _PARTS:
+            getattr(self, name).load_state_dict(state[name])
+
+
+def distill(head: nn.Module, data: DistillData, config: DistillConfig, *, path: Walk | None = None) -> nn.Module:
+    """Train `head` in place on the teacher's answers; returns its moving average, frozen."""
+    distiller = Distiller(head, data, config, path)
+    while not distiller.done:
+        distiller.update()
+    return distiller.student()

@@ -9,8 +9,9 @@ answered only when its chunk was executed; its answer is then what it really exe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -50,8 +51,17 @@ class Gatherer:
         self.rng, self.seeds = generator("gather", seed), EpisodeSeeds(("distill", seed))
 
     @torch.no_grad()
-    def gather(self, env_steps: int, student: ChunkPolicy | None = None, student_share: float = 0.5) -> Gathered:
-        """At least `env_steps` steps; with a student, it executes `student_share` of the decisions."""
+    def gather(
+        self,
+        env_steps: int,
+        student: ChunkPolicy | None = None,
+        student_share: float = 0.5,
+        on_step: Callable[[int], None] = lambda _: None,
+    ) -> Gathered:
+        """At least `env_steps` steps; with a student, it executes `student_share` of the decisions.
+
+        on_step(environment steps done) is called after every step of all lanes.
+        """
         n = self.env.num_envs
         executor = self.make_executor(self.teacher, n)
         first = EpisodeSeeds(self.seeds.root, self.seeds.count)
@@ -83,8 +93,17 @@ class Gatherer:
                 self.noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
             full = torch.nonzero(book.length == self.teacher.execute).flatten()
             book.close(full, ~by_student[full])
+            on_step(steps)
         data = book.data() if self.corrects_steps else self._label(book.states())
         return Gathered(data, steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its place between two gatherings; every gathering starts with new episodes."""
+        return {"rng": self.rng.get_state(), "seeds": self.seeds.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rng.set_state(state["rng"])
+        self.seeds = EpisodeSeeds(self.seeds.root, int(state["seeds"]))
 
     def _who(self, count: int, student: ChunkPolicy | None, share: float) -> Bool[Tensor, " k"]:
         if student is None:

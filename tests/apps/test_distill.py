@@ -16,7 +16,8 @@ from policies.registry import SavedPolicy
 from policies.residual import ResidualPolicy
 from policies.single_step import SingleStepPolicy
 from policies.steered import SteeredPolicy
-from robo_rl.apps.distill import Distilled, distill_policy, main, train_note, walk_of
+from robo_rl.apps.distill import main, train_note
+from robo_rl.apps.distill_rounds import Distilled, Rounds, walk_of
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -47,22 +48,17 @@ def head() -> SingleStepPolicy:
     return SingleStepPolicy(SPEC, flow_policy(SPEC).encoder, MlpDenoiserConfig(width=8, depth=1), 2, 4, 2)
 
 
-class Bar:
-    n = 0
-
-    def update(self, count: int) -> None:
-        self.n += count
-
-
 def distilled(teacher: SavedPolicy, **changes: Any) -> Distilled:
     small: dict[str, Any] = {
         "teacher": "t", "out": "o", "steps": 300, "batch_size": 64, "lr": 3e-3, "rollout_steps": 300, "rounds": 1,
         "round_steps": 150, "net": MlpDenoiserConfig(width=64, depth=2), "num_envs": 3,
     }  # fmt: skip
     env = make_env(3)
-    result = distill_policy(DistillVerb(**small | changes), teacher, 1.0, env, None, Bar())
+    rounds = Rounds(DistillVerb(**small | changes), teacher, 1.0, env)
+    while not rounds.done:
+        rounds.update() if rounds.learns else rounds.gather()
     env.close()
-    return result
+    return rounds.result()
 
 
 TEACHERS = {

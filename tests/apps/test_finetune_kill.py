@@ -1,7 +1,6 @@
 """Killed at the worst moments: fine-tuning resumes to the same bits from wherever it was.
 
-A kill is an exception that nothing catches: what it leaves on disk is what SIGKILL leaves, because every line of the
-log reaches the kernel when it is written. `test_finetune.py` does it once with a real process.
+`test_finetune.py` does it once with a real process.
 """
 
 from __future__ import annotations
@@ -28,12 +27,9 @@ from robo_rl.data.store import DatasetWriter
 from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.finetune import FineTuner
 from robo_rl.rl.mix import MixConfig
+from tests.apps.dying import Killed, dying
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
-
-
-class Killed(BaseException):
-    """Nobody catches this."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,23 +67,6 @@ def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(finetune, "has_dense_reward", lambda *_: False)
         assert finetune.main(config(base, out)) == 0
     return out
-
-
-def dying(function: Callable[..., Any], call: int, after: bool = False) -> Callable[..., Any]:
-    """`function`, whose `call`-th call is the last thing that happens, or the first thing that does not."""
-    calls = 0
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call and not after:
-            raise Killed
-        result = function(*args, **kwargs)
-        if calls == call:
-            raise Killed
-        return result
-
-    return wrapped
 
 
 DEATHS: dict[str, tuple[Any, str, int, bool]] = {

@@ -114,6 +114,26 @@ def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
         assert piece in page.text
 
 
+def test_each_row_is_explained_in_a_sentence() -> None:
+    """Who opens the page need not know what a residual is; a row of somebody's own is shown without one."""
+    page = parse(render(report(rows=[*ROWS, row("mine", 3, None)]), Path()))
+    for each in ROWS:
+        assert each.meaning.endswith(".")
+        assert each.meaning in page.text
+    assert page.text.count("mine") == 1
+
+
+def test_what_is_wider_than_a_phone_scrolls_by_itself(tmp_path: Path) -> None:
+    """Tables and curves lie in boxes that scroll: the page keeps the width of the screen, and text is not cut."""
+    (tmp_path / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    probe = Probe(SuccessRate(33, 50), SuccessRate(40, 50), SuccessRate(25, 25), 8, 14200, 9.3)
+    html = render(report(figures=[Media(tmp_path / "curve.svg", "curves")], probe=probe), tmp_path)
+    assert '<meta name="viewport" content="width=device-width' in html
+    wide = re.findall(r"<(?:table|img)\b", html)
+    assert len(wide) == 3
+    assert len(re.findall(r'<div class="scroll">\s*<(?:table|img)\b', html)) == len(wide)
+
+
 def test_markup_in_names_is_text() -> None:
     """Task and dataset names come from users; a name is never markup."""
     html = render(report(title="<script>alert(1)</script>", facts={"<b>": "<i>"}), Path())

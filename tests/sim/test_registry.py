@@ -97,6 +97,25 @@ def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
         make_env(name, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("peg insert", "metaworld/peg-insert-side-v3"),
+        ("metaworld/insert peg", "metaworld/peg-insert-side-v3"),
+        ("open the door", "metaworld/door-open-v3"),
+        ("half cheetah", "gym/HalfCheetah-v5"),
+        ("hopper", "gym/Hopper-v5"),
+        ("drawer", "arm/drawer"),
+    ],
+)
+def test_a_name_that_is_far_off_is_guessed_by_its_words(name: str, meant: str) -> None:
+    """Who knows the task and not how it is written here is shown it among the nearest."""
+    with pytest.raises(UnknownNameError) as caught:
+        make_env(name, 1)
+    assert meant in str(caught.value)
+    assert "Did you mean" in str(caught.value)
+
+
 def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
     """A hundred names are no help: five, and the command that lists all. `robo-rl info` does list them."""
     with pytest.raises(UnknownNameError) as caught:

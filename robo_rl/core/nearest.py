@@ -1,0 +1,46 @@
+"""Which of many names somebody meant: by spelling, and by the words that they share.
+
+Spelling alone finds `colect`, but neither `peg insert` among `metaworld/peg-insert-side-v3` and its like, whose other
+letters outweigh the ones that fit, nor `insert peg`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+CUTOFF = 0.5  # of a likeness in [0, 1]
+_ALIKE = 0.8  # two words are the same one, but for a slip
+_COMMON = 1 / 3  # a word that more of the names hold than this says nothing about which was meant
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_VERSION = re.compile(r"[-_]v\d+$")
+
+
+def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
+    """At most `most` of `names` that are like `name`, the likest first."""
+    words = {each: _words(each) for each in names}
+    held = Counter(word for each in words.values() for word in each)
+    common = {word for word, count in held.items() if count > _COMMON * len(names)}
+    asked = _words(name) - common
+    likeness = {each: max(_spelling(name, each), _sharing(asked, words[each] - common)) for each in names}
+    likest = sorted((each for each in names if likeness[each] >= CUTOFF), key=lambda each: -likeness[each])
+    return likest[:most]
+
+
+def _words(name: str) -> set[str]:
+    """metaworld/peg-insert-side-v3 -> metaworld, peg, insert, side; HalfCheetah-v5 -> half, cheetah."""
+    return {word.lower() for word in _WORD.findall(_VERSION.sub("", name))}
+
+
+def _spelling(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+def _sharing(asked: set[str], words: set[str]) -> float:
+    """0 where less than half of the asked words are there; more, the more of both sides is shared."""
+    shared = sum(any(word == each or _spelling(word, each) >= _ALIKE for each in words) for word in asked)
+    if not asked or not words or shared < 0.5 * len(asked):
+        return 0.0
+    return CUTOFF + (1.0 - CUTOFF) * (shared / len(asked)) * min(1.0, shared / len(words))

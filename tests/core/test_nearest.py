@@ -1,0 +1,38 @@
+"""Which of many names somebody meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.core.nearest import nearest
+
+TASKS = ("box/lift-cup-v3", "box/open-drawer-v3", "box/peg-insert-side-v3", "box/push-v3", "gym/HalfCheetah-v5")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("box/puhs-v3", "box/push-v3"),  # a slip
+        ("peg insert", "box/peg-insert-side-v3"),  # words, which spelling alone gives 0.47
+        ("insert the peg", "box/peg-insert-side-v3"),
+        ("drawr open", "box/open-drawer-v3"),  # a slip in a word
+        ("half cheetah", "gym/HalfCheetah-v5"),
+        ("lift", "box/lift-cup-v3"),
+    ],
+)
+def test_by_spelling_and_by_words(name: str, meant: str) -> None:
+    """The likest comes first."""
+    assert nearest(name, TASKS, 5)[0] == meant
+
+
+@pytest.mark.parametrize("name", ["xx", "", "v3", "box"])
+def test_what_is_like_nothing_is_guessed_as_nothing(name: str) -> None:
+    """A version, and the suite that most names share, say nothing about which was meant."""
+    assert nearest(name, TASKS, 5) == []
+
+
+def test_an_exact_word_in_the_right_place_wins() -> None:
+    """More of both sides shared is likelier; no more than asked for come back."""
+    names = ("arm/push", "arm/push_bar", "arm/pull", "hand/turn")
+    assert nearest("push bar", names, 5)[:2] == ["arm/push_bar", "arm/push"]
+    assert nearest("push bar", names, 1) == ["arm/push_bar"]
