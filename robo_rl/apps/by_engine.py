@@ -1,7 +1,8 @@
 """What users may say instead: `task=... engine=...`, and words without a key: `robo-rl up <set>`.
 
-Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings. Whoever names an
-engine is led there. For arms a task and its engine, robot and control are one word, the environment's name.
+Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings. Whoever names a
+flight, or an engine, is led there. For arms a task and its engine, robot and control are one word, the environment's
+name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FIRST_WORD = {  # verbs whose first word needs no key, and the key
     "topic hz": "topic",
 }
 _OF_SCENES = ("view", "collect", "evaluate", "finetune", "run", "identify")  # verbs whose env= may be said as task=
-_SWARM, _VISION = "swarm", "vision_hover"
+_OF_OTHER_VERBS = {"swarm": "swarm", "mission": "mission", "vision": "vision", "vision_hover": "vision"}
 
 
 def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -44,24 +45,9 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
             f"collect task={given['task']} out=data/{given['task']}; robo-rl train data=data/{given['task']} "
             f"out=runs/{given['task']}. Learning from nothing: robo-rl finetune task={given['task']} method=sac."
         )
-    if verb != "train" or "engine" not in given:
+    if verb != "train" or not ({"engine", "task"} & given.keys()):
         return verb, arguments
-    engine, task = given["engine"], given.get("task", "hover")
-    if engine == "pybullet" and task == _VISION:
-        return "vision", [word for word in arguments if not word.startswith("engine=")]
-    if engine == "pybullet":
-        raise ConfigError(
-            f"engine=pybullet has no gradients to train task={task} by. Train it with engine=quad and fly the policy, "
-            "unchanged, in PyBullet: robo-rl transfer run=<its folder>."
-        )
-    if engine != "quad":
-        raise UnknownNameError("engine", engine, ("quad", "pybullet"))
-    rest = [word for word in arguments if not word.startswith(("engine=", "task="))]
-    if task == _SWARM:
-        return _SWARM, rest
-    if task not in FLIGHT_TASKS:
-        raise UnknownNameError("task", task, (*FLIGHT_TASKS, _SWARM))
-    return "fly", [f"task={FLIGHT_TASKS[task]}", *rest]
+    return _flight(given, arguments)
 
 
 def scene_words(verb: str) -> tuple[str, ...]:
@@ -80,6 +66,29 @@ def _is_note(verb: str, given: dict[str, str]) -> bool:
             "env= out; for a note, write more than the name of a task."
         )
     return True
+
+
+def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]]:
+    """`train task=race engine=quad` as `fly task=race`: the verb that trains it, in the engine that it trains in."""
+    task = given.get("task", "hover")
+    if task not in (*FLIGHT_TASKS, *_OF_OTHER_VERBS):
+        raise UnknownNameError("task", task, (*FLIGHT_TASKS, *_OF_OTHER_VERBS, *all_tasks()))
+    if "data" in given:
+        raise ConfigError(
+            f"task={task} is learned from nothing, without data=. Leave data={given['data']} out, or leave task= "
+            "out to learn from what it holds."
+        )
+    verb = _OF_OTHER_VERBS.get(task, "fly")
+    engine, home = given.get("engine"), "pybullet" if verb == "vision" else "quad"
+    if engine not in (None, "quad", "pybullet"):
+        raise UnknownNameError("engine", engine, ("quad", "pybullet"))
+    if engine not in (None, home):
+        raise ConfigError(
+            f"task={task} is trained in engine={home}, found engine={engine}. Train it there and fly the policy, "
+            "unchanged, in PyBullet: robo-rl transfer run=<its folder>."
+        )
+    rest = [word for word in arguments if not word.startswith(("engine=", "task="))]
+    return verb, rest if verb != "fly" else [f"task={FLIGHT_TASKS[task]}", *rest]
 
 
 def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:

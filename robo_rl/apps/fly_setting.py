@@ -18,7 +18,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.flights import Flights
 from sim.engines.quad.memory import Senses
 from sim.engines.quad.realism import Realism, check_realism, steps_of
-from sim.engines.quad.rows import Spread
+from sim.engines.quad.rows import Spread, even_spread
 from sim.engines.quad.setting import (
     DEFAULT,
     FlightOptions,
@@ -82,11 +82,12 @@ class Setting:
             battery_s=config.battery_s,
         )
         check_realism(realism, craft)
+        even_spread(config.randomize, craft)
         return cls(craft, training, task, senses_of(config.task, options), realism, options)
 
     def spread(self, config: FlyConfig) -> Spread | None:
         """How far crafts differ in training."""
-        return Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
+        return even_spread(config.randomize, self.craft)
 
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
         task = self.training if gradient else self.task

@@ -23,7 +23,7 @@ from sim.engines.bullet.effects import Scene, check_scene
 from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.control.controllers import CONTROLLERS
 from sim.engines.quad.flights import Flights
-from sim.engines.quad.rows import Spread
+from sim.engines.quad.rows import even_spread
 from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 HOME = "quad"  # the engine of the training
@@ -114,8 +114,6 @@ def scene_of(config: TransferConfig) -> Scene:
     effects = () if names == ["none"] else tuple(names)
     scene = Scene(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
     check_scene(scene)
-    if config.randomize >= 1.0:
-        raise ConfigError(f"randomize={config.randomize:g} cannot be used: a mass may not vanish, so give less than 1.")
     return scene
 
 
@@ -136,7 +134,7 @@ def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[Transfer
 
 def flights_of(config: TransferConfig, flown: Flown, scene: Scene | None) -> Flights:
     """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
-    spread = Spread(*([config.randomize] * 5)) if config.randomize > 0.0 else None
+    spread = even_spread(config.randomize, flown.craft)
     given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
     if scene is not None:
         return bullet_flights(

@@ -84,10 +84,10 @@ VERBS = {
         "train",
         "train:TrainConfig",
         "train",
-        "train a base policy (flow or diffusion) on a dataset",
+        "train a base policy (flow or diffusion) on a dataset; task=<a flight> is trained from nothing",
         "robo-rl train data=data/peg20 out=runs/base",
         "robo-rl train data=data/peg20 out=runs/base resume=true",
-        "robo-rl train task=race engine=quad out=runs/race",
+        "robo-rl train task=race out=runs/race",
     ),
     "finetune": _verb(
         "finetune",

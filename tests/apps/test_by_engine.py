@@ -15,8 +15,28 @@ def test_an_engine_leads_to_its_verb() -> None:
     assert by_engine("train", ["task=trajectory", "engine=quad", "seeds=2"]) == ("fly", ["task=figure8", "seeds=2"])
     assert by_engine("train", ["engine=quad"]) == ("fly", ["task=hover"])
     assert by_engine("train", ["engine=quad", "task=obstacles"]) == ("fly", ["task=obstacles"])
-    assert by_engine("train", ["engine=pybullet", "task=vision_hover"]) == ("vision", ["task=vision_hover"])
+    assert by_engine("train", ["engine=pybullet", "task=vision_hover"]) == ("vision", [])
     assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["drones=4"])
+
+
+@pytest.mark.parametrize(
+    ("task", "verb", "words"),
+    [
+        ("hover", "fly", ["task=hover"]),
+        ("trajectory", "fly", ["task=figure8"]),
+        ("waypoints", "fly", ["task=waypoints"]),
+        ("race", "fly", ["task=race"]),
+        ("obstacles", "fly", ["task=obstacles"]),
+        ("swarm", "swarm", []),
+        ("mission", "mission", []),
+        ("vision", "vision", []),
+    ],
+)
+def test_a_flight_needs_no_engine_to_be_trained(task: str, verb: str, words: list[str]) -> None:
+    """`robo-rl train task=race` is the training of that flight, its settings passed on; a dataset is not asked for."""
+    assert by_engine("train", [f"task={task}", "seeds=2", "out=r"]) == (verb, [*words, "seeds=2", "out=r"])
+    with pytest.raises(ConfigError, match="without data="):
+        by_engine("train", [f"task={task}", "data=d"])
 
 
 def test_a_task_of_arms_is_one_word() -> None:
@@ -48,5 +68,8 @@ def test_engines_that_train_nothing_say_what_does() -> None:
         by_engine("train", ["task=race", "engine=pybullet"])
     with pytest.raises(UnknownNameError, match="Did you mean 'quad'"):
         by_engine("train", ["engine=quadd"])
-    with pytest.raises(UnknownNameError, match="waypoints"):
-        by_engine("train", ["engine=quad", "task=waypoint"])
+    with pytest.raises(ConfigError, match="is trained in engine=pybullet"):
+        by_engine("train", ["task=vision", "engine=quad"])
+    for words in (["engine=quad", "task=waypoint"], ["task=waypoint"]):
+        with pytest.raises(UnknownNameError, match="waypoints"):
+            by_engine("train", words)

@@ -149,6 +149,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("train_density=0.4", "fly task=obstacles"),
         ("latency_s=0.005", "whole control steps"),
         ("gust_m_s=1", "no drag"),
+        ("randomize=1", "no mass may vanish"),
         ("level=rats", "rates"),
         ("rate_rad_s=4", "motors are told no rates"),
     ],

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 
 POS, QUAT, VEL, RATE, ROTOR = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13), slice(13, 17)
@@ -29,6 +30,28 @@ class Spread:
     thrust: float = 0.0
     lag: float = 0.0
     drag: float = 0.0
+
+
+def even_spread(width: float, craft: Craft) -> Spread | None:
+    """All parameters within +-`width` of the craft's own; None for 0.
+
+    Raises ConfigError where a drone could be drawn that cannot exist or cannot take off.
+    """
+    if width == 0.0:
+        return None
+    if not 0.0 < width < 1.0:
+        raise ConfigError(
+            f"randomize={width:g} cannot be used: mass_kg = {craft.mass_kg:g} of craft '{craft.name}' would go down to "
+            f"{craft.mass_kg * (1.0 - width):g}, and no mass may vanish; give at least 0 and less than 1."
+        )
+    weakest = craft.thrust_to_weight * (1.0 - width) / (1.0 + width)
+    if weakest <= 1.0:
+        most = (craft.thrust_to_weight - 1.0) / (craft.thrust_to_weight + 1.0)
+        raise ConfigError(
+            f"randomize={width:g} cannot be used: the heaviest and weakest craft '{craft.name}' would have a full "
+            f"thrust of {weakest:.2f} times its weight, and must be above 1; give less than {most:.2f}."
+        )
+    return Spread(width, width, width, width, width)
 
 
 NAMES = (

@@ -10,6 +10,7 @@ import yaml
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import FOLDER, list_crafts, load_craft
+from sim.engines.quad.rows import Spread, even_spread
 
 DATA: dict[str, Any] = yaml.safe_load((FOLDER / "cf21.yaml").read_text())
 
@@ -52,3 +53,21 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         load_craft(_file(tmp_path, {key: value for key, value in DATA.items() if key not in ("mass_kg", "rise_s")}))
     with pytest.raises(ConfigError, match=r"nowhere.yaml does not exist"):
         load_craft(str(tmp_path / "nowhere.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (1.0, r"randomize=1 .* mass_kg = 0.027 .* down to 0, .* less than 1"),
+        (1.5, r"randomize=1.5 .* down to -0.0135"),
+        (float("nan"), r"randomize=nan .* less than 1"),
+        (0.5, r"randomize=0.5 .* 0.75 times its weight, .* less than 0.38"),
+    ],
+)
+def test_no_randomised_craft_is_impossible(width: float, message: str) -> None:
+    """A mass that may vanish, or a thrust to weight of 2.248 (1 - w) / (1 + w) below 1, is refused with its bound."""
+    craft = load_craft("cf2x_l2f")
+    with pytest.raises(ConfigError, match=message):
+        even_spread(width, craft)
+    assert even_spread(0.0, craft) is None
+    assert even_spread(0.38, craft) == Spread(0.38, 0.38, 0.38, 0.38, 0.38)
