@@ -5,7 +5,7 @@
 
 The robots are the stand-ins of the drivers' tests: processes that speak the robot's protocol on loopback, through the
 vendor's own package. Milliseconds from the signal to the feeder until the stand-in has read the stop: of SIGKILL the
-kernel tells the guard, SIGSTOP it finds out by its watchdog of 100 ms.
+kernel tells the guard, SIGSTOP it finds out by its watchdog of 80 ms.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ from hardware.states import ArmState, JointCommand, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
 from robo_rl.core.registry import Table, lookup
 
-WATCHDOG_S = 0.1  # without a `write` for this long, the robot is brought to rest
+# Without a `write` for this long, the robot is brought to rest: it has to rest 100 ms after the last command, and what
+# is left of them is for the stop's own way to the robot.
+WATCHDOG_S = 0.08
+PERIODS = 1.5  # of commands that the watchdog has to outlast, for one that comes a little late
 
 # name -> (class, extra that installs the vendor's package)
 ARMS: Table = {
@@ -128,6 +131,7 @@ def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATC
     """
     settings, watchdog_s = _watched(settings, watchdog_s)
     check_settings(name, settings)
+    _check_rate(name, settings, watchdog_s)
     driver: Driver[Any, Any] = lookup("driver", DRIVERS, name)(**settings, watchdog_s=watchdog_s)
     return driver
 
@@ -152,6 +156,17 @@ def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, 
             f"watchdog_s={given!r} cannot be used, expected seconds above 0 and at most 10, such as {WATCHDOG_S}."
         )
     return rest, float(given)
+
+
+def _check_rate(name: str, settings: Mapping[str, Any], watchdog_s: float) -> None:
+    """Raise ConfigError for commands so far apart that the watchdog would stop the robot between two of them."""
+    rate_hz = settings.get("rate_hz")
+    if isinstance(rate_hz, int | float) and 0.0 < rate_hz < PERIODS / watchdog_s:
+        raise ConfigError(
+            f"rate_hz={rate_hz:g} of the driver '{name}' is too slow: its watchdog stops the robot "
+            f"{1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, or a longer "
+            "watchdog_s."
+        )
 
 
 def vendor(module: str, robot: str, extra: str) -> Any:

@@ -14,12 +14,14 @@ from numpy import ndarray
 
 from hardware.arms.bounds import Bounded, JointLimits, check_names
 from hardware.bus.protocol import Bus, Profile
+from hardware.driver import WATCHDOG_S
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
 TOPICS = {"trajectory": "joint_trajectory", "forward": "commands"}  # kind of controller -> its topic, below its name
 FIRST_STATE_S = 3.0
+LOOKS = 10.0  # of the watchdog at the time since the last command, while it waits
 
 
 class Ros2ControlDriver:
@@ -39,7 +41,7 @@ class Ros2ControlDriver:
         controller: str = "joint_trajectory_controller",
         kind: str = "trajectory",
         rate_hz: float = 100.0,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if kind not in TOPICS:
             raise ConfigError(f"kind='{kind}' of a controller cannot be used, expected one of {', '.join(TOPICS)}.")
@@ -57,7 +59,7 @@ class Ros2ControlDriver:
         self._deadline_s: float | None = None
         self._why = "it was stopped"
         bus.subscribe("joint_states", JointState, Profile.STATE, self._on_state)
-        bus.timer(watchdog_s / 4.0, self._on_timer)
+        bus.timer(watchdog_s / LOOKS, self._on_timer)
 
     def connect(self) -> None:
         self._state, self._told, self._stopped, self._deadline_s = None, (), False, None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from hardware.arms.bounds import Bounded, JointLimits
+from hardware.driver import WATCHDOG_S
 from hardware.nodes.sim_robot import SimArm
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import DriverError
@@ -22,7 +23,7 @@ class SimulatedArmDriver:
         robot: SimArm,
         limits: JointLimits,
         rate_hz: float = 100.0,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._robot, self._clock, self._watchdog_s = robot, clock, watchdog_s

@@ -1,7 +1,7 @@
 """Universal Robots arms over RTDE, by `ur_rtde`: joint targets by servoJ, which the controller follows at its own rate.
 
 Guards: ours (`hardware/guard.py`) sends servoStop; behind it the controller's RTDE watchdog, which ends the control
-program when no command has come for 1.5 x `watchdog_s`, so that the arm stops also when the cable is pulled.
+program when no command has come for 1.2 x `watchdog_s`, so that the arm stops also when the cable is pulled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from hardware.arms.bounds import Bounded, JointLimits, slowed
 from hardware.arms.ur_handshake import shake_hands
-from hardware.driver import reachable, vendor
+from hardware.driver import WATCHDOG_S, reachable, vendor
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
@@ -45,7 +45,7 @@ SAFETY_MODES = {
     9: "has a safety fault: restart it",
 }
 STOP_RAD_S2 = 10.0
-BACKSTOP = 1.5  # the controller's watchdog is this much slower than ours: a stop by command is gentler
+BACKSTOP = 1.2  # the controller's watchdog is this much slower than ours: a stop by command is gentler
 
 
 class UrDriver:
@@ -66,7 +66,7 @@ class UrDriver:
         lookahead_s: float = 0.1,
         gain: float = 300.0,
         state_hz: float | None = None,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if not (0.03 <= lookahead_s <= 0.2 and 100.0 <= gain <= 2000.0):
             raise ConfigError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardware.arms.bounds import Bounded, JointLimits, slowed
-from hardware.driver import reachable, vendor
+from hardware.driver import WATCHDOG_S, reachable, vendor
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
@@ -43,7 +43,7 @@ class XarmDriver:
         joints: int = 7,
         rate_hz: float = 100.0,
         max_velocity_rad_s: float | None = None,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if joints not in (5, 6, 7):
             raise ConfigError(f"joints={joints} cannot be used: an xArm has 5, 6 or 7.")

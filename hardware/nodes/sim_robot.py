@@ -9,12 +9,12 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
+from hardware.driver import WATCHDOG_S  # without a command for this long the arm holds by itself, as a real one
 from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"
 _STATUS_S = 0.5
-WATCHDOG_S = 0.08  # without a command for this long, the arm holds by itself, as a real driver's watchdog does
 
 
 @runtime_checkable

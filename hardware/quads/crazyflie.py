@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 
+from hardware.driver import WATCHDOG_S
 from hardware.quads.bounds import QuadLimits, bounded
 from hardware.quads.crazyflie_link import ARMED, FLYING, CrazyflieLink
 from hardware.quads.crazyflie_packets import send_setpoint
@@ -44,7 +45,7 @@ class CrazyflieDriver:
         max_speed_m_s: float = 1.5,
         thrust_low: float = 0.0,
         thrust_high: float = 0.9,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if "://" not in uri:
             raise ConfigError(f"uri='{uri}' is no link, expected such as radio://0/80/2M/E7E7E7E7E7.")

@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 
+from hardware.driver import WATCHDOG_S
 from hardware.quads.bounds import QuadLimits, bounded
 from hardware.quads.px4_link import LAND, OFFBOARD, Px4Link, mode_name
 from hardware.quads.px4_messages import send_setpoint
@@ -54,7 +55,7 @@ class Px4Driver:
         thrust_low: float = 0.0,
         thrust_high: float = 1.0,
         check_failsafe: bool = True,
-        watchdog_s: float = 0.1,
+        watchdog_s: float = WATCHDOG_S,
     ) -> None:
         self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
         self._address, self._baud, self._arm, self._check_failsafe = address, baud, arm, check_failsafe
@@ -127,8 +128,8 @@ class Px4Driver:
         self._stopped = True
         asked = not self._was_offboard and self._link.may_be_offboard()  # its next heartbeat will tell
         if self._link.mode == OFFBOARD or asked:  # whoever else flies it goes on flying it
-            self._link.tell(f"robo-rl lands: {reason}")
             self._link.set_mode(LAND, tries=3)
+            self._link.tell(f"robo-rl lands: {reason}")
 
     def close(self) -> None:
         if self._link is not None:

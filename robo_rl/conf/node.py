@@ -100,7 +100,7 @@ class QuadPolicyNodeConfig(NodeConfig):
 class RobotDriverNodeConfig(NodeConfig):
     """`robot_driver`: a real arm or quadcopter, in a process of its own with a watchdog."""
 
-    settings: str = REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.1; see docs/drivers.md
+    settings: str = REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
     level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
     ground_m: float | None = None  # of a quadcopter: height of the ground in odom; none: 0, as the autopilot counts

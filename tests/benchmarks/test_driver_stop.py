@@ -14,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 AIM_MS = 100.0
-LATE_MS = 10.0  # of the guard's own timer: its watchdog is as long as the aim, counted from the last command
 MODULES = {"ur": "rtde_control", "xarm": "xarm", "crazyflie": "cflib", "px4": "pymavlink"}
 
 
@@ -32,7 +31,7 @@ def may_open(port: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODULES))
 def test_a_killed_or_stalled_parent_is_a_stop_within_100_ms(name: str) -> None:
-    """The best of five rounds: what a busy machine adds to some of them is not the driver's."""
+    """The median of five rounds: what a busy machine adds to some of them is not the driver's."""
     if find_spec(MODULES[name]) is None:
         pytest.skip(f"the package of the driver is not installed (extra [{name}])")
     if name == "xarm" and not may_open(502):
@@ -51,4 +50,4 @@ def test_a_killed_or_stalled_parent_is_a_stop_within_100_ms(name: str) -> None:
     assert set(found) == {f"driver/{name}/{how}/stop_ms" for how in ("killed", "stalled")}
     for line in found.values():
         assert (line["unit"], len(line["times_ms"])) == ("ms", 5)
-        assert min(line["times_ms"]) < AIM_MS + LATE_MS * ("stalled" in line["name"]), line
+        assert line["value"] < AIM_MS, line

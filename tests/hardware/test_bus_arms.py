@@ -57,11 +57,11 @@ def test_silence_sends_a_hold_where_the_arm_is() -> None:
     bus.script = [(written_s + 0.05, "joint_states", JointState(0.0, ("a", "b"), np.array([0.3, 0.4])))]
     while len(bus.sent["jtc/commands"]) < 2:
         bus.run(0.001)
-    assert 0.1 < bus.now_s - written_s < 0.13
+    assert 0.08 < bus.now_s - written_s < 0.1
     last = bus.sent["jtc/commands"][-1]
     assert isinstance(last, Floats)
     assert last.values.tolist() == [0.3, 0.4]
-    with pytest.raises(DriverError, match=r"no command came for 100 ms.*Nothing was sent"):
+    with pytest.raises(DriverError, match=r"no command came for 80 ms.*Nothing was sent"):
         arm.write(JointCommand(np.zeros(2)))
     arm.stop("again")
     arm.close()
@@ -128,3 +128,11 @@ def test_the_table_says_what_there_is() -> None:
     with pytest.raises(ConfigError, match="watchdog_s=0"):
         make_driver("ur", {"host": "127.0.0.1"}, watchdog_s=0.0)
     assert make_driver("sim_arm", {"robot": Toy(), "limits": TOY_LIMITS}).names == ("a", "b")
+
+
+def test_commands_that_the_watchdog_would_not_wait_for_are_refused_at_the_start() -> None:
+    """At 10 Hz a command is due every 100 ms, and every robot rests 80 ms after the last one."""
+    with pytest.raises(ConfigError, match=r"rate_hz=10 of the driver 'ur' is too slow: .* 80 ms .* at least 18\.75 Hz"):
+        make_driver("ur", {"host": "127.0.0.1", "rate_hz": 10})
+    make_driver("ur", {"host": "127.0.0.1", "rate_hz": 10}, watchdog_s=0.3)
+    make_driver("ur", {"host": "127.0.0.1", "rate_hz": 20})

@@ -11,11 +11,12 @@ import pytest
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
+from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.protocol import Node
 from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
-from hardware.nodes.sim_robot import WATCHDOG_S, SimArmNode
+from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, RAW, SAFE, SAFETY_STATE
