@@ -8,11 +8,13 @@ A benchmark takes `parser(...)`'s options, measures, and calls `emit` once per n
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import math
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -54,14 +56,15 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def own_folder(folder: Path) -> Path:
-    """`folder`, where finished work is kept and not done again; of a quick run a folder in it, emptied.
+    """`folder`, where finished work is kept and not done again; of a quick run a temporary one, gone when it ends.
 
-    So a full run takes nothing of a quick one for its own, and a quick run says nothing that it did not measure.
+    So a full run takes nothing of a quick one for its own, a quick run says nothing that it did not measure, and two of
+    them at the same time do not meet.
     """
     if not _options.quick:
         return folder
-    own = folder / "quick_run"
-    shutil.rmtree(own, ignore_errors=True)
+    own = Path(tempfile.mkdtemp(prefix="robo-rl-quick-"))
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
     return own
 
 

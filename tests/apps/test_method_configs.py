@@ -24,7 +24,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.state_io import save_state
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from tests.policies.small import flow_policy
-from tests.rl.test_methods import Human
+from tests.rl.tuners import Human
 from tests.rl.worlds import LIMIT, SPEC, make_env
 
 FILES = sorted((CONF / "method").glob("*.yaml"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 
 from benchmarks import common
 from benchmarks.readme_table import BEGIN, END, for_docs, for_readme, headline_table, load, main, rewrite, shown
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +56,23 @@ def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
     assert common.own_folder(tmp_path) == tmp_path
     (tmp_path / "results.json").write_text("full")
     common.parser("test").parse_args(["--quick"])
-    own = common.own_folder(tmp_path)
-    own.mkdir()
-    (own / "results.json").write_text("quick")
-    assert own != tmp_path
-    assert not (common.own_folder(tmp_path) / "results.json").exists()
+    first, second = common.own_folder(tmp_path), common.own_folder(tmp_path)
+    (first / "results.json").write_text("quick")
+    assert len({first, second, tmp_path}) == 3
+    assert list(second.iterdir()) == []
     assert (tmp_path / "results.json").read_text() == "full"
+
+
+def test_a_quick_run_leaves_nothing_behind() -> None:
+    """Its folder goes with the program."""
+    code = (
+        "import common, pathlib; common.parser('test').parse_args(['--quick'])\n"
+        "own = common.own_folder(pathlib.Path('runs')); (own / 'policy').mkdir(); print(own)"
+    )
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])}
+    ran = subprocess.run([sys.executable, "-c", code], env=here, capture_output=True, text=True, check=True)
+    assert not Path(ran.stdout.strip()).exists()
+    assert Path(ran.stdout.strip()).is_absolute()
 
 
 def test_out_without_a_value_is_the_results_folder() -> None:

@@ -1,0 +1,107 @@
+"""What is special to residual methods, beyond the values in their configs: ResFiT, DAWN, Policy Decorator."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.seeding import generator
+from robo_rl.rl.config import LearnerConfig
+from robo_rl.rl.off_policy import OffPolicyLearner
+from tests.policies.small import flow_policy
+from tests.rl.tuners import LANES, build, stored
+from tests.rl.worlds import SPEC
+
+# ResFiT
+
+
+def test_resfit_warms_up_with_the_base_and_uniform_noise_of_its_own_size() -> None:
+    """warmup_noise 2 at scale 0.1: executed - base is uniform in +-0.2, beyond what the residual itself may do."""
+    tuner, env, _ = build(ResidualMap(1, 0.1), flow_policy(SPEC), base_steps=900, env_steps=901, warmup_noise=2.0)
+    while tuner.phase == "base":
+        tuner.advance()
+    env.close()
+    executed, base = stored(tuner.mix["online"], "critic_action"), stored(tuner.mix["online"], "ctx")
+    noise = (executed - base)[base.abs() < 0.8]  # where no limit cuts it
+    assert noise.abs().max() <= 0.2 + 1e-6
+    assert abs(noise.std() - 0.2 / math.sqrt(3.0)) < 0.01
+    assert noise.abs().max() > 0.19
+
+
+def test_resfit_explores_and_smooths_in_units_of_its_scale() -> None:
+    """explore_std 0.5 of u at scale 0.1 is N(0, 0.05) of an action."""
+    cfg = LearnerConfig(actor="deterministic", hidden=[16], explore_std=0.5)
+    learner = OffPolicyLearner(4, ResidualMap(1, 0.1), cfg, generator("x"))
+    ctx = torch.zeros(4000, 1)
+    action = learner.map.to_critic(learner.act(torch.randn(4000, 4), ctx, explore=True), ctx)
+    assert abs(action.std() - 0.05) < 0.008  # a little less: u is cut at +-1
+
+
+# DAWN
+
+
+def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
+    """They never mix with what training executes, are not pushed out, and make their fraction of every batch."""
+    fractions = {"online": 0.75, "base": 0.25}
+    tuner, env, _ = build(ResidualMap(1, 0.2), flow_policy(SPEC), stores=("online", "base"), fractions=fractions)
+    while tuner.phase == "base":
+        tuner.advance()
+    anchors = stored(tuner.mix["base"], "critic_action")
+    assert torch.equal(anchors, stored(tuner.mix["base"], "ctx"))  # u = 0: the base alone
+    assert len(tuner.mix["online"]) == 0
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert torch.equal(anchors, stored(tuner.mix["base"], "critic_action"))
+    assert len(tuner.mix["online"]) > 0
+    data = tuner._sample()
+    known = {row.tobytes() for row in stored(tuner.mix["base"], "obs").numpy()}
+    assert sum(row.tobytes() in known for row in data.obs[-4:].numpy()) == 4  # 25 % of 16, behind the others
+
+
+# Policy Decorator
+
+
+def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
+    """Chance t / H per decision: none at first, all from H on; the rest is the base to the bit."""
+    tuner, env, _ = build(
+        ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=2400, ramp_steps=1600, utd=0.0
+    )
+    shares = []
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    store = tuner.mix["online"]
+    for lane in range(LANES):
+        count = int(store.head[lane])
+        changed = (store.data["critic_action"] != store.data["ctx"])[lane, :count].any(-1).float()
+        shares.append([float(part.mean()) for part in changed.tensor_split(6)])
+    share = np.mean(shares, axis=0)  # sixths of 2,400 steps; saturated bases hide a few
+    assert share[0] < 0.3
+    assert np.all(np.diff(share[:4]) > 0.0)
+    assert np.all(share[4:] > 0.85)
+
+
+def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
+    """The stored context is what the base planned, though the queue is corrected in place."""
+    tuner, env, _ = build(ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=200, utd=0.0)
+    seen: list[Tensor] = []
+    plain = tuner.learner.act
+
+    def act(obs: Tensor, ctx: Tensor, explore: bool) -> Tensor:
+        seen.extend(ctx.clone())
+        return plain(obs, ctx, explore)
+
+    tuner.learner.act = act  # type: ignore[method-assign]
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    given = {row.numpy().tobytes() for row in seen}
+    store = tuner.mix["online"]
+    contexts = [row for lane in range(LANES) for row in store.data["ctx"][lane, 2 : int(store.head[lane])]]
+    assert len(contexts) > 50
+    assert all(row.numpy().tobytes() in given for row in contexts)
