@@ -82,13 +82,15 @@ def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]
     engine, home = given.get("engine"), "pybullet" if verb == "vision" else "quad"
     if engine not in (None, "quad", "pybullet"):
         raise UnknownNameError("engine", engine, ("quad", "pybullet"))
+    if verb == "fly":
+        return verb, [f"task={FLIGHT_TASKS[task]}", *(word for word in arguments if not word.startswith("task="))]
     if engine not in (None, home):
         raise ConfigError(
-            f"task={task} is trained in engine={home}, found engine={engine}. Train it there and fly the policy, "
-            "unchanged, in PyBullet: robo-rl transfer run=<its folder>."
+            f"task={task} is flown in engine={home} alone, found engine={engine}. Leave engine= out; other flights "
+            "take engine=quad and engine=pybullet."
         )
     rest = [word for word in arguments if not word.startswith(("engine=", "task="))]
-    return verb, rest if verb != "fly" else [f"task={FLIGHT_TASKS[task]}", *rest]
+    return verb, rest
 
 
 def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:

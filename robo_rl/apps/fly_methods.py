@@ -20,7 +20,6 @@ from robo_rl.rl.ppo_rows import PpoRows, PpoRowsConfig
 from robo_rl.rl.replay_rows import ReplayConfig, ReplayRows
 from sim.engines.quad.control.linear_law import linear_law
 from sim.engines.quad.flight_rows import FlightRows
-from sim.engines.quad.flights import Flights
 from sim.tasks.hover import HoverTask
 from sim.tasks.hover_reward import HoverReward
 
@@ -95,11 +94,8 @@ def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, se
             "Use method=first_order."
         )
     task = replace(setting.training, train_box_m=setting.training.box_m)
-    flights = Flights(
-        setting.craft, task, setting.senses, method.lanes, derive_seed("flights", seed),
-        spread=setting.spread(config), realism=setting.realism, gradient=False, eager=config.eager,
-        level=setting.options.commanded,
-    )  # fmt: skip
+    seeded = derive_seed("flights", seed)
+    flights = setting.flown(task, method.lanes, seeded, config, setting.spread(config), gradient=False)
     reward = HoverReward(task, method.reward, method.reward_size, method.positive)
     return FlightRows(flights, reward, setting.scale(), method.asymmetric)
 

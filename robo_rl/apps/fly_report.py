@@ -151,7 +151,11 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
             "machine": machine(),
             "task": config.task,
             "craft": config.craft,
-            **({} if isinstance(config, VisionConfig) else {"level": config.level, "method": config.method.name}),
+            **(
+                {}
+                if isinstance(config, VisionConfig)
+                else {"engine": config.engine, "level": config.level, "method": config.method.name}
+            ),
             **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
             "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
             "terminated_fraction": fmean(row.terminated_fraction for row in ours),

@@ -25,6 +25,7 @@ from sim.engines.quad.setting import (
     MeasuredTask,
     check_options,
     measured_task,
+    other_step,
     senses_of,
     unused_options,
 )
@@ -91,10 +92,16 @@ class Setting:
 
     def flights(self, num: int, seed: int, config: FlyConfig, *, gradient: bool) -> Flights:
         task = self.training if gradient else self.task
-        spread = self.spread(config) if gradient else None
+        return self.flown(task, num, seed, config, self.spread(config) if gradient else None, gradient=gradient)
+
+    def flown(
+        self, task: FlightTask, num: int, seed: int, config: FlyConfig, spread: Spread | None, *, gradient: bool
+    ) -> Flights:
+        """Flights in the engine that was asked for."""
+        physics, step = other_step(self.options, self.craft, task, num, self.realism) or (None, None)
         return Flights(
-            self.craft, task, self.senses, num, seed,
-            spread=spread, realism=self.realism, gradient=gradient, eager=config.eager, level=self.options.commanded,
+            self.craft, task, self.senses, num, seed, physics=physics, spread=spread, realism=self.realism,
+            gradient=gradient, eager=config.eager, step=step, level=self.options.commanded,
         )  # fmt: skip
 
     def spec(self) -> EnvSpec:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval import text
 
 if TYPE_CHECKING:
     from robo_rl.apps.fly import FlyRow
     from robo_rl.conf.fly import FlyConfig
-    from robo_rl.conf.vision import VisionConfig
 
 LABELS = {
     "policy": "Learned policy",
@@ -105,7 +105,8 @@ _COST: list[Column] = [
 
 def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """To the terminal, at least 120 columns wide where there is none."""
-    title = f"{config.task}, {config.eval_flights} starts with disturbance and sensor noise"
+    where = " in PyBullet" if isinstance(config, VisionConfig) or config.engine == "pybullet" else ""
+    title = f"{config.task}{where}, {config.eval_flights} starts with disturbance and sensor noise"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     table.add_column("pilot", no_wrap=True)
     columns = [*COLUMNS[config.task], *_COST]

@@ -31,11 +31,16 @@ class BulletStep:
     """step(state, command, params, external) -> state after `physics.dt_s`; see `sim.engines.quad.dynamics.make_step`.
 
     The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is put where
-    the column says; the others go on as they are, so contacts that last are the same contacts. No gradient.
+    the column says; the others go on as they are, so contacts that last are the same contacts. `pure`: all are put
+    where their columns say, so that what follows depends on nothing else, as resuming and seeds of episodes want.
+    No gradient.
     """
 
-    def __init__(self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1) -> None:
+    def __init__(
+        self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1, *, pure: bool = False
+    ) -> None:
         check_scene(scene)
+        self.pure = pure
         self.craft, self.physics, self.scene, self.per_arena = equipped(craft, scene), physics, scene, per_arena
         substep_s = physics.dt_s / physics.substeps
         self.world = BulletWorld(self.craft, num, substep_s, floor_m=-scene.height_m, per_arena=per_arena)
@@ -52,7 +57,7 @@ class BulletStep:
             self._params = params.clone()
             self._drones = Drones.of(self.craft, params.numpy(), state.shape[1])
             self.world.set_masses(self._drones.mass_kg, self._drones.inertia_kg_m2)
-        moved = (state != self._last)[:13].any(0).numpy()
+        moved = ((state != self._last)[:13].any(0) | self.pure).numpy()
         if moved.any():
             rows = state.double().numpy()
             self.world.place(Motion.of(rows[POS], rows[QUAT], rows[VEL], rows[RATE]), moved.nonzero()[0])
@@ -63,6 +68,8 @@ class BulletStep:
             middle, speeds = rotor_speeds(speeds, goal, self._drones)
             self.world.step(*wrench(self._drones, motion, middle, self._outside(motion, given)))
         after = torch.from_numpy(np.concatenate([self.world.motion().rows(), speeds])).to(state.dtype)
+        # PyBullet keeps matrices, and may come back from one with the other quaternion of the same attitude.
+        after[QUAT] *= torch.where((after[QUAT] * state[QUAT]).sum(0) < 0.0, -1.0, 1.0)
         self._last = after.clone()  # flights write into what they are given
         return after
 
@@ -80,14 +87,27 @@ class BulletStep:
         return Outside(force, given[TORQUE], air, heights)
 
 
+def bullet_step(
+    craft: Craft, task: FlightTask, num: int, scene: Scene | None = None, realism: Realism | None = None,
+    level: CommandLevel = ON_MOTORS, *, pure: bool = False,
+) -> tuple[Physics, BulletStep]:  # fmt: skip
+    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m below the
+    origin, or where the task's scene ends.
+    """
+    if scene is None:
+        (_, _, middle_m), reach_m = task.scene
+        scene = Scene(height_m=max(1.0, reach_m - middle_m))
+    windy = realism is not None and realism.gust_m_s > 0.0
+    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
+    return physics, BulletStep(craft, inner_physics(level, physics)[1], num, scene, pure=pure)
+
+
 def bullet_flights(
     craft: Craft, task: FlightTask, senses: Senses, num: int, seed: int, scene: Scene, *,
     spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
 ) -> Flights:  # fmt: skip
     """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in PyBullet."""
-    windy = realism is not None and realism.gust_m_s > 0.0
-    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
-    step = BulletStep(craft, inner_physics(level, physics)[1], num, scene)
+    physics, step = bullet_step(craft, task, num, scene, realism, level)
     return Flights(
         craft, task, senses, num, seed, physics=physics, spread=spread, realism=realism, gradient=False, eager=True,
         step=step, level=level,

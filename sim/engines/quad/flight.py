@@ -43,12 +43,14 @@ def make_flight(
     realism: Realism | None = None,
     step: Step | None = None,
     level: CommandLevel = ON_MOTORS,
+    shifted: bool = False,
 ) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
     action: (4, n) in [-1, 1], of a `level` as in command.py. memory: rows as in memory.Layout. noise: (18 and what
     `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training flight has ended.
-    step: another engine's, in the place of `make_step`'s; at level=rates one of `inner_physics`. Raises ConfigError for
+    step: another engine's, in the place of `make_step`'s; at level=rates one of `inner_physics`. shifted: there is a
+    seventh argument, (17, n), added to the state after the step: how another engine's differs. Raises ConfigError for
     physics or realism that the craft cannot have, UnknownNameError for a level.
     """
     real = realism or Realism()
@@ -59,12 +61,13 @@ def make_flight(
     place, hover = layout(task, senses, real), command.hover
 
     def flight(
-        state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor
+        state: Tensor, memory: Tensor, action: Tensor, params: Tensor, external: Tensor, noise: Tensor, *shift: Tensor
     ) -> tuple[Tensor, ...]:
         acting, power, air, hidden = _through_the_world(
             state, memory, action, external, noise, craft, place, real, task.dt_s
         )
         after = advance(state, acting, power, params, air)
+        after = after + shift[0] if shifted else after
         was = memory[place.kept]
         kept = task.advance(state, after, external, was)
         last = memory[place.last] if task.w_action_rate > 0.0 else None

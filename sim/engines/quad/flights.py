@@ -17,7 +17,7 @@ from torch import Tensor
 from sim.engines.quad.command import ON_MOTORS, CommandLevel, level_physics, make_command
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics, Step
-from sim.engines.quad.flight import first_sight, make_flight, noise_rows
+from sim.engines.quad.flight import FlightFn, first_sight, make_flight, noise_rows
 from sim.engines.quad.memory import Senses, layout
 from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import Spread, parameters
@@ -43,7 +43,8 @@ class Flights:
     """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics. `level`: of the
     actions, see command.py.
 
-    `step`: another engine's, in the place of the physics; not to be compiled, so with `eager`, and without gradient.
+    `step`: another engine's, in the place of the physics; it runs eagerly. With gradient the states are that engine's,
+    and the gradients those of `physics` at the same states and commands.
     `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
     `state_dict`.
     """
@@ -83,13 +84,20 @@ class Flights:
         self._begin()
         self.age = torch.zeros(num, dtype=torch.int32)
         self._reached, self._overwritten, self.terminated = self.obs, _NOTHING, torch.zeros(num, dtype=torch.bool)
-        fn = make_flight(craft, self.physics, task, senses, self.realism, step, level)
+        made = (craft, self.physics, task, senses, self.realism)
         self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
-        if gradient:
+        if gradient and step is not None:
+            fn = make_flight(*made, level=level, shifted=True)
+            shift = torch.zeros_like(self.state)
+            ours, self.compile_s = differentiable(fn, (*examples, shift), (0, 1, 2), eager=eager, say=say)
+            self._run = _led(ours, make_flight(*made, step, level))
+        elif gradient:
+            fn = make_flight(*made, level=level)
             self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
         else:
-            kernel = compile_kernel(fn, examples, eager=eager, say=say)
+            fn = make_flight(*made, step, level)
+            kernel = compile_kernel(fn, examples, eager=eager or step is not None, say=say)
             self._run, self.compile_s = kernel, kernel.compile_s  # type: ignore[assignment]
 
     def restart(self) -> None:
@@ -223,3 +231,14 @@ class Flights:
                 self.generator.set_state(value)
             else:
                 setattr(self, name, Fresh(*value) if name == "_starts" else value)
+
+
+def _led(ours: Callable[..., tuple[Tensor, ...]], theirs: FlightFn) -> Callable[..., tuple[Tensor, ...]]:
+    """Our flight, moved after every step to the state that the other engine comes to: its states, our gradients."""
+
+    def run(state: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            here, there = ours(state, *rest, torch.zeros_like(state))[0], theirs(state, *rest)[0]
+        return ours(state, *rest, there - here)
+
+    return run

@@ -7,14 +7,18 @@ again: `quad/race:craft=cf21,track=splits`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.command import CommandLevel
 from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import Physics, Step
 from sim.engines.quad.memory import Senses
+from sim.engines.quad.realism import Realism
 from sim.tasks.flight import TASKS
 from sim.tasks.hover import HoverTask
 from sim.tasks.obstacles import ObstacleTask, check_obstacles
+from sim.tasks.protocol import FlightTask
 from sim.tasks.race import RaceTask, check_race, craft_radius_m
 from sim.tasks.swarm.world import SwarmWorld, arm_m
 from sim.tasks.track import load_track
@@ -22,6 +26,7 @@ from sim.tasks.tracking import TrackingTask, check_speed, figure_eight
 from sim.tasks.waypoints import WaypointTask, check_waypoint_speed
 
 MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask | ObstacleTask
+ENGINES = ("quad", "pybullet")
 _OWN = {  # option -> tasks that have it; all others are everybody's
     "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
     **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
@@ -34,6 +39,7 @@ class FlightOptions:
     """What there is to choose of a flight. None: what suits the task."""
 
     craft: str = "cf2x_l2f"
+    engine: str = "quad"  # whose physics: quad, or pybullet: contacts, ground effect, drag of the rotors
     speed_m_s: float | None = None  # figure8: on the curve (2); at most: waypoints 2, race 3.5, obstacles 1.5
     track: str = "ring"  # race
     track_scale: float = 1.0  # race: all lengths of the track times this
@@ -104,6 +110,19 @@ def senses_of(name: str, options: FlightOptions) -> Senses:
     return Senses(options.history, options.integral and name in ("hover", "figure8"))
 
 
+def other_step(
+    options: FlightOptions, craft: Craft, task: FlightTask, num: int, realism: Realism | None = None
+) -> tuple[Physics, Step] | None:
+    """What moves the drones where it is not our dynamics, and the physics to count its steps by; `bullet_step`."""
+    if options.engine == "quad":
+        return None
+    # By name: that engine is built on this one, and is imported only where it flies.
+    made: tuple[Physics, Step] = import_module("sim.engines.bullet.step").bullet_step(
+        craft, task, num, None, realism, options.commanded, pure=True
+    )
+    return made
+
+
 def unused_options(name: str) -> tuple[str, ...]:
     """Options that this task has not."""
     return tuple(option for option, tasks in _OWN.items() if name not in tasks)
@@ -111,6 +130,8 @@ def unused_options(name: str) -> tuple[str, ...]:
 
 def check_options(name: str, options: FlightOptions) -> None:
     """Raises ConfigError for an option that this task has not: it would be thought to matter."""
+    if options.engine not in ENGINES:
+        raise UnknownNameError("engine", options.engine, ENGINES)
     for option in unused_options(name):
         if getattr(options, option) != getattr(DEFAULT, option):
             owners = ", ".join(_OWN[option])

@@ -21,7 +21,7 @@ from sim.engines.quad.memory import layout
 from sim.engines.quad.picture import picture
 from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import POS, parameters
-from sim.engines.quad.setting import FlightOptions, check_options, measured_task, senses_of
+from sim.engines.quad.setting import FlightOptions, check_options, measured_task, other_step, senses_of
 from sim.history import place_of, seeds_of
 from sim.kernels import compile_kernel
 from sim.keyed import keyed_normal, keyed_uniform
@@ -71,6 +71,7 @@ class QuadVecEnv:
         num_envs: int,
         *,
         craft: str = "cf2x_l2f",
+        engine: str = "quad",
         speed_m_s: float | None = None,
         track: str = "ring",
         track_scale: float = 1.0,
@@ -89,7 +90,7 @@ class QuadVecEnv:
         self.num_envs, self.metadata = num_envs, METADATA
         self.craft: Craft = load_craft(craft)
         options = FlightOptions(
-            craft=craft, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
+            craft=craft, engine=engine, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
             baseline_speed_m_s=baseline_speed_m_s, density=density, cylinders=cylinders, planner=planner,
             history=history, integral=integral, level=level, rate_rad_s=rate_rad_s,
         )  # fmt: skip
@@ -97,7 +98,9 @@ class QuadVecEnv:
         whole: Any = measured_task(task, self.craft, options)
         self.task: FlightTask = whole if max_episode_steps is None else replace(whole, max_steps=max_episode_steps)
         self.senses = senses_of(task, options)
-        physics = level_physics(options.commanded, self.task.dt_s)
+        physics, step = level_physics(options.commanded, self.task.dt_s), None
+        if (other := other_step(options, self.craft, self.task, num_envs)) is not None:
+            (physics, step), compiled = other, False
         small_s = physics.dt_s / physics.substeps
         self.command = make_command(options.commanded, self.craft, small_s)
         self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
@@ -105,7 +108,7 @@ class QuadVecEnv:
         self._params = parameters(self.craft, small_s)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
-        fn = make_flight(self.craft, physics, self.task, self.senses, level=options.commanded)
+        fn = make_flight(self.craft, physics, self.task, self.senses, step=step, level=options.commanded)
         self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
         examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
                     torch.zeros(SEEN_ROWS, num_envs))  # fmt: skip
