@@ -45,7 +45,7 @@ class Senses:
             raise UnknownNameError("state", known, KNOWN)
         every = [name for name, count, _ in parts for _ in range(count)]
         kept = [i for i, name in enumerate(every) if known == "all" or name in OWN]
-        self._kept = torch.tensor(kept, dtype=torch.long)
+        self._kept = None if len(kept) == len(every) else torch.tensor(kept, dtype=torch.long)
         parts = tuple(part for part in parts if known == "all" or part[0] in OWN)
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
@@ -109,7 +109,7 @@ class Senses:
     def _noisy(
         self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
     ) -> Float[Tensor, "n s"]:
-        kept = state[:, self._kept]
+        kept = state if self._kept is None else state[:, self._kept]
         return kept if self._spread is None else seen(kept, self._spread, seeds, age)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,16 +23,15 @@ from sim.engines.protocol import Engine, Physics
 from sim.engines.scene import ASSETS, Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.history import place_of, seeds_of
-from sim.keyed import keyed_uniform
 from sim.randomise import load_randomise
 from sim.senses import Senses, handed_out
-from sim.task_kernels import TaskKernels
+from sim.starts_ahead import StartsAhead
+from sim.task_kernels import Counts, Judged, Rules, TaskKernels, begin_counts
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
-_START = 0  # stream of an episode's random numbers
 _KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held", "_success")
 
 
@@ -69,11 +68,11 @@ class TaskVecEnv:
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
-        self._kernels = TaskKernels(
-            self.task, self._drive, self._engine.physics(), dense=options.reward == "dense",
-            compiled=num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled,
-        )  # fmt: skip
         self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
+        self._starts = StartsAhead(self._drive, self._engine.device)
+        rules = Rules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
+        compiled = num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled
+        self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
 
@@ -121,21 +120,14 @@ class TaskVecEnv:
         before, action = self._engine.save(), self._pending
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
-        self._age = self._age + 1
-        state, solved, good, dense, lost = self._look(self._goal)
-        diverged = ~good
+        judged = self._look(self._goal)
+        self._age, self._held, self._success = judged.counts
+        diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
         if bool(diverged.any()):
-            dump_diverged(self.spec.name, diverged, self._episode_seed, self._age, before, action)
-        solved = solved & good & ~lost
-        self._held = torch.where(solved, self._held + 1, 0)
-        self._success = self._success | (self._held >= self.task.hold_steps)
-        success = self._success
-        terminated = (success & self._options.ends_with_success) | diverged | lost
-        truncated = (self._age >= self.spec.max_episode_steps) & ~terminated
-        sparse = (self._held >= self.task.hold_steps).to(torch.float32)
-        reward = sparse if self._options.reward == "sparse" else torch.where(good, dense, 0.0)
-        ended, seed = terminated | truncated, self._episode_seed
-        final = self._told = self._senses.after_step(state, good, self._physics, seed, self._age, self._told)
+            dump_diverged(self.spec.name, diverged, seed, self._age, before, action)
+        ended = judged.terminated | judged.truncated
+        final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._told)
+        self._told = final
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
             self._told = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
@@ -147,7 +139,8 @@ class TaskVecEnv:
             "next_seed": self._episode_seed.clone().cpu(),
             "diverged": diverged.cpu(),
         }
-        return handed_out(self._told), reward.cpu(), terminated.cpu(), truncated.cpu(), info
+        paid, terminated, truncated = (each.cpu() for each in (judged.reward, judged.terminated, judged.truncated))
+        return handed_out(self._told), paid, terminated, truncated, info
 
     def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
         """The action that takes effect now: the one of some steps ago; before that, the one an episode began with."""
@@ -163,27 +156,27 @@ class TaskVecEnv:
         ctrl, self._memory = self._kernels.command(self._memory, action, self._physics)
         return ctrl
 
-    def _look(self, goal: Float[Tensor, "n g"]) -> Sequence[Tensor]:
-        """(observation, solved, sane, dense reward, lost) of the state that the engine has reached."""
+    def _look(self, goal: Float[Tensor, "n g"]) -> Judged:
+        """What is to be said of the state that the engine has reached."""
         self._goal, self._physics = goal, self._engine.physics()
-        return self._kernels.judge(goal, self._physics)
+        return self._kernels.judge(goal, Counts(self._age, self._held, self._success), self._physics)
 
     def _begin(self, worlds: Tensor, taken: list[int], told: Obs | None) -> Obs:
         """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
         worlds = worlds.to(self._engine.device)
         seeds = torch.tensor(taken, device=worlds.device)
-        start, goal, memory = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
+        start, goal, memory = self._starts.of(taken, self._seeds)
         if self._randomise.changes_physics:
             self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
-        zero = torch.zeros_like(seeds)
+        counts = begin_counts(len(worlds), worlds.device)
         queue = memory.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
-        fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": zero, "_held": zero,
-                 "_success": zero.bool(), "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
+        fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": counts.age, "_held": counts.held,
+                 "_success": counts.success, "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
-        state = self._look(self._goal)[0]
+        state = self._look(self._goal).obs
         return self._senses.at_start(worlds, state, self._physics, self._episode_seed, told)
 
     def snapshot(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import Motors
+from sim.engines.meshes import check_meshes
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
@@ -108,7 +109,7 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
     """Put a robot (MJCF or URDF) into a scene at its site `robot`, or at the origin, and compile both.
 
     edit(spec): changes the MJCF before it is compiled, for tasks with a dial. Raises ConfigError with what the compiler
-    said, such as a missing mesh.
+    said, and for meshes that are not there.
     """
     for path in (scene, robot):
         if path is not None and not path.is_file():
@@ -118,8 +119,10 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
     mujoco.set_mju_user_warning(_unsaid)
     try:
         spec = mujoco.MjSpec.from_file(str(scene))
+        check_meshes(spec, scene)
         if robot is not None:
             part = mujoco.MjSpec.from_file(str(robot))
+            check_meshes(part, robot)
             part.default.name = "robot"  # or MuJoCo writes a class without a name, which it cannot read again
             spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
@@ -129,7 +132,9 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             model = spec.compile()
             return Scene(model, spec.to_xml())
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"MuJoCo cannot compile {scene if robot is None else robot}: {error}") from error
+        raise ConfigError(
+            f"MuJoCo cannot compile {scene if robot is None else robot}: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _unsaid(message: str) -> None:

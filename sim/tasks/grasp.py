@@ -9,25 +9,27 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.arms.rotation import yaw_of
-from sim.tasks.manipulation import View
+from sim.tasks.scene_view import ToolAmongThings
 
 ABOVE_M = 0.08
 
 
-def heading(view: View) -> Float[Tensor, "n 2"]:
+def heading(view: ToolAmongThings) -> Float[Tensor, "n 2"]:
     """(cos, sin) of the tool's heading."""
     yaw = yaw_of(view.tool.quat)
     return torch.stack([yaw.cos(), yaw.sin()], -1)
 
 
-def quarter_turn_left(view: View, cube: str) -> Float[Tensor, " n"]:
+def quarter_turn_left(view: ToolAmongThings, cube: str) -> Float[Tensor, " n"]:
     """How far the tool has to turn until its fingers lie flat on a cube; within an eighth of a turn [rad]."""
     apart = yaw_of(view.thing(cube).quat) - yaw_of(view.tool.quat)
     quarter = math.pi / 2
     return torch.remainder(apart + quarter / 2, quarter) - quarter / 2
 
 
-def around(view: View, cube: str, left: Float[Tensor, " n"]) -> tuple[Float[Tensor, "n 3"], Bool[Tensor, " n"]]:
+def around(
+    view: ToolAmongThings, cube: str, left: Float[Tensor, " n"]
+) -> tuple[Float[Tensor, "n 3"], Bool[Tensor, " n"]]:
     """(where the tool goes now, are the fingers around the cube?): over it and turned to it first, then down."""
     offset_m = view.thing(cube).m - view.tool.m
     aside_m = offset_m[:, :2].norm(dim=-1)

@@ -18,7 +18,7 @@ from sim.arms.control import Reach
 from sim.arms.robot import ArmRobot
 from sim.drive import SceneTask
 from sim.engines.protocol import Physics, Start
-from sim.tasks.scene_view import Places, SceneView
+from sim.tasks.scene_view import Places, SceneView, ToolAmongThings
 
 CONTROL_HZ, SUBSTEPS = 20.0, 10
 
@@ -112,6 +112,8 @@ def between(uniform: Float[Tensor, " *k"], low: float, high: float) -> Float[Ten
     return low + (high - low) * uniform
 
 
-def toward(goal_m: Float[Tensor, "n 3"], view: View, reach: Reach, gain: float = 0.7) -> Float[Tensor, "n 3"]:
+def toward(
+    goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach, gain: float = 0.7
+) -> Float[Tensor, "n 3"]:
     """The action that brings the tool there, slower as it comes near."""
     return (gain * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)

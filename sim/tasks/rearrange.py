@@ -92,7 +92,7 @@ class RearrangeTask:
         return torch.stack(pose, -1), goal
 
     def observe(self, view: ManipulatorView) -> Float[Tensor, "n 39"]:
-        local: Any = view.local
+        local = view.local
         cube, left = local.thing("cube").m, quarter_turn_left(local, "cube")
         goal = self._goal(view)
         tables = [view.body(name) for name in ("from", "to")]
@@ -133,7 +133,7 @@ class RearrangeTask:
         still = docked | (held & low)
         twist = torch.where(still[:, None], 0.0, dock)
 
-        local: Any = view.local
+        local = view.local
         left = quarter_turn_left(local, "cube")
         grasp_m, there = around(local, "cube", left)
         there = there & docked & ~bring

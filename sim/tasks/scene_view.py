@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -55,6 +55,16 @@ class Places:
         arrays = (model.qpos0, model.body_pos[rows], model.body_quat[rows])
         qpos0, fixture_m, fixture_quat = (self.like.new_tensor(array) for array in arrays)
         return qpos0, fixture_m, fixture_quat
+
+
+@runtime_checkable
+class ToolAmongThings(Protocol):
+    """Where an arm's tool and the scene's things are, all in one frame: the world's, or that of a base it stands on."""
+
+    @property
+    def tool(self) -> Pose: ...
+
+    def thing(self, name: str) -> Pose: ...
 
 
 class SceneView:

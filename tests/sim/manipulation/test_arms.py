@@ -213,14 +213,55 @@ def test_a_robot_of_ones_own(tmp_path: Path) -> None:
         load_robot("pandaa")
 
 
-def test_a_missing_mesh_is_a_sentence(tmp_path: Path) -> None:
-    """A URDF whose mesh is not there."""
-    path = tmp_path / "arm.urdf"
-    path.write_text(
-        '<robot name="r"><link name="a"><visual><geometry><mesh filename="gone.stl"/></geometry></visual>'
-        '<collision><geometry><mesh filename="gone.stl"/></geometry></collision></link></robot>'
-    )
-    with pytest.raises(ConfigError, match="gone"):
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "arm.urdf",
+            '<robot name="r"><link name="a"><collision><geometry><mesh filename="parts/gone.stl"/></geometry>'
+            "</collision></link></robot>",
+            r"arm\.urdf names a mesh that is not there: parts/gone\.stl\. Expected .*/parts/gone\.stl\. Put",
+        ),
+        (
+            "ros.urdf",
+            '<robot name="r"><link name="a"><collision><geometry><mesh filename="package://my_arm/gone.stl"/></geometry>'
+            "</collision></link></robot>",
+            r"ros\.urdf names a mesh that is not there: package://my_arm/gone\.stl.*packages of ROS are not searched",
+        ),
+        (
+            "arm.xml",
+            '<mujoco><compiler meshdir="parts"/><asset><mesh name="a" file="a.stl"/><mesh name="b" file="b.obj"/>'
+            '</asset><worldbody><geom type="mesh" mesh="a"/></worldbody></mujoco>',
+            r"arm\.xml names 2 meshes that are not there: a\.stl, b\.obj.*/parts/a\.stl",
+        ),
+    ],
+)
+def test_a_missing_mesh_is_a_sentence(tmp_path: Path, name: str, text: str, says: str) -> None:
+    """Which model, which meshes and where they were looked for, all of them at once."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says) as caught:
         compile_scene(ASSETS / "lift.xml", path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match=says):
+        compile_scene(path)
+
+
+def test_a_missing_scene_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         compile_scene(tmp_path / "nowhere.xml")
+
+
+def test_a_mesh_that_is_there_is_found_where_the_compiler_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `meshdir`, beside the model, whatever the working folder is."""
+    (tmp_path / "robot" / "parts").mkdir(parents=True)
+    solid = "".join(f"v {corner}\n" for corner in ("0 0 0", "1 0 0", "0 1 0", "0 0 1"))
+    (tmp_path / "robot" / "parts" / "a.obj").write_text(f"{solid}f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    (tmp_path / "robot" / "arm.xml").write_text(
+        '<mujoco><compiler meshdir="parts"/><asset><mesh name="a" file="a.obj"/></asset>'
+        '<worldbody><geom type="mesh" mesh="a"/></worldbody></mujoco>'
+    )
+    monkeypatch.chdir(tmp_path)
+    assert compile_scene(Path("robot/arm.xml")).model.nmesh == 1
