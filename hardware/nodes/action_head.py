@@ -12,10 +12,11 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
-from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Status
+from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
+from hardware.nodes.own_status import OwnStatus
 from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.bundle import Bundle
@@ -53,7 +54,7 @@ class ActionHeadNode:
         self._pictures = Pictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
-        self._send, self._tell = RAW.publisher(bus), LOOP_STATUS.publisher(bus)
+        self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
         GOAL.subscribe(bus, self._on_goal)
@@ -65,6 +66,8 @@ class ActionHeadNode:
     def stop(self, why: str) -> str:
         """Command no more."""
         self._wanted = False
+        self._own.leave(why)
+        self._report()
         return f"{why}: {self.head.timing}"
 
     @property
@@ -124,4 +127,4 @@ class ActionHeadNode:
         level = 0 if self._wanted and not self._complaint else 1
         sentence = self._complaint or ("commanding" if self._wanted else "stopped")
         values = self.head.timing.values() | {"late_chunks": str(self.head.player.late)}
-        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
+        self._own.tell(level, sentence, values)

@@ -15,9 +15,10 @@ from hardware.layout import action_joints
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.loop.plan import RunningPlan
-from hardware.messages import Diagnostics, Floats, JointState, JointTrajectory, Status, Text
+from hardware.messages import Floats, JointState, JointTrajectory, Text
 from hardware.nodes.epoch import first_epoch
 from hardware.nodes.filter_watch import FilterWatch
+from hardware.nodes.own_status import OwnStatus
 from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.bundle import Bundle
@@ -53,7 +54,7 @@ class ArmPolicyNode:
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._complaint = ""
-        self._send, self._tell = CHUNK.publisher(bus), POLICY_STATUS.publisher(bus)
+        self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
@@ -76,6 +77,8 @@ class ArmPolicyNode:
     def stop(self, why: str) -> str:
         """Infer no more."""
         self._wanted = False
+        self._own.leave(why)
+        self._report()
         last = f", the last in {1e3 * self._last_s:.1f} ms" if self._inferred else ""
         return f"{why}: {self._inferred} chunks were inferred{last}"
 
@@ -172,10 +175,11 @@ class ArmPolicyNode:
     def _report(self) -> None:
         waits_s = 0.0 if self._asked is None else self._bus.now() - self._asked[1]
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
-        sentence = self._inference.fault or hangs or self._complaint or ("inferring" if self.infers else "stopped")
+        does = "inferring" if self.infers else "loading the policy" if self._wanted else "stopped"
+        sentence = self._inference.fault or hangs or self._complaint or does
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
         values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
-        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
+        self._own.tell(level, sentence, values)
 
 
 def named_joints(bundle: Bundle) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from hardware.bus.protocol import Bus
 from hardware.calibration import load_calibration
 from hardware.camera_source import Picture, Source, open_source
 from hardware.jpeg import encoded
-from hardware.messages import CompressedImage, Diagnostics, Image, Status
+from hardware.messages import CompressedImage, Image
+from hardware.nodes.own_status import OwnStatus
 from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
 from robo_rl.core.errors import DriverError
 
@@ -50,7 +51,7 @@ class CameraNode:
         self._publish_jpeg = compressed_topic(config.camera).publisher(bus) if pressed else None
         self._inform = camera_info_topic(config.camera).publisher(bus) if self._calibration else None
         self._misfit = ""
-        self._diagnose = CAMERA_STATUS.publisher(bus)
+        self._own = OwnStatus(bus, CAMERA_STATUS, f"camera {config.camera}")
         self._retry_s = 0.0
         self.pictures, self._begun = 0, 0  # so far; of them, before the film that is shown now began
         self.done, self._fault = False, ""
@@ -59,6 +60,8 @@ class CameraNode:
 
     def stop(self, why: str) -> str:
         """Nothing moves because of this node."""
+        self._own.leave(why)
+        self._tell()
         return f"{why}: {self.pictures} pictures were published"
 
     @property
@@ -156,5 +159,4 @@ class CameraNode:
         level, message = (WARNING, self._misfit) if self._misfit else (OK, "running")
         if self._source is None:
             level, message = ERROR, self._fault or ("ended" if self.done else "stopped")
-        status = Status(f"camera {self._config.camera}", level, message, {"pictures": str(self.pictures)})
-        self._diagnose(Diagnostics(self._bus.stamp(), (status,)))
+        self._own.tell(level, message, {"pictures": str(self.pictures)})

@@ -8,13 +8,15 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Diagnostics, Flag, FlightCommand, Odometry, Status
+from hardware.messages import Flag, FlightCommand, Odometry
 from hardware.nodes.filter_watch import unarmed
+from hardware.nodes.own_status import OwnStatus
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 
 _STATUS_S = 0.5
+_ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
 _EARLY = 0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
 
 
@@ -25,7 +27,7 @@ class FlightFilterNode:
         self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
         self._sent_s, self._sequence = -math.inf, 0
         self._said = filter_.phase, filter_.reason
-        self._send, self._tell = FLIGHT_SAFE.publisher(bus), SAFETY_STATE.publisher(bus)
+        self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
         ESTOP.subscribe(bus, self._on_estop)
@@ -37,7 +39,9 @@ class FlightFilterNode:
     def stop(self, why: str) -> str:
         """Land, then fall silent."""
         self._wants_arming = False
+        self._own.leave(why)
         self.filter.stop(Reason.LAND_SHUTDOWN)
+        self._report()
         flies = self.filter.phase is not FlightPhase.DISARMED
         ends = "landing, then motors off" if flies else "nothing was being sent"
         return f"{why}: {last_account(ends, self.filter.counts)}"
@@ -91,5 +95,5 @@ class FlightFilterNode:
         if not flies:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
-        status = Status(self._bus.name, 0 if flies else 2, sentence, {"phase": filter_.phase.value} | values)
-        self._tell(Diagnostics(self._bus.stamp(), (status,)))
+        orderly = filter_.reason in _ORDERLY
+        self._own.tell(0 if flies else 2, sentence, {"phase": filter_.phase.value} | values, orderly)

@@ -13,8 +13,9 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
-from hardware.messages import Diagnostics, FlightCommand, Floats, Odometry, Status, Text
+from hardware.messages import FlightCommand, Floats, Odometry, Text
 from hardware.nodes.filter_watch import FilterWatch
+from hardware.nodes.own_status import OwnStatus
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.bundle import Bundle
 from policies.flight_observer import FlightObserver, VehicleState
@@ -46,7 +47,7 @@ class QuadPolicyNode:
         self._epoch = self._sequence = 0
         self.flown = FlightRecord()
         self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
-        self._send, self._tell = FLIGHT_RAW.publisher(bus), POLICY_STATUS.publisher(bus)
+        self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
@@ -58,6 +59,8 @@ class QuadPolicyNode:
     def stop(self, why: str) -> str:
         """Decide no more: the filter lands. What has landed it before is said as well."""
         self._wanted = False
+        self._own.leave(why)
+        self._report()
         before = f"; {self._filter.reason}" if self._filter.reason else ""
         decisions = f"{self.decisions} decisions, the last in {1e3 * self._took_s:.2f} ms"
         return f"{why}: {self.flown}; {decisions}{before}"
@@ -123,7 +126,7 @@ class QuadPolicyNode:
         sentence = wrong or ("deciding" if self._wanted else "stopped")
         level = 1 if wrong or not self._wanted else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
-        self._tell(Diagnostics(self._bus.stamp(), (Status(self._bus.name, level, sentence, values),)))
+        self._own.tell(level, sentence, values)
 
 
 def check_flight(bundle: Bundle, observer: FlightObserver) -> None:

@@ -2,7 +2,7 @@
 
 ~/success and ~/failure save as ~/stop does, and note which it was; buttons ask for the same by `episode/ask`. What a
 latched topic said before the start stands at the beginning of every recording: the goal, the task in words, whether a
-human has taken over.
+human has taken over. One to which nothing else came, no state, no picture and no command, is thrown away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from hardware.bus.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, Profile, RawBus
 from hardware.bus.wire import WIRE
-from hardware.messages import Flag, Text
+from hardware.messages import Diagnostics, Flag, Text
 from hardware.recording import FLUSH_S, Channel, Recording
 from hardware.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, Topic
@@ -45,6 +45,11 @@ class RecorderNode:
         self._bus, self._folder, self._say = bus, Path(config.out), say
         self._types, all_topics = ros_types(), (*topics, SUCCESS)
         self._channels = {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in all_topics}
+        told = (topic for topic in topics if topic.profile is not Profile.LATCHED)
+        self._frames = {
+            topic.name for topic in told if topic.kind not in (Diagnostics, Flag)
+        }  # a recording is of these
+        self._empty = True  # nothing on any of them so far
         self._latched: dict[str, bytes] = {}  # what latched topics said last, as CDR
         self._running: Recording | None = None
         self._heard: set[str] = set()  # states and pictures of the running recording, by topic
@@ -99,7 +104,7 @@ class RecorderNode:
             self._running = Recording(self._folder, name, self._channels, self._types)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
-        self._heard = set()
+        self._heard, self._empty = set(), True
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
@@ -108,6 +113,8 @@ class RecorderNode:
         """Commit the running recording. label: what is said of it besides."""
         if self._running is None:
             return False, "nothing is being recorded"
+        if self._empty:
+            return False, self._throw_away()
         done = self._guarded(lambda running: running.commit())
         running, self._running = self._running, None
         if not done or running is None:
@@ -127,6 +134,16 @@ class RecorderNode:
             lost = [" or ".join(sorted(states))]
         self._known |= self._heard
         return f", but nothing on {', '.join(lost)}" if lost else ""
+
+    def _throw_away(self) -> str:
+        """What is as good as no recording would be found only when fifty of them are imported."""
+        running, self._running = self._running, None
+        assert running is not None
+        running.discard()
+        return self._tell(
+            f"{running.path.name} is empty and was thrown away: no state, no picture and no command came. Is the robot "
+            "on, and in this ROS domain and namespace?"
+        )
 
     def discard(self) -> Answer:
         """Throw the running recording away."""
@@ -152,6 +169,7 @@ class RecorderNode:
             self._latched[topic] = cdr
         elif profile in (Profile.STATE, Profile.SENSOR):
             self._heard.add(topic)
+        self._empty &= topic not in self._frames
         self._write(topic, cdr, received_s)
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
-from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
+from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
+from hardware.nodes.own_status import OwnStatus
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
@@ -38,7 +39,7 @@ class _DriverNode(ABC, Generic[S]):
         driver.connect()
         self._bus, self._driver, self._say = bus, driver, say
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
-        self._tell_status = DRIVER_STATUS.publisher(bus)
+        self._own = OwnStatus(bus, DRIVER_STATUS)
         bus.service("~/connect", self._connect)
         bus.timer(1.0 / state_hz, self._read)
         bus.timer(STATUS_S, self._report)
@@ -47,6 +48,8 @@ class _DriverNode(ABC, Generic[S]):
         """Hold, or land."""
         self._driver.stop(why)
         self._fault = f"stopped: {why}"
+        self._own.leave(why)
+        self._report()
         return f"{why}: the robot comes to rest"
 
     @property
@@ -107,8 +110,7 @@ class _DriverNode(ABC, Generic[S]):
         return True, "connected"
 
     def _report(self) -> None:
-        status = Status(self._bus.name, 2 if self._fault else 0, self._fault or "obeys")
-        self._tell_status(Diagnostics(self._bus.stamp(), (status,)))
+        self._own.tell(2 if self._fault else 0, self._fault or "obeys")
 
 
 class ArmDriverNode(_DriverNode[ArmState]):

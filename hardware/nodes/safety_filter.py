@@ -11,8 +11,9 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.messages import Diagnostics, Flag, JointState, JointTrajectory, Status
+from hardware.messages import Flag, JointState, JointTrajectory
 from hardware.nodes.filter_watch import unarmed
+from hardware.nodes.own_status import OwnStatus
 from hardware.safety.arm_filter import ArmFilter, Phase, Source
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
@@ -38,7 +39,7 @@ class SafetyFilterNode:
         self._faulted_s = -math.inf  # when a fault of the states was said last
         self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
         self._send = SAFE.publisher(bus)
-        self._tell = SAFETY_STATE.publisher(bus)
+        self._own = OwnStatus(bus, SAFETY_STATE)
         JOINT_STATES.subscribe(bus, self._on_state)
         RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
         TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
@@ -53,8 +54,10 @@ class SafetyFilterNode:
         """Brake and fall silent."""
         self._wants_arming = False
         moved = self.filter.phase is not Phase.DISARMED
+        self._own.leave(why)
         self.filter.stop(Reason.SHUTDOWN)
         self._tick()
+        self._report()
         ends = "braking, then silent" if moved else "nothing was being sent"
         return f"{why}: {last_account(ends, self.filter.counts)}"
 
@@ -118,8 +121,8 @@ class SafetyFilterNode:
         if filter_.phase is not Phase.ARMED:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}
-        status = Status(self._bus.name, level, sentence, {"phase": filter_.phase.value} | values)
-        self._tell(Diagnostics(self._bus.stamp(), (status,)))
+        orderly = filter_.reason in (Reason.SHUTDOWN, Reason.NOT_ARMED)
+        self._own.tell(level, sentence, {"phase": filter_.phase.value} | values, orderly)
 
 
 def watchdog_hz(robot: RobotDescription) -> float:

@@ -10,7 +10,8 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.driver import WATCHDOG_S  # without a command for this long the arm holds by itself, as a real one
-from hardware.messages import Diagnostics, FlightCommand, JointState, JointTrajectory, Odometry, Status
+from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
+from hardware.nodes.own_status import OwnStatus
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"
@@ -61,7 +62,7 @@ class SimArmNode:
         self._commanded_s: float | None = None  # None: not since it last held
         self._said = 0, "waits for commands"
         self.holds = 0  # times that the watchdog fired
-        self._tell, self._warn = JOINT_STATES.publisher(bus), LOOP_STATUS.publisher(bus)
+        self._tell, self._own = JOINT_STATES.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         SAFE.subscribe(bus, self._on_command)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
@@ -69,6 +70,8 @@ class SimArmNode:
 
     def stop(self, why: str) -> str:
         """A simulator is at rest when nobody steps it."""
+        self._own.leave(why)
+        self._report()
         return f"{why}: the simulation ends"
 
     @property
@@ -80,8 +83,7 @@ class SimArmNode:
 
     def _report(self) -> None:
         level, sentence = self._said
-        status = Status(self._bus.name, level, sentence, {"holds": str(self.holds)})
-        self._warn(Diagnostics(self._bus.stamp(), (status,)))
+        self._own.tell(level, sentence, {"holds": str(self.holds)})
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
         places = [message.names.index(name) for name in self._arm.names]

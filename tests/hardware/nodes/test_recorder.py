@@ -28,7 +28,16 @@ from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording import IN_PROGRESS, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import EPISODE, GOAL, JOINT_STATES, SAFE, camera_info_topic, compressed_topic, image_topic
+from hardware.topics import (
+    EPISODE,
+    GOAL,
+    JOINT_STATES,
+    SAFE,
+    SAFETY_STATE,
+    camera_info_topic,
+    compressed_topic,
+    image_topic,
+)
 from robo_rl.apps.node_builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -104,6 +113,9 @@ def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expec
     world = World()
     said: list[str] = []
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], said.append)
+    robot = world.bus("robot")
+    SAFE.publisher(robot)(SAMPLES[m.JointTrajectory])
+    robot.spin(lambda: world.now() >= 0.1)
     saved, sentence = world.bus("human").call(f"recorder/{service}", 1.0)
     assert saved
     assert sentence.endswith({True: ", a success", False: ", a failure", None: "messages"}[expected])
@@ -121,7 +133,8 @@ def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
     robot, words = world.bus("robot"), list[str]()
     tell = {topic.name: topic.publisher(robot) for topic in topics[:2]}
-    for heard in ((), ("joint_states", "camera/top/image_raw"), ("joint_states",)):
+    first = ("camera/top/image_raw",)
+    for heard in (first, ("joint_states", "camera/top/image_raw"), ("joint_states",)):
         for name in heard:
             tell[name](joints(1) if name == "joint_states" else SAMPLES[m.Image])
         robot.spin(iter([False] * 3 + [True]).__next__)
@@ -138,14 +151,18 @@ def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -
 def test_what_was_said_before_the_start_is_in_every_recording(tmp_path: Path) -> None:
     """A goal is latched: said once, it holds for the second recording, too; a command of before does not."""
     world = World()
-    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), [GOAL, SAFE], lambda text: None)
+    topics = [GOAL, SAFE, JOINT_STATES]
+    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, lambda text: None)
     task = world.bus("task")
+    tell = JOINT_STATES.publisher(task)
     GOAL.publisher(task)(m.Floats(np.array([0.1, 0.2])))
     SAFE.publisher(task)(SAMPLES[m.JointTrajectory])
     task.spin(lambda: world.now() >= 1.0)
     for _ in range(2):
         node.begin()
-        node.save()
+        tell(joints(1))
+        task.spin(iter([False] * 3 + [True]).__next__)
+        assert node.save()[0]
     node.last_word()
     for path in sorted(tmp_path.glob("episode_*")):
         (raw,) = recorded(path)["goal"]
@@ -197,14 +214,40 @@ def test_a_discarded_recording_leaves_nothing(bus: DdsBus, tmp_path: Path) -> No
 
 
 def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
-    """Two recordings within a second have two names; one without messages is a recording, too."""
-    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
-    recorder.save()
-    recorder.begin()
-    recorder.last_word()
+    """Two recordings within a second have two names."""
+    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
+    state = bus.publisher("joint_states", m.JointState, Profile.STATE)
+    for save in (recorder.save, recorder.last_word):
+        recorder.begin()
+        state(joints(1))
+        wait_for(bus, lambda: recorder._running.messages == 1)
+        save()
     assert len(list(tmp_path.glob("episode_*"))) == 2
     for path in tmp_path.glob("episode_*"):
-        assert recorded(path) == {}
+        assert list(recorded(path)) == ["joint_states"]
+
+
+@pytest.mark.parametrize("end", ["stop", "success"])
+def test_a_recording_of_nothing_is_thrown_away(tmp_path: Path, end: str) -> None:
+    """A goal, a task in words and what nodes say of themselves are no recording; one state is."""
+    world, said = World(), list[str]()
+    topics = [GOAL, JOINT_STATES, SAFETY_STATE]
+    node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
+    robot = world.bus("robot")
+    GOAL.publisher(robot)(m.Floats(np.array([0.1, 0.2])))
+    SAFETY_STATE.publisher(robot)(SAMPLES[m.Diagnostics])
+    robot.spin(lambda: world.now() >= 0.1)
+    saved, sentence = world.bus("human").call(f"recorder/{end}", 1.0)
+    assert not saved
+    assert "is empty and was thrown away: no state, no picture and no command came" in sentence
+    assert said[-1] == sentence
+    assert not list(tmp_path.glob("episode_*"))
+    assert not list((tmp_path / IN_PROGRESS).iterdir())
+    node.begin()
+    JOINT_STATES.publisher(robot)(joints(1))
+    robot.spin(lambda: world.now() >= 0.2)
+    assert world.bus("another").call(f"recorder/{end}", 1.0)[0]
+    node.last_word()
 
 
 def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.protocol import Node
 from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
-from hardware.nodes.sim_robot import SimArmNode
+from hardware.nodes.sim_robot import HOLDS, SimArmNode
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, RAW, SAFE, SAFETY_STATE
@@ -284,6 +284,39 @@ def test_diagnostics_gather_and_tell_the_silent() -> None:
     row = next(row for row in heard[-1].status if row.name == "filter")
     assert row.level == 3
     assert row.message.startswith("said nothing for")
+
+
+def test_an_orderly_stop_is_no_alarm() -> None:
+    """The filter ends as asked, the arm holds for want of commands; a killed one is still told."""
+    cell, said, heard = Cell(), list[str](), list[Diagnostics]()
+    DiagnosticsNode(cell.world.bus("diagnostics"), said.append)
+    DIAGNOSTICS.subscribe(cell.world.bus("reader"), lambda m, at: heard.append(m))
+    cell.until(3.2)
+    assert said == []
+    cell.node.stop("Ctrl-C")
+    cell.until(5.0)
+    cell.world.kill("filter")
+    cell.robot.stop("Ctrl-C")
+    cell.policy_bus.spin(lambda: cell.world.now() >= 5.6)
+    cell.world.kill("robot")
+    cell.policy_bus.spin(lambda: cell.world.now() >= 12.0)
+    assert said == []
+    assert {row.name: (row.level, row.message) for row in heard[-1].status} == {
+        "filter": (0, "ended: Ctrl-C"),
+        "robot": (0, "ended: Ctrl-C"),
+    }
+
+
+def test_what_lasts_after_somebody_left_is_told() -> None:
+    """The policy's end is asked for; that the arm goes on holding for want of commands is news after a while."""
+    cell, said = Cell(), list[str]()
+    DiagnosticsNode(cell.world.bus("diagnostics"), said.append)
+    cell.until(2.2)
+    cell.node.stop("Ctrl-C")
+    cell.until(2.6)
+    cell.world.kill("filter")
+    cell.policy_bus.spin(lambda: cell.world.now() >= 8.0)
+    assert said == [f"robot: {HOLDS}"]
 
 
 def test_changes_are_told_at_once() -> None:
