@@ -81,6 +81,8 @@ class Setting:
         realism = Realism(
             latency_steps=steps_of("latency_s", latency_s(config), task.dt_s),
             delay_steps=steps_of("sensor_delay_s", config.sensor_delay_s, task.dt_s),
+            flow_steps=steps_of("flow_delay_s", config.flow_delay_s, task.dt_s),
+            gyro_bias_rad_s=config.gyro_bias_rad_s,
             gust_m_s=config.gust_m_s,
             battery_s=config.battery_s,
         )
