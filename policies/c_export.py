@@ -75,7 +75,7 @@ class Physical:
     def constants(self) -> dict[str, Tensor]:
         most = torch.finfo(torch.float32).max  # C99 has no literal for infinity
         parts = {"center": self.center, "reach": self.reach.clamp(max=most), "low": self.low, "high": self.high}
-        return {key: _plain(key, part) for key, part in parts.items()}
+        return {key: plain(key, part) for key, part in parts.items()}
 
     def into(self, obs: Float[Tensor, "b o"]) -> Float[Tensor, "b o"]:
         return (obs - self.center).clamp(-self.reach, self.reach)
@@ -123,7 +123,7 @@ def write_c_header(
             "them, a letter first, such as 'hover_cf21'."
         )
     layers, scale = _checked(layers, input_scale)
-    examples = _plain("examples", examples)
+    examples = plain("examples", examples)
     if examples.ndim != 2 or len(examples) == 0 or examples.shape[1] != len(scale):
         raise ConfigError(
             f"examples have shape {tuple(examples.shape)}; the self test needs (k, {len(scale)}), k at least 1."
@@ -181,7 +181,7 @@ def verify_c_header(
     obs = 2.0 * torch.randn(num, len(scale), generator=generator("c header")) / spread
     if physical is not None:
         obs = obs + physical.center
-    failed, crc, found = _run(path, name, obs, physical is not None)
+    failed, crc, found = run_header(path, name, obs, physical is not None)
     if failed:
         raise CheckpointError(f"{path.name} fails its self test at example {failed}. Write the header again.")
     if crc != (ours := _crc32(layers, scale, physical)):
@@ -204,7 +204,9 @@ def verify_c_header(
     return worst
 
 
-def _run(path: Path, name: str, obs: Float[Tensor, "b o"], units: bool) -> tuple[int, int, Float[Tensor, " ba"]]:
+def run_header(
+    path: Path, name: str, obs: Float[Tensor, "b o"], units: bool = False
+) -> tuple[int, int, Float[Tensor, " ba"]]:
     """(result of the self test, CRC-32 of the weights, all actions), as the system's C compiler builds them."""
     main = c.MAIN.replace("name_act(", "name_command(") if units else c.MAIN
     compiler = next((found for found in map(shutil.which, COMPILERS) if found), None)
@@ -254,8 +256,8 @@ def _checked(layers: Layers, input_scale: Tensor) -> tuple[list[tuple[Tensor, Te
     """Float32 copies on the CPU, or the reason why they are no network."""
     if not layers:
         raise ConfigError("There is no layer to export.")
-    scale = _plain("input_scale", input_scale)
-    plain, width = [], scale.numel()
+    scale = plain("input_scale", input_scale)
+    copies, width = [], scale.numel()
     if scale.ndim != 1 or width == 0:
         raise ConfigError(f"input_scale has shape {tuple(scale.shape)}; expected (o,), one factor per observation.")
     for i, (weight, bias) in enumerate(layers, 1):
@@ -264,19 +266,20 @@ def _checked(layers: Layers, input_scale: Tensor) -> tuple[list[tuple[Tensor, Te
                 f"Layer {i} has a weight of shape {tuple(weight.shape)} and a bias of shape {tuple(bias.shape)}; "
                 f"expected (out, {width}) and (out,)."
             )
-        plain.append((_plain(f"The weight of layer {i}", weight), _plain(f"The bias of layer {i}", bias)))
+        copies.append((plain(f"The weight of layer {i}", weight), plain(f"The bias of layer {i}", bias)))
         width = len(bias)
-    return plain, scale
+    return copies, scale
 
 
-def _plain(what: str, values: Tensor) -> Tensor:
-    plain = values.detach().to("cpu", torch.float32).contiguous()
-    if bad := int((~plain.isfinite()).sum()):
+def plain(what: str, values: Tensor) -> Tensor:
+    """A float32 copy on the CPU. Raises CheckpointError for numbers that are not finite."""
+    copy = values.detach().to("cpu", torch.float32).contiguous()
+    if bad := int((~copy.isfinite()).sum()):
         raise CheckpointError(
-            f"{what}: {bad} of {plain.numel()} numbers are not finite in float32. Such a policy must not fly; go "
+            f"{what}: {bad} of {copy.numel()} numbers are not finite in float32. Such a policy must not fly; go "
             "back to an earlier checkpoint."
         )
-    return plain
+    return copy
 
 
 def _check_memory(memory: FlightMemory, obs: int, actions: int) -> None:

@@ -202,11 +202,26 @@ def header(
 
     physical: with the function that speaks units?
     """
+    sizes = {key: constants[key].numel() for key in constants if not key.startswith("example_")}
+    more = [*([_FLIGHT] if flight else []), *([_PHYSICAL] if physical else [])]
+    return assembled(name, constants, values, note, [_LAYER, act(widths)], sizes, more, _FLIGHT_USE if flight else "")
+
+
+def assembled(
+    name: str,
+    constants: Mapping[str, Tensor],
+    values: Mapping[str, str | int],
+    note: Mapping[str, str],
+    network: Sequence[str],
+    sizes: Mapping[str, int],
+    more: Sequence[str] = (),
+    use: str = "",
+) -> str:
+    """A header around a network that defines `name_act`. sizes: of the constants that the checksum reads, in order."""
     code = [_HEAD, "\n".join(f"#define NAME_{key} {value}" for key, value in values.items())]
     code += [table(key, part) for key, part in constants.items()]
-    code += [_LAYER, act(widths), _SELF_TEST, _CRC_PART, weights_crc32(widths, physical)]
-    code += [*([_FLIGHT] if flight else []), *([_PHYSICAL] if physical else []), _END]
-    intro = with_prefix(_INTRO + (_FLIGHT_USE if flight else ""), name)
+    code += [*network, _SELF_TEST, _CRC_PART, weights_crc32(sizes), *more, _END]
+    intro = with_prefix(_INTRO + use, name)
     return comment(intro, note) + "\n\n" + with_prefix("\n\n".join(block.strip("\n") for block in code), name) + "\n"
 
 
@@ -244,14 +259,9 @@ def act(widths: Sequence[int]) -> str:
     return "\n".join([what, head, f"  float {buffers};", scale, *calls, "}"])
 
 
-def weights_crc32(widths: Sequence[int], physical: bool = False) -> str:
+def weights_crc32(sizes: Mapping[str, int]) -> str:
     """A function that reads all weights; NAME_CRC32 says what it must return."""
-    parts = [("scale", widths[0])]
-    for i in range(1, len(widths)):
-        parts += [(f"weight_{i}", widths[i - 1] * widths[i]), (f"bias_{i}", widths[i])]
-    if physical:
-        parts += [("center", widths[0]), ("reach", widths[0]), ("low", widths[-1]), ("high", widths[-1])]
-    lines = [f"  crc = name_crc_part(crc, name_{part}, {count});" for part, count in parts]
+    lines = [f"  crc = name_crc_part(crc, name_{part}, {count});" for part, count in sizes.items()]
     what = (
         "/* CRC-32 (zlib's) of scale and weights as they lie in this memory, little-endian; must equal NAME_CRC32. */"
     )

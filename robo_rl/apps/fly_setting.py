@@ -37,7 +37,7 @@ from sim.tasks.tracking import TrackingTask
 from sim.tasks.waypoints import WaypointTask
 
 RECIPES = {  # task -> what suits it
-    "hover": FirstOrderConfig(),
+    "hover": FirstOrderConfig(updates=700),
     "figure8": FirstOrderConfig(),
     "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
@@ -47,6 +47,8 @@ RECIPES = {  # task -> what suits it
 SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # what suits method=shac
 
 LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
+
+LINKED_UPDATES = 900  # level=rates: a late craft is learned more slowly
 
 LINK_S = 0.02  # level=rates: from a decision to the autopilot that follows it, a radio and a period of the loop
 
@@ -79,6 +81,8 @@ class Setting:
         realism = Realism(
             latency_steps=steps_of("latency_s", latency_s(config), task.dt_s),
             delay_steps=steps_of("sensor_delay_s", config.sensor_delay_s, task.dt_s),
+            flow_steps=steps_of("flow_delay_s", config.flow_delay_s, task.dt_s),
+            gyro_bias_rad_s=config.gyro_bias_rad_s,
             gust_m_s=config.gust_m_s,
             battery_s=config.battery_s,
         )
@@ -130,6 +134,8 @@ def latency_s(config: FlyConfig) -> float:
 def recipe(config: FlyConfig) -> FirstOrderConfig:
     """How to learn: what the settings say, and what suits the task where they say nothing."""
     own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
+    if config.level == "rates" and config.task == "hover":
+        own = replace(own, updates=LINKED_UPDATES)
     if config.start == "lqr":
         own = replace(own, lr=min(own.lr, LQR_LR))
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.bundle import write_bundle
+from policies.c_swarm import CSwarm, verify_c_swarm, write_c_swarm
 from policies.checkpoint import load_policy, read_policy_json
 from policies.swarm import STATE, SwarmPolicy
 from robo_rl.apps.run_dir import RunDir
+from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text
@@ -36,21 +38,39 @@ def finish(config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[S
     """Print the table and write everything that outlives the run."""
     out = run.path
     note = read_policy_json(run.policy)["train"]
-    _results(out / "results.json", config, rows, float(note["compile_cpu_s"]))
+    policy = load_policy(run.policy)
+    assert isinstance(policy, SwarmPolicy)
+    export, c_line = _header(out / "policy.h", policy, setting, note)
+    _results(out / "results.json", config, rows, float(note["compile_cpu_s"]), export)
     logs = swarm_logs(setting, paths)
     title = f"{config.drones} drones, {config.density:.0%} obstacle density, {setting.craft.name}"
     write_swarm_plot(out / "swarm.png", logs, title)
     if config.video:
         write_swarm_video(out / "swarm.mp4", logs[:FILMED])
-    policy = load_policy(run.policy)
-    assert isinstance(policy, SwarmPolicy)
     write_bundle(
         out / "bundle", policy, setting.spec(), name=f"swarm-{setting.craft.name}", noise="zero", training=note,
         measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0}, example={STATE: _example(setting)},
     )  # fmt: skip
     _print(config, rows)
-    print(f"pictures: {out}/swarm.png{', swarm.mp4' if config.video else ''}; bundle: {out}/bundle")
+    print(f"pictures: {out}/swarm.png{', swarm.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
     return 0
+
+
+def _header(path: Path, policy: SwarmPolicy, setting: SwarmSetting, note: dict[str, Any]) -> tuple[CSwarm, str]:
+    """policy.h, compiled and compared with torch where a C compiler is there; its cost, and a line that tells it."""
+    facts = {
+        "craft": f"{setting.craft.name} ({setting.craft.source})",
+        "observation": setting.spec().obs[STATE].unit,
+        "rate": f"{1.0 / setting.world.dt_s:g} Hz",
+        "commit": str(note["commit"]),
+        "what is left out": "the observation's own code: the vehicle gives the network what the line above says",
+    }
+    export = write_c_swarm(path, "swarm", policy, _example(setting)[:, 0], facts)
+    size = f"C: {path}, {export.macs} multiply-adds, {export.flash_bytes / 1024:.0f} KiB"
+    try:
+        return export, f"{size}, differs from torch by {verify_c_swarm(path, 'swarm', policy):.1g}"
+    except MissingDependencyError as error:
+        return export, f"{size} (not compared with torch: {error})"
 
 
 def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
@@ -78,7 +98,7 @@ def _example(setting: SwarmSetting) -> torch.Tensor:
     return rows.clamp(-1.0, 1.0)
 
 
-def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: float) -> None:
+def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: float, export: CSwarm) -> None:
     """Means over seeds of the asked swarm at the top, every row below."""
     ours = [row for row in rows if row.scenario == "all" and row.drones == config.drones]
     ours = [row for row in ours if row.density == config.density]
@@ -96,6 +116,7 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
             "compile_cpu_s": compile_s,
             "seeds": [row.seed for row in ours],
             "episodes": config.episodes,
+            "c": export.to_json(),
             "rows": [row.to_json() for row in rows],
         },
     )

@@ -42,6 +42,8 @@ class FlyConfig(FirstOrderConfig):
     randomize: float = at_least(0.0, 0.0)  # half-width of mass, inertia, thrust, motor lag and drag, as a fraction
     latency_s: float | None = at_least(0.0, None)  # commands act this late; none: 0, at level=rates 0.02, as a link
     sensor_delay_s: float = at_least(0.0, 0.0)  # positions arrive this much later, as from motion capture
+    flow_delay_s: float = at_least(0.0, 0.0)  # velocities arrive this much later, as from optical flow
+    gyro_bias_rad_s: float = at_least(0.0, 0.0)  # spread over flights of what the gyro says at rest; 0.02 is common
     gust_m_s: float = at_least(0.0, 0.0)  # standard deviation of horizontal gusts, for crafts with drag
     battery_s: float = at_least(0.0, 0.0)  # a charge hovers this long, thrust falls with it; 0: no battery
     eval_flights: int = at_least(1, 1000)  # starts of every row of the table, the same for all

@@ -66,8 +66,11 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(tmp_path: Path, capsys:
     rows = [(row["seed"], row["drones"], row["scenario"], row["success"]["n"]) for row in results["rows"]]
     one = [(3, "all", 9), (3, "swap", 6), (3, "pursuit", 3), (5, "all", 5), (5, "swap", 5)]
     assert rows == [(seed, *row) for seed in (4, 5) for row in one]
-    assert "hit cylinder" in capsys.readouterr().out
-    for name in ("swarm.png", "swarm.mp4", "bundle/policy.onnx"):
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "hit cylinder" in printed
+    assert f"{results['c']['macs']} multiply-adds" in printed
+    assert "differs from torch by" in printed
+    for name in ("swarm.png", "swarm.mp4", "bundle/policy.onnx", "policy.h"):
         assert (out / name).stat().st_size > 0
     bundle = load_bundle(out / "bundle")
     assert bundle.manifest["measured"]["n"] == 9

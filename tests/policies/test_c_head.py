@@ -50,7 +50,7 @@ def test_c_speaks_units_like_the_policy(tmp_path: Path, kind: str, clip: float) 
     with torch.no_grad():
         wanted = ENV.action.denormalize(policy.sample(obs, torch.zeros(20, 1, 3))[:, 0])
         ours = physical.out_of(c_export.forward(layers, scale, physical.into(flat)))
-        found = c_export._run(tmp_path / "arm.h", "arm", flat, True)[2].view(20, 3)
+        found = c_export.run_header(tmp_path / "arm.h", "arm", flat, True)[2].view(20, 3)
     torch.testing.assert_close(ours, wanted, atol=1e-6, rtol=0.0)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0.0)
 

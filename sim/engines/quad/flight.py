@@ -72,13 +72,15 @@ def make_flight(
         kept = task.advance(state, after, external, was)
         last = memory[place.last] if task.w_action_rate > 0.0 else None
         moment = Moment(state, after, action, last, external, was, kept, hover)
-        arrived, positions = _late(after, memory[place.positions])
+        arrived, positions, velocities = _sensed(after, memory, place)
         seen = observe(task.relative(arrived, external, kept), noise[:SEEN_ROWS] if senses.noise else None)
         remembered = remember(memory[place.seen], action, seen[POS], senses, task.dt_s)
         front, behind = task.view(seen, external, kept)
         left, far = (ended.to(after.dtype) for ended in task.over(moment))
         own_last = [action] if place.own_last else []
-        rows = torch.cat([remembered, kept, *own_last, hidden[0], positions, *hidden[1:]])
+        rows = torch.cat(
+            [remembered, kept, *own_last, hidden[0], positions, velocities, *hidden[1:], memory[place.bias]]
+        )
         return after, rows, torch.cat([front, remembered, behind]), task.cost(moment), left, far
 
     return flight
@@ -128,11 +130,26 @@ def make_advance(command: Command, step: Step, loops: int) -> Callable[..., Tens
     return advance
 
 
-def _late(after: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
-    """(the state with the position that has arrived, the positions that are still under way)."""
+def _sensed(after: Tensor, memory: Tensor, place: Layout) -> tuple[Tensor, Tensor, Tensor]:
+    """(the state as sensors tell it before their noise; positions and velocities that are still under way)."""
+    position, positions = _late(after[POS], memory[place.positions])
+    velocity, velocities = _late(after[VEL], memory[place.velocities])
+    if place.positions.start == place.positions.stop and place.velocities.start == place.velocities.stop:
+        return _biased(after, memory[place.bias]), positions, velocities
+    told = torch.cat([position, after[QUAT], velocity, after[RATE.start :]])
+    return _biased(told, memory[place.bias]), positions, velocities
+
+
+def _late(now: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
+    """(what has arrived, what is still under way)."""
     if not len(under_way):
-        return after, under_way
-    return torch.cat([under_way[-3:], after[3:]]), torch.cat([after[POS], under_way[:-3]])
+        return now, under_way
+    return under_way[-3:], torch.cat([now, under_way[:-3]])
+
+
+def _biased(state: Tensor, bias: Tensor) -> Tensor:
+    """What the gyro says at rest is added to what it measures."""
+    return torch.cat([state[: RATE.start], state[RATE] + bias, state[RATE.stop :]]) if len(bias) else state
 
 
 def first_sight(
@@ -143,10 +160,13 @@ def first_sight(
     real = realism or Realism()
     remembered, kept = blank_memory(state.shape[1], hover, senses), task.first(external)
     heard = noise if noise is None or senses.noise else None
-    seen = observe(task.relative(state, external, kept), None if heard is None else heard[:SEEN_ROWS])
+    place = layout(task, senses, real)
+    hidden = hidden_start(state, noise, hover, place, real, kept)
+    memory = torch.cat([remembered, *hidden])
+    told = _biased(state, memory[place.bias])
+    seen = observe(task.relative(told, external, kept), None if heard is None else heard[:SEEN_ROWS])
     front, behind = task.view(seen, external, kept)
-    hidden = hidden_start(state, noise, hover, layout(task, senses, real), real, kept)
-    return torch.cat([remembered, *hidden]), torch.cat([front, remembered, behind])
+    return memory, torch.cat([front, remembered, behind])
 
 
 def observe(state: Tensor, noise: Tensor | None) -> Tensor:

@@ -20,7 +20,7 @@ from sim.engines.quad.dynamics import Physics, Step
 from sim.engines.quad.flight import FlightFn, first_sight, make_flight, noise_rows
 from sim.engines.quad.memory import Senses, layout
 from sim.engines.quad.realism import Realism
-from sim.engines.quad.rows import Spread, parameters
+from sim.engines.quad.rows import NAMES, Spread, parameters
 from sim.kernels import compile_kernel, differentiable
 from sim.tasks.protocol import FlightTask
 
@@ -44,7 +44,7 @@ class Flights:
     actions, see command.py.
 
     `step`: another engine's, in the place of the physics; it runs eagerly. With gradient the states are that engine's,
-    and the gradients those of `physics` at the same states and commands.
+    and the gradients those of our physics at the same states and commands.
     `compile_s`: CPU seconds spent compiling, 0 when the kernels were on disk. Everything that changes is in
     `state_dict`.
     """
@@ -88,10 +88,12 @@ class Flights:
         self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient and step is not None:
-            fn = make_flight(*made, level=level, shifted=True)
+            home = level_physics(level, task.dt_s)
+            fn = make_flight(craft, home, *made[2:], level=level, shifted=True)
+            substeps = self.physics.substeps / home.substeps
             shift = torch.zeros_like(self.state)
             ours, self.compile_s = differentiable(fn, (*examples, shift), (0, 1, 2), eager=eager, say=say)
-            self._run = _led(ours, make_flight(*made, step, level))
+            self._run = _led(ours, make_flight(*made, step, level), substeps)
         elif gradient:
             fn = make_flight(*made, level=level)
             self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
@@ -233,12 +235,21 @@ class Flights:
                 setattr(self, name, Fresh(*value) if name == "_starts" else value)
 
 
-def _led(ours: Callable[..., tuple[Tensor, ...]], theirs: FlightFn) -> Callable[..., tuple[Tensor, ...]]:
-    """Our flight, moved after every step to the state that the other engine comes to: its states, our gradients."""
+def _led(
+    ours: Callable[..., tuple[Tensor, ...]], theirs: FlightFn, substeps: float
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Our flight, moved after every step to the state that the other engine comes to: its states, our gradients.
 
-    def run(state: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    substeps: how many of its steps, for which the parameters were made, take one of ours.
+    """
+    lags = [NAMES.index("rise"), NAMES.index("fall")]
+
+    def run(state: Tensor, memory: Tensor, action: Tensor, params: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        own = params.clone()
+        own[lags] = 1.0 - (1.0 - params[lags]).pow(substeps)  # shares of the way in a longer step
         with torch.no_grad():
-            here, there = ours(state, *rest, torch.zeros_like(state))[0], theirs(state, *rest)[0]
-        return ours(state, *rest, there - here)
+            here = ours(state, memory, action, own, *rest, torch.zeros_like(state))[0]
+            there = theirs(state, memory, action, params, *rest)[0]
+        return ours(state, memory, action, own, *rest, there - here)
 
     return run

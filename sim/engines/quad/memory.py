@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Four
 from sim.engines.quad.realism import Realism
-from sim.engines.quad.rows import POS
+from sim.engines.quad.rows import POS, VEL
 from sim.tasks.protocol import FlightTask
 
 SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
@@ -42,8 +42,10 @@ class Layout:
     last: slice  # the last action, where a cost asks for it
     queue: slice  # actions that are still under way, newest first
     positions: slice  # positions that sensors have not delivered yet, newest first
+    velocities: slice  # velocities that sensors have not delivered yet, newest first
     gust: slice  # m/s, world
     used: slice  # charge, as a fraction
+    bias: slice  # of the gyro, rad/s, body
     rows: int
     own_last: bool  # does the last action have rows of its own, for the policy does not see it?
 
@@ -53,15 +55,16 @@ def layout(task: FlightTask, senses: Senses, realism: Realism) -> Layout:
     own_last = 4 if task.w_action_rate > 0.0 and not senses.history else 0
     widths = (
         senses.memory_rows, task.kept_rows, own_last, 4 * realism.latency_steps, 3 * realism.delay_steps,
-        3 * (realism.gust_m_s > 0.0), int(realism.battery_s > 0.0),
+        3 * realism.flow_steps, 3 * (realism.gust_m_s > 0.0), int(realism.battery_s > 0.0),
+        3 * (realism.gyro_bias_rad_s > 0.0),
     )  # fmt: skip
     slices, at = [], 0
     for width in widths:
         slices.append(slice(at, at + width))
         at += width
-    seen, kept, last, queue, positions, gust, used = slices
+    seen, kept, last, queue, positions, velocities, gust, used, bias = slices
     shown = slice(0, 4) if senses.history else last
-    return Layout(seen, kept, shown, queue, positions, gust, used, at, own_last > 0)
+    return Layout(seen, kept, shown, queue, positions, velocities, gust, used, bias, at, own_last > 0)
 
 
 def blank_memory(num: int, hover: Four, senses: Senses) -> Tensor:
@@ -82,4 +85,5 @@ def hidden_start(
     num = state.shape[1]
     still = actions_of(hover, place.own_last + realism.latency_steps, num)
     drawn = torch.zeros(realism.noise_rows, num) if noise is None else noise[SEEN_ROWS:]
-    return [kept, still, *[state[POS]] * realism.delay_steps, *realism.start(drawn)]
+    late = [*[state[POS]] * realism.delay_steps, *[state[VEL]] * realism.flow_steps]
+    return [kept, still, *late, *realism.start(drawn), *realism.bias(drawn)]

@@ -1,4 +1,4 @@
-"""What separates a flight from a perfect one: latency, late sensors, gusts, a battery that empties.
+"""What separates a flight from a perfect one: latency, late and biased sensors, gusts, a battery that empties.
 
 Each is off by default and then costs nothing. All of it acts in training and measurement alike, on policies and on
 classical controllers.
@@ -27,16 +27,23 @@ class Realism:
 
     latency_steps: int = 0  # commands act this much later
     delay_steps: int = 0  # positions arrive this much later, as from motion capture
+    flow_steps: int = 0  # velocities arrive this much later, as from optical flow
+    gyro_bias_rad_s: float = 0.0  # standard deviation over flights of what a gyro says at rest, every axis
     gust_m_s: float = 0.0  # standard deviation of the horizontal gusts
     battery_s: float = 0.0  # a full charge hovers this long; 0: it never falls
 
     @property
     def noise_rows(self) -> int:
         """Rows of standard normal numbers that a step asks for."""
-        return 3 * (self.gust_m_s > 0.0) + (self.battery_s > 0.0)
+        return 3 * (self.gyro_bias_rad_s > 0.0) + 3 * (self.gust_m_s > 0.0) + (self.battery_s > 0.0)
+
+    def bias(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:
+        """Of the gyro, for a whole flight."""
+        return [self.gyro_bias_rad_s * noise[-3:]] if self.gyro_bias_rad_s > 0.0 else []
 
     def start(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:
         """Gusts that have been blowing for long, and charge used before the start."""
+        noise = noise[:-3] if self.gyro_bias_rad_s > 0.0 else noise
         parts = []
         if self.gust_m_s > 0.0:
             std, _ = gust_model(self.gust_m_s)

@@ -36,10 +36,8 @@ SMALL = [
 
 
 def flights(*, gradient: bool, elsewhere: bool = True) -> Flights:
-    physics, step = bullet_step(CRAFT, TASK, 5, pure=True)
-    return Flights(
-        CRAFT, TASK, Senses(), 5, 3, physics=physics, gradient=gradient, eager=True, step=step if elsewhere else None
-    )
+    physics, step = bullet_step(CRAFT, TASK, 5, pure=True) if elsewhere else (None, None)
+    return Flights(CRAFT, TASK, Senses(), 5, 3, physics=physics, gradient=gradient, eager=True, step=step)
 
 
 def test_states_are_pybullets_and_gradients_are_ours() -> None:
@@ -55,7 +53,7 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
         slopes.append(slope)
         env.detach()
     assert slopes[0].abs().max() > 1e-3
-    torch.testing.assert_close(slopes[0], slopes[1], rtol=0.05, atol=1e-3)
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=0.02, atol=1e-3)
     alone.advance(action.detach())
     for _ in range(19):
         for env in (led, alone):

@@ -24,7 +24,7 @@ from sim.engines.quad.realism import (
     steps_of,
     voltage_share,
 )
-from sim.engines.quad.rows import POS, ROTOR, VEL, parameters, start
+from sim.engines.quad.rows import POS, RATE, ROTOR, VEL, parameters, start
 from sim.tasks.hover import HoverTask
 
 CRAFT, TASK = load_craft("cf2x_l2f"), HoverTask(w_action_rate=0.0)
@@ -70,6 +70,44 @@ def test_a_late_position_is_the_one_of_four_steps_ago() -> None:
         expected = now[step - 4][0][POS] if step >= 4 else torch.zeros(3, 1)
         torch.testing.assert_close(obs[0:3], expected)
         torch.testing.assert_close(obs[12:15], state[VEL])
+
+
+def test_a_late_velocity_is_the_one_of_three_steps_ago() -> None:
+    """Velocity alone comes late, also beside late positions; rates are those of now, and so is the craft."""
+    actions = [torch.full((4, 1), 0.8)] * 10
+    now = flown(actions, Realism())
+    for positions in (0, 4):
+        late = flown(actions, Realism(flow_steps=3, delay_steps=positions))
+        for step, (state, _, obs) in enumerate(late):
+            assert torch.equal(state, now[step][0])
+            expected = now[step - 3][0][VEL] if step >= 3 else torch.zeros(3, 1)
+            torch.testing.assert_close(obs[12:15], expected)
+            there = step - positions
+            torch.testing.assert_close(obs[0:3], now[there][0][POS] if there >= 0 else torch.zeros(3, 1))
+            torch.testing.assert_close(obs[15:18], state[RATE])
+
+
+def test_a_gyro_has_its_bias_for_the_whole_flight() -> None:
+    """20,000 flights: no mean, the asked spread on every axis, the same at the start and 20 steps later; the craft
+    flies as without, and position, attitude and velocity are seen as without.
+    """
+    num, realism = 20_000, Realism(gyro_bias_rad_s=0.03)
+    noise = torch.randn(noise_rows(realism), num, generator=torch.Generator().manual_seed(2))
+    state, external = start(num), torch.zeros(9, num)
+    memory, obs = first_sight(state, external, noise, motors_hover(CRAFT), TASK, SENSES, realism)
+    bias = obs[15:18]
+    assert bias.mean(1).abs().max() < 4.0 * 0.03 / math.sqrt(num)
+    torch.testing.assert_close(bias.std(1), torch.full((3,), 0.03), rtol=0.03, atol=0.0)
+    flight, plain = (make_flight(CRAFT, Physics(), TASK, SENSES, real) for real in (realism, Realism()))
+    silence = torch.zeros_like(noise)
+    bare, alone = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)[0], state
+    for _ in range(20):
+        command, params = torch.full((4, num), 0.2), parameters(CRAFT, 0.01)
+        state, memory, obs, *_ = flight(state, memory, command, params, external, silence)
+        alone, bare, seen, *_ = plain(alone, bare, command, params, external, silence[:18])
+    assert torch.equal(state, alone)
+    assert torch.equal(obs[:15], seen[:15])
+    torch.testing.assert_close(obs[15:18] - seen[15:18], bias, rtol=0.0, atol=1e-6)
 
 
 def test_gusts_have_the_spread_and_the_memory_of_their_model() -> None:
@@ -178,5 +216,7 @@ def test_what_cannot_be_is_refused() -> None:
         steps_of("latency_s", 0.005, 0.01)
     with pytest.raises(ConfigError, match=r"0 \.\.\. 0.5 s"):
         steps_of("sensor_delay_s", 2.0, 0.01)
+    with pytest.raises(ConfigError, match=r"flow_delay_s = 0.6 .* 0 \.\.\. 0.5 s"):
+        steps_of("flow_delay_s", 0.6, 0.01)
     with pytest.raises(ConfigError, match="no drag"):
         check_realism(Realism(gust_m_s=1.0), CRAFT)
