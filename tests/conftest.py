@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         missing["gpu"] = pytest.mark.skip(reason="torch sees no GPU here")
     if importlib.util.find_spec("rclpy") is None:
         missing["ros"] = pytest.mark.skip(reason="no ROS 2 is sourced here")
+    if importlib.util.find_spec("pybullet") is None:
+        missing["pybullet"] = pytest.mark.skip(reason="PyBullet is not installed here; it has no wheel for Python 3.12")
     for item in items:
         for name, skip in missing.items():
             if item.get_closest_marker(name):

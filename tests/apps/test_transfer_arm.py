@@ -20,6 +20,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.pybullet
 def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "transfer"
     assert cli.main(["transfer", f"run={base}", f"out={out}", "engines=mujoco,pybullet", "episodes=3"]) == 0

@@ -15,6 +15,7 @@ from robo_rl.apps.view import Unskilled
 from robo_rl.apps.window import Keys, Staged, show
 from robo_rl.core.errors import ConfigError
 from sim.registry import make_env
+from tests.sim.engines.worlds import ENGINES
 
 _SPACE, _RIGHT, _NEXT = 32, 262, 78
 
@@ -30,7 +31,7 @@ def test_space_pauses_and_the_arrow_steps() -> None:
     assert keys.may_step()
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_bodies_stand_where_the_engine_has_them(engine: str) -> None:
     """Fixtures included, whichever engine moves them."""
     env = make_env(f"arm/peg_insert:engine={engine}", 1)

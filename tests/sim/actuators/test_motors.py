@@ -20,8 +20,6 @@ from sim.registry import make_env
 from sim.task_env import make_task_env
 from tests.sim.engines.worlds import ENGINES, begin, engine_of, run, scene_of, start_of
 
-pytest.importorskip("pybullet")
-
 FLYWHEEL = """<worldbody><body><joint name="wheel" type="hinge" axis="0 0 1"/><inertial pos="0 0 0" mass="1"
   diaginertia="0.05 0.05 0.05"/></body></worldbody>
   <actuator><position name="wheel" joint="wheel" kp="{kp}" kv="{kv}" forcerange="-2 2"/></actuator>"""
@@ -94,7 +92,7 @@ def test_dry_friction_of_the_model_holds_a_joint(name: str, tmp_path: Path) -> N
         assert abs(float(run(engine, 0.3, torch.tensor([0.25])).qpos[0, 0])) > 0.02
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
     """Told to turn its first joint by 0.5 rad: with motors that end at 0.6 rad/s it takes three times as long."""
     path = tmp_path / "slow.yaml"
@@ -115,7 +113,7 @@ def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
     assert 2.0 * steps["none"] <= steps[str(path)] < 60
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_motors_that_change_nothing_change_nothing(engine: str, tmp_path: Path) -> None:
     """A lag of zero for one servo takes the long way round, a sub-step at a time: to the last bit the same episode."""
     path = tmp_path / "nothing.yaml"
@@ -134,7 +132,7 @@ def test_motors_that_change_nothing_change_nothing(engine: str, tmp_path: Path) 
 RANDOM = "no_load: [0.7, 1.3]\nlag: [0.5, 2.0]\nbacklash: [0.5, 2.0]\nstrength: [0.8, 1.2]\nkp: [0.9, 1.1]\n"
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
     """Purity, snapshots and restores to the last bit, with servos that lag, differ by episode and start anew."""
     path = tmp_path / "motors.yaml"
@@ -143,7 +141,7 @@ def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
     check_vec_env(make_env(name, 3, max_episode_steps=9), steps=20)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
     """Lagged targets are part of what is saved: in another engine it goes on to the last bit, and not without them."""
     scene = flywheel(replace(NONE, lag_s=(0.1,)), kv=1.0)
@@ -159,18 +157,20 @@ def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
         assert len(set(one.qpos[:, 0].tolist())) == 2
 
 
-def test_threads_and_processes_change_nothing() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_and_processes_change_nothing(engine: str) -> None:
     """Limits of torque are written into models: no thread may see another's. PyBullet's processes get the motors."""
-    for engine, lanes in (("mujoco", 33), ("pybullet", 16)):
-        ends = []
-        for threads in (1, 2):
-            env = make_task_env("reach", lanes, engine=engine, threads=threads, actuator="geared")
-            env.reset(EpisodeSeeds(("threads", 0)))
-            for _ in range(5):
-                obs = env.step(env.from_script(env.script()).float())[0]
-            ends.append(obs["state"])
-            env.close()
-        assert torch.equal(*ends), engine
+    ends = []
+    for threads in (1, 2):
+        env = make_task_env(
+            "reach", 33 if engine == "mujoco" else 16, engine=engine, threads=threads, actuator="geared"
+        )
+        env.reset(EpisodeSeeds(("threads", 0)))
+        for _ in range(5):
+            obs = env.step(env.from_script(env.script()).float())[0]
+        ends.append(obs["state"])
+        env.close()
+    assert torch.equal(*ends)
 
 
 def test_randomised_motors_differ_by_world(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_downwash_is_that_of_the_quad_engine(seed: int) -> None:
     np.testing.assert_allclose(force, downwash(state, 3, GYM)[FORCE].numpy(), atol=1e-9)
 
 
+@pytest.mark.pybullet
 def test_downwash_pushes_along_the_body_of_the_lower_craft() -> None:
     """Rolled by 90 degrees its body z axis lies along -y, so the push is along +y, and it falls freely."""
     step = BulletStep(GYM, Physics(dt_s=0.004, substeps=1), 2, Scene(effects=("downwash",)), per_arena=2)
@@ -77,6 +78,7 @@ def test_downwash_pushes_along_the_body_of_the_lower_craft() -> None:
     np.testing.assert_allclose(gained_n, [0.0, 0.0758399, -GYM.mass_kg * GRAVITY_M_S2], atol=1e-5)
 
 
+@pytest.mark.pybullet
 @pytest.mark.parametrize(
     ("scene", "gained_n"),
     [
@@ -95,6 +97,7 @@ def test_a_hovering_drone_feels_it(scene: Scene, gained_n: float) -> None:
     assert 0.027 * float(after[9]) / 0.004 == pytest.approx(gained_n, abs=2e-6)
 
 
+@pytest.mark.pybullet
 def test_rotor_drag_by_hand() -> None:
     """1 m/s along x, level, hovering: 9.1785e-7 times the sum of four rotor speeds in rad/s, against the motion."""
     craft = load_craft("cf2x_l2f")

@@ -13,8 +13,6 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim.task_env import TaskVecEnv, make_task_env
 from tests.sim.engines.worlds import ENGINES
 
-pytest.importorskip("pybullet")
-
 
 def in_hand(env: TaskVecEnv, thing: str) -> Tensor:
     """Where the thing is from the tool [m], in the world's axes."""

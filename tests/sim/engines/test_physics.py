@@ -14,8 +14,6 @@ from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from tests.sim.engines.worlds import ENGINES, GRAVITY_M_S2, begin, energy_j, run, scene_of, seen
 
-pytest.importorskip("pybullet")
-
 _HARD = {"impratio": 100, "cone": "elliptic"}  # MuJoCo's friction without creep
 _BALL = '<body name="ball" pos="0 0 5"><freejoint name="ball"/><geom type="sphere" size="0.05" mass="0.3"/></body>'
 _FLOOR = '<geom type="plane" size="5 5 0.1" friction="0.5 0.005 0.0001"/>'

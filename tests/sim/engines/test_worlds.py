@@ -14,8 +14,6 @@ from sim.engines.protocol import Engine
 from sim.engines.scene import ASSETS, Scene, compile_scene
 from tests.sim.engines.worlds import ENGINES, begin, engine_of, start_of
 
-pytest.importorskip("pybullet")
-
 READY = [0.0, -0.3, 0.0, -2.2, 0.0, 2.0, 0.785]
 _KEPT = ("qpos", "qvel", "body_m", "body_quat", "touch_n")
 

@@ -17,7 +17,7 @@ from sim.tasks.table import TaskOptions
 
 GRAVITY_M_S2 = 9.81
 # Engines that every test of physics runs in. MuJoCo Warp compiles for minutes: test_mjwarp.py holds it to C MuJoCo.
-ENGINES = [pytest.param("mujoco"), pytest.param("pybullet")]
+ENGINES = [pytest.param("mujoco"), pytest.param("pybullet", marks=pytest.mark.pybullet)]
 
 
 def scene_of(xml: str, **option: Any) -> Scene:

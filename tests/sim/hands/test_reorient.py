@@ -26,8 +26,8 @@ def test_it_keeps_the_contract(name: str) -> None:
     check_vec_env(make_env(name, 3, max_episode_steps=9, reward="dense"), steps=20)
 
 
+@pytest.mark.pybullet
 def test_it_keeps_the_contract_in_pybullet() -> None:
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     check_vec_env(make_env("hand/reorient:engine=pybullet", 3, max_episode_steps=9), steps=20)
 
 
@@ -54,9 +54,9 @@ def test_the_gait_turns_the_cube_to_any_angle(noise: float, least: int) -> None:
     assert rate.k >= least, str(rate)
 
 
+@pytest.mark.pybullet
 def test_the_gait_knows_nothing_of_the_engine() -> None:
     """Rigid contacts, other friction: the same script."""
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     rate = run_expert("hand/reorient:engine=pybullet", 8)
     assert rate.k >= 7, str(rate)
 

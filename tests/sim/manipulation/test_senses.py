@@ -15,6 +15,7 @@ from sim.registry import make_env
 from sim.rendering import MujocoRenderer
 from sim.segments import classes
 from sim.task_env import TaskVecEnv, make_task_env
+from tests.sim.engines.worlds import ENGINES
 
 
 def _env(num_envs: int = 2, image_size: int = 48, **options: object) -> TaskVecEnv:
@@ -38,7 +39,7 @@ def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
     check_vec_env(make_env(f"arm/lift:{words}", 2, max_episode_steps=5), steps=12)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two cameras in two worlds four drawings, which show what each sense alone shows, to the last bit."""
     alone = {sense: _env(cameras="view+front", senses=sense, engine=engine) for sense in ("rgb", "depth")}
@@ -69,7 +70,7 @@ def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
     assert bool((near.amax(1) > 0.012).all())  # none inside
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_pixels_know_what_they_show(engine: str) -> None:
     """In every engine the same: a cabinet stands, its drawer moves, the arm is the robot; neither table nor sky are."""
     env = make_task_env("drawer", 1, image_size=96, cameras="front", senses="segmentation", engine=engine)

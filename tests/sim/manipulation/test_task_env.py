@@ -20,6 +20,7 @@ from sim.conformance import check_vec_env
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import MANIPULATION
+from tests.sim.engines.worlds import ENGINES
 
 
 @pytest.mark.parametrize("task", MANIPULATION)
@@ -32,6 +33,7 @@ def test_pictures_keep_the_contract() -> None:
     check_vec_env(make_env("arm/lift:cameras=view+front,image_size=32", 2, max_episode_steps=5), steps=8)
 
 
+@pytest.mark.pybullet
 def test_pybullet_keeps_the_contract() -> None:
     """Contacts remembered from another life, or rounded states, would show as another episode."""
     check_vec_env(make_env("arm/peg_insert:engine=pybullet,randomise=mild", 3, max_episode_steps=9), steps=20)
@@ -194,7 +196,7 @@ def test_an_expert_must_see_the_scene() -> None:
     assert isinstance(make_env("arm/lift", 1), TaskVecEnv)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_what_fingers_feel_is_in_a_snapshot(engine: str) -> None:
     """With the cube in its hand the expert goes on lifting in another environment: it goes by touch."""
     made, other = (make_task_env("lift", 1, engine=engine) for _ in range(2))

@@ -11,8 +11,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.task_env import make_task_env
 from sim.tasks.unscrew import PITCH_M
-
-ENGINES = ("mujoco", "pybullet")
+from tests.sim.engines.worlds import ENGINES
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -24,8 +24,8 @@ def test_pictures_keep_the_contract() -> None:
     check_vec_env(make_env("mobile/navigate:cameras=view+top,image_size=32", 2, max_episode_steps=5), steps=8)
 
 
+@pytest.mark.pybullet
 def test_pybullet_keeps_the_contract() -> None:
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     check_vec_env(make_env("mobile/navigate:engine=pybullet", 3, max_episode_steps=9), steps=20)
 
 
@@ -119,9 +119,9 @@ def test_dense_rewards_are_between_nothing_and_one() -> None:
     assert 0.0 <= float(rewards.min()) < float(rewards.max()) <= 1.0
 
 
+@pytest.mark.pybullet
 def test_pybullet_drives_the_same_way() -> None:
     """The same commands from the same starts: within 2 cm after 2 s."""
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     ends = []
     for engine in ("mujoco", "pybullet"):
         with closing(make_task_env("navigate", 2, engine=engine)) as env:

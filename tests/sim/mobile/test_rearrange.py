@@ -32,8 +32,8 @@ def test_pictures_with_depth_keep_the_contract() -> None:
     check_vec_env(env, steps=8)
 
 
+@pytest.mark.pybullet
 def test_pybullet_keeps_the_contract() -> None:
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     check_vec_env(make_env("mobile/rearrange:engine=pybullet", 2, max_episode_steps=6), steps=8)
 
 
@@ -157,8 +157,8 @@ def test_the_expert_rearranges() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pybullet
 def test_the_expert_rearranges_in_pybullet() -> None:
-    pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     with closing(make_task_env("rearrange", 4, engine="pybullet")) as env:
         env.reset(EpisodeSeeds("expert"))
         solved, over = torch.zeros(4).bool(), torch.zeros(4).bool()

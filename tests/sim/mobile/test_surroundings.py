@@ -16,6 +16,7 @@ from sim.mobile.drive import Wheels
 from sim.mobile.plan import distances, followers, pursue
 from sim.mobile.surroundings import Shapes, lidar
 from sim.task_env import TaskVecEnv, make_task_env
+from tests.sim.engines.worlds import ENGINES
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +106,10 @@ def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
     assert float(wish[0, 0]) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "pybullet"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("forward", "turn"), [(0.2, 0.0), (0.3, 1.0), (0.0, -1.5), (-0.2, 0.5)])
 def test_the_base_drives_as_it_is_told(engine: str, forward: float, turn: float) -> None:
     """After the rise it has the speeds that were asked for, to 3 %, and does not slip aside."""
-    if engine == "pybullet":
-        pytest.importorskip("pybullet", reason="needs the extra [pybullet]")
     with closing(make_task_env("navigate", 2, engine=engine, compiled=False)) as env:
         env.reset(EpisodeSeeds("drive"))
         for _ in range(24):
