@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -17,15 +18,19 @@ from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 
 _STATUS_S = 0.5
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
+_AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
 _EARLY = 0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
 
 
 class FlightFilterNode:
     """FlightFilter on a bus: ~/arm and ~/stop (land), `flight/raw` in, `flight/safe` out."""
 
-    def __init__(self, bus: Bus, filter_: FlightFilter, command_hz: float, arm: bool = False) -> None:
+    def __init__(
+        self, bus: Bus, filter_: FlightFilter, command_hz: float, arm: bool = False, say: Callable[[str], None] = print
+    ) -> None:
         self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
-        self._sent_s, self._sequence = -math.inf, 0
+        self._sent_s, self._sequence, self._say = -math.inf, 0, say
+        self._faulted_s = -math.inf  # when a fault of the states was said last
         self._said = filter_.phase, filter_.reason
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
@@ -56,6 +61,9 @@ class FlightFilterNode:
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         self.filter.on_state(message, received_s)
+        if self.filter.fault and received_s - self._faulted_s > _AGAIN_S:
+            self._faulted_s = received_s
+            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
         if self._wants_arming and self.filter.arm(self._bus.now())[0]:
             self._wants_arming = False
 

@@ -16,6 +16,7 @@ from hardware.loop.timing import LoopTiming
 from hardware.messages import FlightCommand, Floats, Odometry, Text
 from hardware.nodes.filter_watch import FilterWatch
 from hardware.nodes.own_status import OwnStatus
+from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.bundle import Bundle
 from policies.flight_observer import FlightObserver, VehicleState
@@ -45,7 +46,7 @@ class QuadPolicyNode:
         self._noise.reset([0], [0])
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
         self._epoch = self._sequence = 0
-        self.flown = FlightRecord()
+        self.flown, self._frames = FlightRecord(), Frames()
         self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
@@ -83,10 +84,15 @@ class QuadPolicyNode:
         self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
+        if not self._filter.passes:
+            self._frames.forget()
+        if fault := self._frames.fault(message):
+            self._complaint = fault  # the filter, which lands for it, says it in the terminal
+            return None
         if self._filter.passes and np.isfinite(message.position_m).all():
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
         if not self._wanted:
-            return
+            return None
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
         try:

@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer
 from hardware.messages import FlightCommand, Odometry
+from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
@@ -56,7 +57,8 @@ class FlightFilter:
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
         self._low, self._high = np.array(envelope.fence_low_m), np.array(envelope.fence_high_m)
-        self._order = Order()
+        self._order, self._frames = Order(), Frames()
+        self.fault = ""  # what is wrong with the frames of the states that come
         self._state: Odometry | None = None
         self._command: Four | None = None
         self._state_s = self._command_s = self._now_s = -math.inf
@@ -64,8 +66,11 @@ class FlightFilter:
         self._killed, self._offs = False, 0
 
     def on_state(self, message: Odometry, received_s: float) -> None:
-        """The estimator's word; dropped when it is no state."""
-        if not _is_state(message) or not math.isfinite(received_s):
+        """The estimator's word; dropped when it is no state, or in frames that it must not be in."""
+        if self.phase is FlightPhase.DISARMED:
+            self._frames.forget()
+        self.fault = self._frames.fault(message)
+        if self.fault or not _is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
             return
         self._state, self._state_s = message, received_s
@@ -98,7 +103,7 @@ class FlightFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            return False, f"not armed: {why.sentence}"
+            return False, f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}"
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
         self._landing_s = math.nan  # of the flight before, which may have ended blind

@@ -55,7 +55,9 @@ class Reason(Enum):
     BODY_RATE = Rule(Effect.LIMITED, "the command turns faster than the envelope allows", arm=False)
     THRUST = Rule(Effect.LIMITED, "the command asks for more thrust than there is, or less", arm=False)
     # What is wrong with the robot's state.
-    BAD_STATE = Rule(Effect.DROPPED, "the state is not finite, lacks a joint, or is where the robot cannot be")
+    BAD_STATE = Rule(
+        Effect.DROPPED, "the state is not finite, lacks a joint, is in a wrong frame, or is where the robot cannot be"
+    )
     STATE_JUMP = Rule(Effect.DROPPED, "the state jumped further than the robot can move", quad=False)
     # What makes an arm hold, then stop.
     WAITING = Rule(Effect.HOLD, "no command has come yet", quad=False)

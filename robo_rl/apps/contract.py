@@ -7,6 +7,7 @@ from pathlib import Path
 from hardware.contract import check_contract
 from hardware.description import load_description
 from hardware.flight_contract import check_link
+from hardware.loop.observation import IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from policies.bundle import Bundle, load_bundle
 from robo_rl.apps.robot_builders import read_settings
@@ -26,7 +27,7 @@ def main(config: ContractConfig) -> int:
         f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
         f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}."
     )
-    print(f"Next:   {next_step(config)}")
+    print(f"Next:   {next_step(config, bundle)}")
     return 0
 
 
@@ -58,9 +59,11 @@ def link_of(config: ContractConfig) -> QuadLink:
     return quad_link(config.robot, {})
 
 
-def next_step(config: ContractConfig) -> str:
+def next_step(config: ContractConfig, bundle: Bundle) -> str:
     """The simulated arm, or the real one beside which nothing is armed yet."""
     if config.robot == "sim_arm":
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
-    return f"{fits} driver=<its driver's YAML file>   (not armed: nothing moves; docs/robot.md)"
+    pictures = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
+    camera = f" camera=0 camera_name={pictures[0]}" if pictures else ""
+    return f"{fits} driver=<its driver's YAML file>{camera}   (not armed: nothing moves; docs/robot.md)"

@@ -22,20 +22,23 @@ from hardware.driver import check_settings
 from hardware.flight_contract import check_flight, check_link
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from robo_rl.apps.node import node_settings
+from robo_rl.apps.preflight_pictures import check_pictures
 from robo_rl.apps.robot_builders import read_settings
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError
 
 _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
 
 
-def check(commands: Mapping[str, Sequence[str]]) -> None:
+def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
     """Raise the RoboRLError that a node would end with: settings, goal, driver's file, robot, bundle, whether they fit.
 
-    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`.
+    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns what is worth knowing.
     """
     bundles, robots, flown, links = set[str](), set[str](), dict[str, Any](), set[QuadLink]()
+    nodes = list[tuple[str, Any]]()
     for node, *words in commands.values():
         given = node_settings(node, words)
+        nodes.append((node, given))
         goal: list[float] = getattr(given, "goal", None) or []
         if not all(map(math.isfinite, goal)):
             raise ConfigError(f"goal={goal} cannot be reached: expected finite numbers.")
@@ -48,6 +51,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> None:
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given.level} if node == "flight_filter" else {}
     _check_bundles(bundles, robots, flown, links)
+    return list(check_pictures(nodes)) if bundles else []
 
 
 def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:
@@ -97,7 +101,8 @@ def main(argv: Sequence[str]) -> int:
     """argv: the commands as JSON."""
     commands: dict[str, Any] = json.loads(argv[0])
     try:
-        check(commands)
+        for sentence in check(commands):
+            print(f"up: {sentence}", flush=True)
     except RoboRLError as error:
         print(f"robo-rl: {error}", file=sys.stderr)
         return error.exit_code

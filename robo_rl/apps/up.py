@@ -20,8 +20,8 @@ from robo_rl.conf.up import UpConfig
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 # What sets may take.
 ARGUMENTS = (
-    "bundle", "robot", "driver", "device", "leader", "level", "hover", "ground", "arm", "goal", "camera", "cameras",
-    "senses", "transport", "calibration", "record", "realtime",
+    "bundle", "robot", "driver", "device", "leader", "level", "hover", "ground", "arm", "goal", "camera", "camera_name",
+    "cameras", "senses", "transport", "calibration", "record", "realtime",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class UpConfig:
     arm: bool | None = None  # arm the filter as soon as the robot is heard
     goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
     camera: str | None = None  # 0, /dev/video0, a video file or pattern
+    camera_name: str | None = None  # how the bundle calls that camera: camera unless you say otherwise
     cameras: str | None = None  # of the simulated arm, joined by +, e.g. view
     senses: str | None = None  # what they tell: rgb, depth or rgb+depth
     transport: str | None = None  # of pictures: raw, or compressed to JPEG

@@ -210,7 +210,7 @@ def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.Ca
     assert main(["contract", f"bundle={reach.folder}", "robot=sim_arm"]) == 0
     assert f"Next:   robo-rl run bundle={reach.folder} robot=sim_arm" in capsys.readouterr().out
     config = ContractConfig(bundle=str(reach.folder), robot="mine.yaml")
-    assert next_step(config).startswith(f"robo-rl up arm bundle={reach.folder} robot=mine.yaml driver=<")
+    assert next_step(config, reach).startswith(f"robo-rl up arm bundle={reach.folder} robot=mine.yaml driver=<")
     assert after_run(reach) == f"robo-rl contract bundle={reach.folder} robot=sim_arm"
     push = replace(reach, env=replace(reach.env, name="pusht", action=replace(reach.env.action, unit="px")))
     assert after_run(push) == ""

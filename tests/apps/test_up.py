@@ -26,8 +26,9 @@ from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError, UnknownNameError
+from robo_rl.core.spec import ArraySpec
 from sim.registry import make_env
-from tests.hardware.bundles import arm_bundle, quad_bundle
+from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
 from tests.hardware.domains import free_domain
 
 
@@ -253,6 +254,30 @@ def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Pa
     check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
         check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
+
+
+def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: Path) -> None:
+    """Of the simulated arm, of a camera that is named otherwise; where another program may send them it is said."""
+    env = arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")})
+    bundle = str(arm_bundle(tmp_path / "bundle", env=env).folder)
+    rows = "".join(
+        f"  - {{name: {n}, low_rad: -1, high_rad: 1, velocity_rad_s: 2, acceleration_rad_s2: 20}}\n" for n in "abc"
+    )
+    robot = tmp_path / "mine.yaml"
+    robot.write_text(
+        f"name: mine\ncommand_hz: 50\nstate_hz: 50\njoints:\n{rows}"
+        "cameras:\n  top: {width_px: 64, height_px: 48, rate_hz: 50}\n"
+    )
+    given = {"bundle": bundle, "robot": str(robot)}
+    for words in ({}, {"cameras": "view"}, {"cameras": "top", "senses": "depth"}):
+        with pytest.raises(ConfigError, match=r"is shown pictures of 'top', and these nodes send .* cameras=top"):
+            check(load_set("arm_sim").commands(given | words))
+    assert check(load_set("arm_sim").commands(given | {"cameras": "top"})) == []
+    with pytest.raises(ConfigError, match=r"these nodes send pictures of 'camera': .* camera_name=top"):
+        check(load_set("arm").commands(given | {"camera": "pattern"}))
+    assert check(load_set("arm").commands(given | {"camera": "pattern", "camera_name": "top"})) == []
+    (said,) = check(load_set("arm").commands(given))
+    assert "is shown pictures of 'top', which none of these nodes sends" in said
 
 
 def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(

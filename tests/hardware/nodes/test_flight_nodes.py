@@ -13,14 +13,14 @@ import pytest
 from hardware.bus.in_process import World
 from hardware.flight_contract import check_flight, envelope_of
 from hardware.loop.flown import FlightRecord
-from hardware.messages import Diagnostics, Flag, Floats
+from hardware.messages import Diagnostics, Flag, Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
-from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, POLICY_STATUS
+from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS
 from policies.bundle import Bundle
 from robo_rl.apps.node_builders import flight_filter
 from robo_rl.apps.node_life import Ending, live
@@ -42,8 +42,9 @@ class Flight:
         self.bus = bus
         self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
         lander = MotorsLander(craft_model(env.craft), 0.01)
-        self.node = FlightFilterNode(bus["filter"], FlightFilter(ENVELOPE, lander, 100.0, 100.0), 100.0, arm=True)
         self.said: list[str] = []
+        judge = FlightFilter(ENVELOPE, lander, 100.0, 100.0)
+        self.node = FlightFilterNode(bus["filter"], judge, 100.0, arm=True, say=self.said.append)
         self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env), say=self.said.append)
         self.sent: list[np.ndarray] = []
         FLIGHT_SAFE.subscribe(bus["task"], lambda m, at: self.sent.append(m.values))
@@ -135,6 +136,51 @@ def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:
     assert (flight.node.filter.phase, flight.node.filter.reason) == (FlightPhase.LANDING, Reason.NO_COMMAND)
     flight.landed()
     assert flight.node.filter.reason is Reason.LANDED
+
+
+@pytest.mark.parametrize(
+    ("frames", "sentence"),
+    [
+        (("odom_ned", "base_link"), "odom is told in 'odom_ned', which is NED, expected ENU"),
+        (("odom", "base_link_frd"), "odom is told in 'base_link_frd', which is FRD, expected FLU"),
+    ],
+)
+def test_a_craft_that_is_told_in_other_axes_does_not_fly(hover: Bundle, frames: tuple[str, str], sentence: str) -> None:
+    """Up would be down: nothing is sent, and the terminal says what is wrong once, not at every state."""
+    flight = Flight(hover)
+    flight.world.kill("robot")
+    tell = ODOM.publisher(flight.bus["task"])
+    still = np.zeros(3)
+    state = Odometry(0.0, still, np.array([1.0, 0.0, 0.0, 0.0]), still, still, *frames)
+    flight.bus["task"].timer(0.01, lambda: tell(state))
+    flight.until(2.0)
+    assert flight.sent == []
+    assert len(flight.said) == 1
+    assert flight.said[0].startswith(f"filter: {sentence}")
+    armed, why = flight.bus["task"].call("filter/arm", 1.0)
+    assert not armed
+    assert why.startswith(f"not armed: {sentence}")
+
+
+def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
+    """A second estimator begins to tell where the craft is, one metre off: its word is dropped, the first one counts.
+
+    When the first falls silent, the filter lands for want of a state.
+    """
+    flight = Flight(hover)
+    flight.until(1.0)
+    tell = ODOM.publisher(flight.bus["task"])
+    other = Odometry(0.0, np.ones(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), np.zeros(3), "map")
+    flight.bus["task"].timer(0.01, lambda: tell(other))
+    flight.until(3.0)
+    assert flight.node.filter.phase is FlightPhase.FLYING
+    assert flight.away_m() < 0.08
+    assert flight.said[-1].startswith(
+        "filter: odom changed its frames from 'world' and 'base_link' to 'map' and 'base_"
+    )
+    flight.world.kill("robot")
+    flight.until(3.6)
+    assert flight.node.filter.phase is not FlightPhase.FLYING
 
 
 def test_leaving_the_fence_lands(hover: Bundle) -> None:
