@@ -22,6 +22,7 @@ from policies.registry import SavedPolicy
 from robo_rl.core.envelope import FlightEnvelope
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files import exchange, fsync_dir, read_json, write_json
+from robo_rl.core.kinds import what_is
 from robo_rl.core.protocols import Obs
 from robo_rl.core.provenance import commit, versions
 from robo_rl.core.spec import EnvSpec
@@ -229,7 +230,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         data = read_json(path)
     except DataError as error:
-        raise CheckpointError(f"{folder} is not a bundle: {error}") from error
+        if path.exists():
+            raise CheckpointError(f"{folder} is not a bundle: {error}") from error
+        raise CheckpointError(
+            f"{folder} {what_is(folder)}, and is not a bundle: {path} does not exist. Give the folder that "
+            "`robo-rl export policy=<run or policy folder> out=<folder>` wrote."
+        ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__
         raise CheckpointError(

@@ -14,6 +14,7 @@ from policies.bundle import MANIFEST, check_env, load_bundle
 from policies.checkpoint import POLICY_FILE, check_compatible, load_policy, read_policy_json
 from policies.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError
+from robo_rl.core.kinds import what_is
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
 from robo_rl.core.spec import EnvSpec
@@ -55,8 +56,8 @@ def find_policy(path: str | Path) -> Path:
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
     raise CheckpointError(
-        f"{path} holds no policy: neither {POLICY_FILE} nor {MANIFEST} was found there. Give a policy folder, such as "
-        "runs/<name>/policy, or a bundle."
+        f"{path} {what_is(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} was found there. "
+        "Give a run that is done, a policy folder, such as runs/<name>/policy, or a bundle."
     )
 
 

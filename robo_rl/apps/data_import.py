@@ -8,7 +8,7 @@ from pathlib import Path
 
 from robo_rl.apps.progress import progress, show
 from robo_rl.conf.schema import DataImportConfig
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.importers import KeyMap, import_replay_buffer
 from robo_rl.data.pusht import pusht_keys, pusht_spec
@@ -19,6 +19,11 @@ RECORDED = ("robot", "rate_hz", "action", "cameras", "image_width", "depth", "ve
 
 def main(config: DataImportConfig) -> int:
     """Import, and say what came of it."""
+    if not Path(config.source).exists():
+        raise DataError(
+            f"source={config.source} does not exist. Give a folder of recordings, one of them, or a zarr v2 replay "
+            "buffer."
+        )
     if _recorded(Path(config.source)) or (config.robot is not None and not _is_zarr(Path(config.source))):
         from robo_rl.apps.data_recordings import import_recordings
 

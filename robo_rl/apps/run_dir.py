@@ -143,6 +143,8 @@ class RunDir:
         return steps[-1] if (steps := self.steps()) else None
 
     def _make_room(self, overwrite: bool, resumes: bool) -> None:
+        if self.path.is_file():
+            raise ConfigError(f"{self.path} is a file, and a run is a folder. Choose another path.")
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
             return
         began = not self._never_began()

@@ -24,9 +24,16 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     held = Counter(word for each in words.values() for word in each)
     common = {word for word, count in held.items() if count > _COMMON * len(names)}
     asked = _words(name) - common
-    likeness = {each: max(_spelling(name, each), _sharing(asked, words[each] - common)) for each in names}
+    same = _suite_length(name, names)
+    likeness = {each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common)) for each in names}
     likest = sorted((each for each in names if likeness[each] >= CUTOFF), key=lambda each: -likeness[each])
     return likest[:most]
+
+
+def _suite_length(name: str, names: Sequence[str]) -> int:
+    """Letters up to the slash, where all begin with the same ones: they tell nothing."""
+    suite = name[: name.find("/") + 1]
+    return len(suite) if all(each.startswith(suite) for each in names) else 0
 
 
 def _words(name: str) -> set[str]:

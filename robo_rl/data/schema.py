@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import read_json
+from robo_rl.core.kinds import what_is
 from robo_rl.core.spec import EnvSpec
 
 FORMAT = "robo-rl/episodes"
@@ -103,6 +104,11 @@ class DatasetMeta:
     def load(cls, root: Path) -> DatasetMeta:
         """Read `root`/dataset.json. Raises DataError when it is absent, foreign, too new or broken."""
         path = root / DATASET_JSON
+        if not path.exists():
+            raise DataError(
+                f"{root} {what_is(root)}, and is no dataset: {DATASET_JSON} does not exist there. Give the folder that "
+                "`robo-rl collect` or `robo-rl data import` wrote."
+            )
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise DataError(

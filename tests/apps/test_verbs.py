@@ -16,10 +16,11 @@ import pytest
 import zarr
 from safetensors.torch import load_file
 
+from policies.bundle import load_bundle
 from policies.checkpoint import load_policy
 from robo_rl.apps import data_import, data_info, data_validate, evaluate, export, info, train
 from robo_rl.apps import run as run_verb
-from robo_rl.apps.acting import load_actor
+from robo_rl.apps.acting import find_policy, load_actor
 from robo_rl.apps.metrics import read_metrics
 from robo_rl.apps.success_note import read_success_note
 from robo_rl.conf.schema import (
@@ -83,6 +84,23 @@ def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"dataset\.json does not exist"):
         train.main(train_config(tmp_path / "nowhere", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path, tmp_path: Path) -> None:
+    """A run is no dataset, a dataset no policy, a run no bundle, a file no run's folder."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DataError, match=f"{run} is a run, and is no dataset"):
+        train.main(train_config(run, tmp_path / "new"))
+    with pytest.raises(CheckpointError, match=f"{dataset} is a dataset, and holds no policy"):
+        find_policy(dataset)
+    with pytest.raises(CheckpointError, match=f"{run} is a run, and is not a bundle.*robo-rl export"):
+        load_bundle(run)
+    with pytest.raises(ConfigError, match=f"{tmp_path / 'file'} is a file, and a run is a folder"):
+        train.main(train_config(dataset, tmp_path / "file"))
+    with pytest.raises(DataError, match=r"source=.*nowhere does not exist"):
+        data_import.main(DataImportConfig(source=str(tmp_path / "nowhere"), out=str(tmp_path / "new")))
+    assert (tmp_path / "file").read_text() == "x"
+    assert not (tmp_path / "new").exists()
 
 
 def test_evaluation_is_paired_and_repeatable(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,12 @@ def test_what_is_like_nothing_is_guessed_as_nothing(name: str) -> None:
     assert nearest(name, TASKS, 5) == []
 
 
+def test_the_suite_that_all_share_makes_nothing_alike() -> None:
+    """Only what comes after it is compared."""
+    assert nearest("long-suite/nope", ("long-suite/far", "long-suite/window"), 5) == []
+    assert nearest("long-suite/opne", ("long-suite/far", "long-suite/open"), 5) == ["long-suite/open"]
+
+
 def test_an_exact_word_in_the_right_place_wins() -> None:
     """More of both sides shared is likelier; no more than asked for come back."""
     names = ("arm/push", "arm/push_bar", "arm/pull", "hand/turn")
