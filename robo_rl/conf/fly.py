@@ -28,7 +28,7 @@ class FlyConfig(FirstOrderConfig):
     train_density: float = at_least(0.0, 0.8)  # obstacles: training draws between 0 and this, or density if higher
     cylinders: int = at_least(1, 4)  # obstacles: how many of the nearest are seen, at most 9
     planner: bool = False  # obstacles: classical controllers follow a path around the cylinders, not a straight line
-    engine: str = one_of("quad", "pybullet")  # whose physics it trains and is measured in; pybullet: a third the speed
+    engine: str = one_of("quad", "pybullet")  # whose physics; pybullet: at a tenth of the speed
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
     out: str = "runs/fly"  # everything goes here
     updates: int = at_least(0, 0)  # of the policy; 0: what suits the task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, fields, is_dataclass
 from typing import Any
 
@@ -29,5 +30,6 @@ def check_settings(config: Any, prefix: str = "") -> None:
             check_settings(value, name + ".")
         elif (choices := item.metadata.get("choices")) and value not in choices:
             raise ConfigError(f"{name}={value} cannot be used, expected: {' | '.join(choices)}.")
-        elif (minimum := item.metadata.get("minimum")) is not None and value is not None and not value >= minimum:
-            raise ConfigError(f"{name}={value} cannot be used, expected: a number >= {minimum:g}.")
+        minimum = item.metadata.get("minimum")
+        if minimum is not None and value is not None and not minimum <= value < math.inf:
+            raise ConfigError(f"{name}={value} cannot be used, expected: a finite number >= {minimum:g}.")

@@ -150,6 +150,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
         ("latency_s=0.005", "whole control steps"),
         ("gust_m_s=1", "no drag"),
         ("randomize=1", "no mass may vanish"),
+        ("battery_s=inf", "finite"),
         ("level=rats", "rates"),
         ("rate_rad_s=4", "motors are told no rates"),
     ],

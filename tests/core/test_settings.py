@@ -31,7 +31,8 @@ def test_defaults_and_values_at_the_limit_pass() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (Outer(0), "steps=0 cannot be used, expected: a number >= 1"),
+        (Outer(0), "steps=0 cannot be used, expected: a finite number >= 1"),
+        (Outer(float("inf")), "steps=inf"),  # type: ignore[arg-type]
         (Outer(float("nan")), "steps=nan"),  # type: ignore[arg-type]
         (Outer(inner=Inner("c")), r"inner\.kind=c cannot be used, expected: a \| b"),
         (Outer(inner=Inner(rank=0)), r"inner\.rank=0"),
