@@ -22,8 +22,13 @@ _TAKES = {"mujoco": ("threads",), "pybullet": ("threads",), "mjwarp": ("device",
 
 def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     """Raises UnknownNameError, MissingDependencyError where its packages are not installed, or ConfigError for a scene
-    with motors in an engine that has none.
+    with motors in an engine that has none, and for Isaac Lab.
     """
+    if name == "isaaclab" and name not in ENGINES:
+        raise ConfigError(
+            "Isaac Lab runs tasks of its own, not those of robo-rl: name one by env=isaaclab/<task>, such as "
+            "env=isaaclab/Isaac-Lift-Cube-Franka-v0, or use engine=mjwarp."
+        )
     if scene.motors is not None and not _has_motors(name):
         raise ConfigError(
             f"The engine {name} has no actuator models but friction: its servos know targets and limits alone. Use "

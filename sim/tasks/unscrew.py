@@ -96,10 +96,10 @@ class UnscrewTask:
     ) -> tuple[Start, Float[Tensor, "k 0"]]:
         start = wiring.start(q_rad, wiring.robot.open_m)
         (low_x, low_y), (high_x, high_y) = self.field_m
-        row = wiring.scene.fixture("post")
         place = [between(uniform[:, 0], low_x, high_x), between(uniform[:, 1], low_y, high_y)]
-        start.fixture_m[:, row, :2] = torch.stack(place, -1).to(q_rad)
-        start.fixture_quat[:, row] = about_z(between(uniform[:, 2], -math.pi, math.pi)).to(q_rad)
+        for row in (wiring.scene.fixture(name) for name in ("post", "axis")):
+            start.fixture_m[:, row, :2] = torch.stack(place, -1).to(q_rad)
+            start.fixture_quat[:, row] = about_z(between(uniform[:, 2], -math.pi, math.pi)).to(q_rad)
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 21"]:

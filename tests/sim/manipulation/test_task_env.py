@@ -170,6 +170,7 @@ def test_names_say_what_matters_to_a_policy() -> None:
     ("name", "error", "says"),
     [
         ("arm/lift:engine=bulet", UnknownNameError, "engine"),
+        ("arm/lift:engine=isaaclab", ConfigError, "env=isaaclab/"),
         ("arm/lift:clearance_mm=1", ConfigError, "peg_insert has"),
         ("arm/peg_insert:clearance_mm=abc", ConfigError, "clearance_mm is 'abc'; expected a number"),
         ("arm/lift:robot=pnda", UnknownNameError, "panda"),

@@ -47,6 +47,12 @@ def test_nobody_pulls_the_cap_off_its_thread(engine: str) -> None:
     assert float((rise_m - PITCH_M * turned / (2.0 * math.pi)).abs().max()) < 0.003
 
 
+def test_the_thread_touches_whoever_counts_a_fixture_as_moving() -> None:
+    """MuJoCo leaves out contacts of a body with its parent unless that stands still; to MuJoCo 4 a fixture does not."""
+    model = make_task_env("unscrew", 1, threads=1).model
+    assert int(model.body("cap").parentid[0]) != model.body("post").id
+
+
 def test_turns_that_cannot_be_made_are_a_sentence() -> None:
     with pytest.raises(ConfigError, match="turns"):
         make_task_env("unscrew", 1, turns=9.0)
