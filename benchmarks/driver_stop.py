@@ -68,7 +68,13 @@ def px4() -> tuple[list[str], dict[str, Any]]:
     return [str(port)], {"address": f"udpin:127.0.0.1:{port}"}
 
 
+def px4_topics() -> tuple[list[str], dict[str, Any]]:
+    return [], {"arm": True}
+
+
 OFFBOARD, LAND = [6, 0], [4, 6]  # PX4's main and sub mode
+NAV_OFFBOARD, NAV_LAND = 14, 18  # its nav_state
+EXTRAS = {"px4_topics": "dds"}  # where the extra has another name than the driver
 STANDS = {
     "ur": Stand("rtde_control", "fake_ur", "feeder", ur, lambda e: e["event"] == "servo",
                 lambda e: e["event"] == "servo_stop"),
@@ -78,6 +84,9 @@ STANDS = {
                        lambda e: e["event"] == "land"),
     "px4": Stand("pymavlink", "fake_px4", "quad_feeder", px4, lambda e: e.get("mode") == OFFBOARD,
                  lambda e: e.get("mode") == LAND and e["why"] == "command"),
+    "px4_topics": Stand("cyclonedds", "fake_px4_topics", "quad_feeder", px4_topics,
+                        lambda e: e.get("mode") == NAV_OFFBOARD,
+                        lambda e: e.get("mode") == NAV_LAND and e["why"] == "command"),
 }  # fmt: skip
 
 
@@ -87,7 +96,10 @@ def main() -> None:
     args = options.parse_args()
     for name in [args.only] if args.only else STANDS:
         if find_spec(STANDS[name].module) is None:
-            print(f"{name}: its package is not installed: pip install 'robo-rl[{name}]'", file=sys.stderr)
+            print(
+                f"{name}: its package is not installed: pip install 'robo-rl[{EXTRAS.get(name, name)}]'",
+                file=sys.stderr,
+            )
             continue
         for how in SIGNALS:
             times_ms = [stop_ms(name, how) for _ in range(1 if args.quick else 5)]
