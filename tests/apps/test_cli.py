@@ -42,6 +42,22 @@ def test_help_is_instant_and_names_every_verb() -> None:
         assert verb.examples[0] in done.stdout
 
 
+def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
+    """A hasty Ctrl-C comes before the first verb is known; a traceback would look like a defect."""
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'robo_rl.apps.verbs': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from robo_rl.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    here = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=here, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was begun.\n")
+
+
 def test_no_argument_shows_the_help() -> None:
     """Typing the name alone is a question."""
     assert robo_rl().stdout == robo_rl("--help").stdout
