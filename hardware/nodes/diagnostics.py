@@ -10,8 +10,8 @@ from hardware.nodes.own_status import ENDS
 from hardware.topics import CAMERA_STATUS, DIAGNOSTICS, DRIVER_STATUS, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
 
 SILENT_S = 2.0  # a node that said nothing for this long is stale, unless it said that it ends
-PARTING_S = 3.0  # after a node has said so, warnings of others come from that: the filter hears no command any more
-OK, WARNING, STALE = 0, 1, 3
+PARTING_S = 3.0  # after a node has said so, what others say comes from that: the filter hears no command, and lands
+OK, STALE = 0, 3
 _PERIOD_S = 1.0
 
 
@@ -51,7 +51,7 @@ class DiagnosticsNode:
         rows = [_now(status, now_s - at_s) for _, (status, at_s) in sorted(self._heard.items())]
         parting = any(ENDS in status.values and now_s - at_s < PARTING_S for status, at_s in self._heard.values())
         for row in rows:
-            quiet = ENDS in row.values if row.level == OK else parting and row.level == WARNING
+            quiet = ENDS in row.values if row.level == OK else parting and row.level < STALE
             if row.level != self._levels.get(row.name, OK) and not quiet:
                 self._levels[row.name] = row.level
                 self._say(f"{row.name}: {row.message}")

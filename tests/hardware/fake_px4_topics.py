@@ -61,13 +61,17 @@ class Autopilot:
             self.mode = mode
             self.tell("mode", mode=mode, why=why)
 
+    def newest(self, name: str) -> list[Any]:
+        """What came; a driver that leaves is told by samples without values."""
+        return [sample for sample in self.readers[name].take(8) if sample.sample_info.valid_data]
+
     def take(self, now: float) -> None:
-        for beat in self.readers["offboard_control_mode"].take(8):
+        for beat in self.newest("offboard_control_mode"):
             flags = (beat.position, beat.velocity, beat.acceleration, beat.attitude, beat.body_rate)
             assert flags == (False, False, False, False, True)
             self.beats = [*self.beats[-200:], now]
-        self.setpoint = [self.setpoint, *self.readers["vehicle_rates_setpoint"].take(8)][-1]
-        for command in self.readers["vehicle_command"].take(8):
+        self.setpoint = [self.setpoint, *self.newest("vehicle_rates_setpoint")][-1]
+        for command in self.newest("vehicle_command"):
             assert (command.target_system, command.from_external) == (1, True)
             if command.command == 400:
                 self.armed = command.param1 == 1.0

@@ -17,6 +17,7 @@ from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.robot_driver import QuadDriverNode
 from hardware.quads.crazyflie import CrazyflieDriver
 from hardware.quads.px4 import Px4Driver
+from hardware.quads.px4_topics import Px4TopicsDriver
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
@@ -24,6 +25,7 @@ from hardware.topics import GOAL
 from policies.bundle import Bundle
 from robo_rl.apps.run_quad import flight_env, flight_observer
 from tests.hardware.bundles import ENVELOPE
+from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer, free_port
 from tests.hardware.pilots import HOVER
 
@@ -88,3 +90,21 @@ def test_it_holds_a_px4_in_offboard(rates: Bundle) -> None:
         assert len(px4.all("mode")) == 1
         assert not link.said
         link.close()
+
+
+def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same flight over px4_msgs on a real DDS bus: armed by us, and landed when the nodes end."""
+    pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
+    pytest.importorskip("pymavlink", reason="the stand-in's craft is that of the MAVLink one (extra [px4])")
+    with free_domain() as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        with Peer("fake_px4_topics") as px4:
+            link = Link(rates, Px4TopicsDriver(arm=True), -2.0)
+            link.spin(5.0, until=lambda: bool(px4.all("arming")))
+            assert px4.all("mode")[0]["mode"] == 14
+            link.go([0.3, -0.2, 0.2])  # east, south, up
+            link.spin(5.0)
+            assert px4.all("pose")[-1]["ned"] == pytest.approx([-0.2, 0.3, -2.2], abs=0.1)
+            assert not link.said
+            link.close()
+            assert px4.wait("mode", after_s=px4.all("arming")[0]["t"])["mode"] == 18
