@@ -41,7 +41,7 @@ from robo_rl.core.flight_level import LEVELS
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=5, help="trainings per budget, from seed 0")
-    options.add_argument("--updates", default="900,1900", help="budgets in updates, by commas")
+    options.add_argument("--updates", default="700,1600", help="budgets in updates, by commas")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
     options.add_argument("--level", default="motors", choices=LEVELS, help="what is commanded")
     options.add_argument("--methods", help=f"compare these, by commas, or all: {', '.join(ARMS)}")
