@@ -72,9 +72,13 @@ def px4_topics() -> tuple[list[str], dict[str, Any]]:
     return [], {"arm": True}
 
 
+def crazyswarm2() -> tuple[list[str], dict[str, Any]]:
+    return [], {"name": "cf231", "arm": True}
+
+
 OFFBOARD, LAND = [6, 0], [4, 6]  # PX4's main and sub mode
 NAV_OFFBOARD, NAV_LAND = 14, 18  # its nav_state
-EXTRAS = {"px4_topics": "dds"}  # where the extra has another name than the driver
+EXTRAS = {"px4_topics": "dds", "crazyswarm2": "dds"}  # where the extra has another name than the driver
 STANDS = {
     "ur": Stand("rtde_control", "fake_ur", "feeder", ur, lambda e: e["event"] == "servo",
                 lambda e: e["event"] == "servo_stop"),
@@ -87,6 +91,8 @@ STANDS = {
     "px4_topics": Stand("cyclonedds", "fake_px4_topics", "quad_feeder", px4_topics,
                         lambda e: e.get("mode") == NAV_OFFBOARD,
                         lambda e: e.get("mode") == NAV_LAND and e["why"] == "command"),
+    "crazyswarm2": Stand("cyclonedds", "fake_crazyswarm2", "quad_feeder", crazyswarm2,
+                         lambda e: e["event"] == "armed", lambda e: e["event"] == "land"),
 }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ QUADS: Table = {
     "crazyflie": ("hardware.quads.crazyflie:CrazyflieDriver", "crazyflie"),
     "px4": ("hardware.quads.px4:Px4Driver", "px4"),
     "px4_topics": ("hardware.quads.px4_topics:Px4TopicsDriver", "dds"),
+    "crazyswarm2": ("hardware.quads.crazyswarm2:Crazyswarm2Driver", "dds"),
 }
 DRIVERS: Table = {**ARMS, **QUADS}
 # These are handed a bus or a simulator, which cannot pass into another process; what guards them stands in their files.

@@ -27,7 +27,8 @@ FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),
     JointTrajectory: (encode_trajectory, decode_trajectory),
 }
-_NUMBERS = {"float64": np.float64, "float32": np.float32, "byte": np.uint8, "char": np.uint8, "octet": np.uint8}
+_NUMBERS = {"float64": np.float64, "float32": np.float32, "bool": np.bool_}
+_NUMBERS |= {"byte": np.uint8, "char": np.uint8, "octet": np.uint8}
 _NUMBERS |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 

@@ -67,17 +67,19 @@ def decode_reply(cdr: bytes) -> Answer:
 
 
 class Endpoints:
-    """The reader and writer of one client or service."""
+    """The reader and writer of one client or service. asked, answered: its types, Trigger's unless others are given."""
 
-    def __init__(self, participant: Any, service: str, serving: bool) -> None:
+    def __init__(
+        self, participant: Any, service: str, serving: bool, asked: Any = REQUEST, answered: Any = REPLY
+    ) -> None:
         key = participant.guid.bytes[:12] + next(_ids).to_bytes(4, "big")
         self.id = ".".join(f"{byte:x}" for byte in key)
         if key[0] < 16:
             self.id = " " + self.id  # as rmw_cyclonedds pads the first
         role = "serviceid" if serving else "clientid"
         qos = endpoint_qos(True, False, 10, f"{role}={self.id};")
-        request = Topic(participant, f"rq{service}Request", REQUEST, Qos(PLAIN))
-        reply = Topic(participant, f"rr{service}Reply", REPLY, Qos(PLAIN))
+        request = Topic(participant, f"rq{service}Request", asked, Qos(PLAIN))
+        reply = Topic(participant, f"rr{service}Reply", answered, Qos(PLAIN))
         self.writer: Any = DataWriter(participant, reply if serving else request, qos)
         self.reader: Any = DataReader(participant, request if serving else reply, qos)
 
@@ -94,7 +96,7 @@ class Client:
     def call(self, timeout_s: float) -> Answer:
         """Wait for the server, ask, wait for the answer. Raises BusError when either does not come in time."""
         deadline_s = time.monotonic() + timeout_s
-        while not _matched(self.ends, "serviceid"):
+        while not matched(self.ends, "serviceid"):
             if time.monotonic() >= deadline_s:
                 raise nobody_offers(self.service, offered(self._participant), timeout_s)
             time.sleep(0.005)
@@ -166,7 +168,7 @@ def _readers(ends: Endpoints, key: str) -> set[str]:
     return {user_data(endpoint, key) for endpoint in found if endpoint is not None}
 
 
-def _matched(ends: Endpoints, key: str) -> bool:
+def matched(ends: Endpoints, key: str) -> bool:
     """Are both halves of one server found?"""
     try:
         found = (ends.reader.get_matched_publication_data(h) for h in ends.reader.get_matched_publications())

@@ -136,11 +136,11 @@ def take(reader: Any, most: int) -> list[tuple[bytes, Any]]:
     return samples
 
 
-def struct(ros: RosTypes, ros_type: str) -> Any:
-    """The type in cyclonedds' terms; as it is, its own serializer works on it."""
+def struct(ros: RosTypes, ros_type: str, announced: str = "") -> Any:
+    """The type in cyclonedds' terms; as it is, its own serializer works on it. announced: as another type's name."""
     fields = {name: _field(ros, described) for name, described in ros.store.fielddefs[ros_type][1]}
     name = ros_type.rsplit("/", 1)[1]
-    return make_idl_struct(f"{name}_", dds_type_name(ros_type), fields)
+    return make_idl_struct(f"{name}_", dds_type_name(announced or ros_type), fields)
 
 
 def _field(ros: RosTypes, described: tuple[Any, Any]) -> Any:

@@ -11,7 +11,7 @@ from hardware.driver import DRIVERS
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 
-LINKS = ("crazyflie", "px4", "px4_topics")  # drivers that follow body rates
+LINKS = ("crazyflie", "px4", "px4_topics", "crazyswarm2")  # drivers that follow body rates
 LINK_HZ = 100.0  # of states and of commands: a Crazyflie's log packet, and what we ask a PX4 for
 
 

@@ -16,6 +16,7 @@ from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.robot_driver import QuadDriverNode
 from hardware.quads.crazyflie import CrazyflieDriver
+from hardware.quads.crazyswarm2 import Crazyswarm2Driver
 from hardware.quads.px4 import Px4Driver
 from hardware.quads.px4_topics import Px4TopicsDriver
 from hardware.safety.flight import FlightFilter
@@ -108,3 +109,23 @@ def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.M
             assert not link.said
             link.close()
             assert px4.wait("mode", after_s=px4.all("arming")[0]["t"])["mode"] == 18
+
+
+def test_it_takes_off_and_lands_a_crazyflie_of_crazyswarm2(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Crazyflie's flight, over its server's topics on a real DDS bus; the landing at the end is the server's."""
+    pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
+    with free_domain() as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        with Peer("fake_crazyswarm2") as server:
+            link = Link(rates, Crazyswarm2Driver("cf231", arm=True), -0.4)
+            link.spin(5.0)
+            assert server.all("pose")[-1]["enu"] == pytest.approx([0.0, 0.0, 0.4], abs=0.1)
+            link.go([0.2, -0.2, 0.1])
+            link.spin(4.0)
+            assert server.all("pose")[-1]["enu"] == pytest.approx([0.2, -0.2, 0.5], abs=0.1)
+            assert not link.said
+            closed_s = time.monotonic()
+            link.close()
+            server.wait("land", after_s=closed_s)
+            server.wait("landed", after_s=closed_s)
+            assert not server.all("landing_interrupted")
