@@ -26,7 +26,9 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     asked = _words(name) - common
     same = _suite_length(name, names)
     likeness = {each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common)) for each in names}
-    likest = sorted((each for each in names if likeness[each] >= CUTOFF), key=lambda each: -likeness[each])
+    # Of names that share as many words, the one spelled likest: Hoper-v5 means Hopper-v5, not Hopper-v2.
+    order = {each: (-likeness[each], -_spelling(name, each)) for each in names if likeness[each] >= CUTOFF}
+    likest = sorted(order, key=order.__getitem__)
     return likest[:most]
 
 
