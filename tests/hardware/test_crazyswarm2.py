@@ -93,6 +93,8 @@ def test_what_it_refuses_is_a_sentence() -> None:
     """No server, the other server, another craft, a custom topic of other values, another frame, a fall, silence."""
     with pytest.raises(ConfigError, match="backend='sim' is no server"):
         Crazyswarm2Driver("cf231", backend="sim")
+    with pytest.raises(ConfigError, match="heeds parameters only under the name /crazyflie_server"):
+        Crazyswarm2Driver("cf231", namespace="lab")
     with Peer("fake_crazyswarm2", "cflib") as server:
         with pytest.raises(DriverError, match="lacks pose, status, the custom topic, a reader of cmd_vel_legacy"):
             Crazyswarm2Driver("cf9").connect()
@@ -133,3 +135,20 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
         assert landing["t"] - killed_s < 0.4
         server.wait("landed", 10.0, after_s=killed_s)
         assert not server.all("landing_interrupted")
+
+
+def test_a_server_that_dies_in_flight_is_said_and_does_not_hang_us() -> None:
+    """Nobody is left to land it but the firmware; a stop that nobody answers ends by itself."""
+    with Peer("fake_crazyswarm2") as server:
+        quad = Crazyswarm2Driver("cf231", arm=True)
+        quad.connect()
+        fly(quad, 1.5, towards(np.array([0.0, 0.0, 0.5])))
+        server.order("die")
+        server.process.wait(5.0)
+        time.sleep(1.2)
+        with pytest.raises(DriverError, match=r"is silent: .* stops its motors after 2 s"):
+            quad.write(LEVEL)
+        began_s = time.monotonic()
+        quad.stop("its server is gone")
+        assert time.monotonic() - began_s < 1.5  # less than the guard waits for it
+        quad.close()
