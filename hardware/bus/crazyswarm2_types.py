@@ -13,7 +13,7 @@ from robo_rl.core.errors import BusError
 
 COMMAND, POSE = "geometry_msgs/msg/Twist", "geometry_msgs/msg/PoseStamped"
 LOG, STATUS = "crazyflie_interfaces/msg/LogDataGeneric", "crazyflie_interfaces/msg/Status"
-_OLDER_STATUS = "crazyflie_interfaces/msg/StatusWithoutLatency"
+OLDER_STATUS = "crazyflie_interfaces/msg/StatusWithoutLatency"
 _STATUS = (
     "std_msgs/Header header\nuint16 supervisor_info\nfloat32 battery_voltage\nuint8 pm_state\nuint8 rssi\n"
     "uint32 num_rx_broadcast\nuint32 num_tx_broadcast\nuint32 num_rx_unicast\nuint32 num_tx_unicast\n"
@@ -21,7 +21,7 @@ _STATUS = (
 DEFINITIONS = {
     LOG: "std_msgs/Header header\nuint32 timestamp\nfloat32[] values\n",
     STATUS: f"{_STATUS}uint16 latency_unicast\n",
-    _OLDER_STATUS: _STATUS,
+    OLDER_STATUS: _STATUS,
 }
 ARM, LAND = "crazyflie_interfaces/srv/Arm", "crazyflie_interfaces/srv/Land"
 NOTIFY = "crazyflie_interfaces/srv/NotifySetpointsStop"
@@ -51,4 +51,4 @@ def read_status(ros: RosTypes, cdr: bytes) -> Any:
     try:
         return ros.parse(cdr, STATUS)
     except BusError:
-        return ros.parse(cdr, _OLDER_STATUS)
+        return ros.parse(cdr, OLDER_STATUS)

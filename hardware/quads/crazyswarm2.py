@@ -34,8 +34,8 @@ ONLY_CFLIB = "add_logging"  # a service that the server on cflib offers, and the
 class Crazyswarm2Driver:
     """name: of the craft in crazyflies.yaml. Connect on the ground.
 
-    backend: of the server, cpp or cflib. log: the custom topic with `LOGGED`. frame: the server's reference_frame. arm,
-    max_rate_rad_s ...: as `CrazyflieDriver`.
+    backend: of the server, cpp or cflib. namespace: of the server on cflib. log: the custom topic with `LOGGED`. frame:
+    the server's reference_frame. arm, max_rate_rad_s ...: as `CrazyflieDriver`.
     """
 
     names: tuple[str, ...] = ()
@@ -57,6 +57,11 @@ class Crazyswarm2Driver:
     ) -> None:
         if backend not in PITCH_SIGNS:
             raise ConfigError(f"backend='{backend}' is no server of crazyswarm2 that flies, expected cpp or cflib.")
+        if namespace and backend == "cpp":
+            raise ConfigError(
+                f"namespace='{namespace}' with backend=cpp: that server heeds parameters only under the name "
+                "/crazyflie_server, and roll and pitch would be angles. Start it without a namespace, or on cflib."
+            )
         self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
         self._where, self._backend, self._frame, self._arm = (name, namespace, log), backend, frame, arm
         self._robot = f"the Crazyflie '{name}' of crazyswarm2"
@@ -218,6 +223,7 @@ class Crazyswarm2Driver:
         for name, value in PARAMETERS.items():
             if why := topics.set_parameter(name, value, PARAMETER_S):
                 raise DriverError(f"The server of {self._robot} did not set {name} = {value}: {why}")
+        time.sleep(SETTLE_S)  # it answers before the radio has them
 
     def _ask_to_arm(self, topics: Crazyswarm2Topics, state: QuadState) -> None:
         """Where the firmware asks for it, without waiting for an answer."""

@@ -14,11 +14,13 @@ import pytest
 
 pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
 
+from hardware.bus.cdr import ros_types
+from hardware.bus.crazyswarm2_types import OLDER_STATUS, STATUS, read_status, register
 from hardware.driver import make_driver
 from hardware.quads.bounds import yaw_of
 from hardware.quads.crazyswarm2 import Crazyswarm2Driver
 from hardware.states import Attitude, BodyRates, Motors
-from robo_rl.core.errors import ConfigError, DriverError
+from robo_rl.core.errors import BusError, ConfigError, DriverError
 from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer
 from tests.hardware.pilots import fly, towards
@@ -93,6 +95,8 @@ def test_what_it_refuses_is_a_sentence() -> None:
     """No server, the other server, another craft, a custom topic of other values, another frame, a fall, silence."""
     with pytest.raises(ConfigError, match="backend='sim' is no server"):
         Crazyswarm2Driver("cf231", backend="sim")
+    with pytest.raises(ConfigError, match="heeds parameters only under the name /crazyflie_server"):
+        Crazyswarm2Driver("cf231", namespace="lab")
     with Peer("fake_crazyswarm2", "cflib") as server:
         with pytest.raises(DriverError, match="lacks pose, status, the custom topic, a reader of cmd_vel_legacy"):
             Crazyswarm2Driver("cf9").connect()
@@ -133,3 +137,34 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
         assert landing["t"] - killed_s < 0.4
         server.wait("landed", 10.0, after_s=killed_s)
         assert not server.all("landing_interrupted")
+
+
+def test_a_server_that_dies_in_flight_is_said_and_does_not_hang_us() -> None:
+    """Nobody is left to land it but the firmware; a stop that nobody answers ends by itself."""
+    with Peer("fake_crazyswarm2") as server:
+        quad = Crazyswarm2Driver("cf231", arm=True)
+        quad.connect()
+        fly(quad, 1.5, towards(np.array([0.0, 0.0, 0.5])))
+        server.order("die")
+        server.process.wait(5.0)
+        time.sleep(1.2)
+        with pytest.raises(DriverError, match=r"is silent: .* stops its motors after 2 s"):
+            quad.write(LEVEL)
+        began_s = time.monotonic()
+        quad.stop("its server is gone")
+        assert time.monotonic() - began_s < 1.5  # less than the guard waits for it
+        quad.close()
+
+
+@pytest.mark.parametrize("kind", [STATUS, OLDER_STATUS])
+def test_a_status_of_either_release_is_read(kind: str) -> None:
+    """The latency came later, at its end; what ends before is neither."""
+    ros = ros_types()
+    register(ros)
+    header = ros.new("std_msgs/msg/Header", frame_id="world")
+    told = ros.new(kind, header=header, supervisor_info=18, battery_voltage=3.5, num_tx_unicast=7)
+    cdr = bytes(ros.store.serialize_cdr(told, kind, little_endian=True))
+    status = read_status(ros, cdr)
+    assert (status.supervisor_info, status.battery_voltage, status.num_tx_unicast) == (18, 3.5, 7)
+    with pytest.raises(BusError, match="cannot be read"):
+        read_status(ros, cdr[:-8])
