@@ -22,6 +22,7 @@ PACKAGES = (
     "gym-pusht",
     "onnxruntime",
 )
+_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"))  # the kernel's flag -> name, the widest first
 
 
 def _git(*arguments: str) -> str | None:
@@ -64,11 +65,19 @@ def cores() -> int:
 
 @cache
 def machine() -> str:
-    """CPU model and number of usable cores. Never the host's name: results are published."""
+    """CPU model, its widest vectors and number of usable cores. Never the host's name: results are published."""
     model = platform.machine()
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+        text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        pass  # not Linux: the architecture has to do
-    return f"{model}, {cores()} cores"
+        text = ""  # not Linux: the architecture has to do
+    return f"{_processor(text) or model}, {cores()} cores"
+
+
+def _processor(cpuinfo: str) -> str:
+    """E.g. "AMD EPYC with AVX2": clouds give one name to processors of which one does twice the arithmetic."""
+    keys = [line.partition(":") for line in cpuinfo.splitlines()]
+    told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # of the first core
+    flags = told.get("flags", "").split()
+    vectors = next((f" with {name}" for flag, name in _VECTORS if flag in flags), "")
+    return f"{told['model name']}{vectors}" if "model name" in told else ""

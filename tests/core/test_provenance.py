@@ -61,3 +61,12 @@ def test_machine_is_a_model_not_a_name() -> None:
 def test_versions_are_those_installed() -> None:
     """Python and torch are always there."""
     assert {"python", "torch"} <= provenance.versions().keys()
+
+
+def test_machines_of_one_name_are_told_apart_by_their_vectors() -> None:
+    """Two of "AMD EPYC", of which one does twice the arithmetic, must not share a row of results."""
+    core = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx avx2{more}\n"
+    assert provenance._processor(core.format(more=" avx512f") * 2) == "AMD EPYC with AVX-512"
+    assert provenance._processor(core.format(more="")) == "AMD EPYC with AVX2"
+    assert provenance._processor("processor: 0\nmodel name: Old\nflags: fpu\n") == "Old"
+    assert provenance._processor("") == ""
