@@ -118,7 +118,7 @@ def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
 def test_headlines_stand_beside_their_references() -> None:
     """A name in braces is replaced by that line's value; a row whose reference is missing is left out."""
     lines = {
-        "hover/first_order/900_updates/position_error_m": {"value": 0.0075, "unit": "m"},
+        "hover/first_order/700_updates/position_error_m": {"value": 0.0075, "unit": "m"},
         "hover/pid/position_error_m": {"value": 0.032, "unit": "m"},
     }
     assert headline_table(lines) == ""
