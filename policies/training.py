@@ -20,7 +20,7 @@ from policies.generative import GenerativePolicy
 from policies.train_state import TrainState, latest_state, write_state
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import at_least, fraction
 from robo_rl.nets.ema import ema_decay, ema_update
 
 
@@ -38,7 +38,7 @@ class BaseTrainConfig:
     final_lr: float = 0.01  # fraction of lr at the last step
     grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
     ema_power: float = 0.75
-    ema_max: float = 0.9999
+    ema_max: float = fraction(0.9999)
     seed: int = 0
     log_every: int = 100
     checkpoint_every: int = 1000  # 0: only at the end

@@ -7,7 +7,6 @@ This is the only place that knows hydra. A verb's settings come from its datacla
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -132,5 +131,5 @@ def _check_values(config: Any, known: dict[str, Setting]) -> None:
             close = get_close_matches(value, setting.choices, n=1, cutoff=0.5)
             hint = f" Did you mean '{close[0]}'?" if close else ""
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")
-        if setting.minimum is not None and value is not None and not setting.minimum <= value < math.inf:
+        if value is not None and not setting.allows(value):
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}, and finite.")

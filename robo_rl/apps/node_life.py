@@ -98,7 +98,7 @@ def live(
         end_s = bus.now() + REST_S
         bus.spin(lambda: all(node.at_rest for node, _ in nodes) or bus.now() > end_s)
     except KeyboardInterrupt:
-        say(f"{bus.name}: asked again ({ending.why or 'interrupted'}): stopped at once, holding.")
+        say(f"{bus.name}: asked again ({ending.why or 'interrupted'}): stopped at once.")
     finally:
         leave(nodes)
 

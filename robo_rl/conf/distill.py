@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robo_rl.conf.fields import REQUIRED, at_least, variant
+from robo_rl.conf.fields import REQUIRED, at_least, fraction, variant
 from robo_rl.conf.train import NETS
 from robo_rl.nets.registry import NetConfig
 from robo_rl.rl.distill import DistillConfig
@@ -21,7 +21,7 @@ class DistillVerb(DistillConfig):
     rollout_steps: int = at_least(100, 8000)  # environment steps of the teacher alone
     rounds: int = at_least(0, 2)  # then rounds in which the student drives part of the time
     round_steps: int = at_least(100, 4000)  # environment steps of each
-    student_share: float = at_least(0.0, 0.5)  # decisions of a round that the student executes
+    student_share: float = fraction(0.5)  # decisions of a round that the student executes
     max_episode_steps: int | None = at_least(1, None)  # none: the environment's own
     num_envs: int = at_least(1, 10)  # lanes that are rolled out together
     eval_episodes: int = at_least(1, 100)  # head and teacher on the same episodes at the end

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import math
 import re
 import textwrap
 import tokenize
@@ -18,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from robo_rl.core.settings import at_least, one_of
+from robo_rl.core.settings import at_least, fraction, one_of
 
-__all__ = ["REQUIRED", "at_least", "one_of", "settings", "variant", "variants"]
+__all__ = ["REQUIRED", "at_least", "fraction", "one_of", "settings", "variant", "variants"]
 
 REQUIRED: Any = "???"  # what hydra calls a value that the user must give
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -44,6 +45,7 @@ class Setting:
     meaning: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None  # only beside a minimum
 
     @property
     def required(self) -> bool:
@@ -69,7 +71,17 @@ class Setting:
             inner = typing.get_args(plain)[0]
             return f"[{WORDS.get(inner, str(inner))}, ...]"
         words = WORDS.get(plain, getattr(plain, "__name__", str(plain)))
-        return words if self.minimum is None else f"{words} >= {self.minimum:g}"
+        if self.minimum is None:
+            return words
+        if self.maximum is None:
+            return f"{words} >= {self.minimum:g}"
+        return f"{words} from {self.minimum:g} to {self.maximum:g}"
+
+    def allows(self, value: float) -> bool:
+        """Is the number within the limits, and finite where there are any?"""
+        if self.minimum is None:
+            return True
+        return self.minimum <= value < math.inf and (self.maximum is None or value <= self.maximum)
 
     @property
     def default_words(self) -> str:
@@ -100,9 +112,8 @@ def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
         elif isinstance(kind, type) and is_dataclass(kind):
             found |= settings(kind, key + ".")
         else:
-            found[key] = Setting(
-                key, kind, _default(item), text, item.metadata.get("choices", ()), item.metadata.get("minimum")
-            )
+            limits = item.metadata.get("minimum"), item.metadata.get("maximum")
+            found[key] = Setting(key, kind, _default(item), text, item.metadata.get("choices", ()), *limits)
     return found
 
 

@@ -19,6 +19,11 @@ def at_least(minimum: float, default: Any) -> Any:
     return field(default=default, metadata={"minimum": minimum})
 
 
+def fraction(default: float) -> Any:
+    """A number from 0 to 1."""
+    return field(default=default, metadata={"minimum": 0.0, "maximum": 1.0})
+
+
 def check_settings(config: Any, prefix: str = "") -> None:
     """Raise ConfigError naming the first setting of a config dataclass, nested ones included, outside its limits.
 
@@ -30,6 +35,9 @@ def check_settings(config: Any, prefix: str = "") -> None:
             check_settings(value, name + ".")
         elif (choices := item.metadata.get("choices")) and value not in choices:
             raise ConfigError(f"{name}={value} cannot be used, expected: {' | '.join(choices)}.")
-        minimum = item.metadata.get("minimum")
-        if minimum is not None and value is not None and not minimum <= value < math.inf:
-            raise ConfigError(f"{name}={value} cannot be used, expected: a finite number >= {minimum:g}.")
+        minimum, maximum = item.metadata.get("minimum"), item.metadata.get("maximum")
+        if minimum is None or value is None:
+            continue
+        if not minimum <= value < math.inf or (maximum is not None and value > maximum):
+            bounds = f">= {minimum:g}" if maximum is None else f"from {minimum:g} to {maximum:g}"
+            raise ConfigError(f"{name}={value} cannot be used, expected: a finite number {bounds}.")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, check_settings, one_of
+from robo_rl.core.settings import at_least, check_settings, fraction, one_of
 
 
 @dataclass
@@ -21,8 +21,8 @@ class LearnerConfig:
     heads: int = at_least(1, 2)  # critics in the ensemble
     target_subset: int = at_least(1, 2)  # random heads whose minimum is the target
     actor_reduce: str = one_of("min", "mean", "first")  # the actor climbs the min or the mean of all heads, or one
-    gamma: float = at_least(0.0, 0.99)  # discount per environment step
-    tau: float = at_least(0.0, 0.01)  # speed of the target networks
+    gamma: float = fraction(0.99)  # discount per environment step
+    tau: float = fraction(0.01)  # speed of the target networks
     n_step: int = at_least(1, 1)  # decisions in a return before it bootstraps
     batch: int = at_least(1, 128)  # decisions per update
     lr_actor: float = at_least(0.0, 3e-4)  # learning rate of the actor and of the multipliers

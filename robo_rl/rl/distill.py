@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import at_least, fraction
 from robo_rl.nets.ema import ema_update
 
 Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
@@ -41,8 +41,8 @@ class DistillConfig:
     lr: float = at_least(0.0, 1e-3)  # learning rate at the first update
     final_lr: float = at_least(0.0, 0.01)  # fraction of lr at the last update
     consistency: float = at_least(0.0, 0.0)  # weight of the consistency loss; needs a teacher with a walk
-    consistency_decay: float = 0.95  # moving average of the head that gives its targets
-    ema: float = 0.999  # moving average that is returned
+    consistency_decay: float = fraction(0.95)  # moving average of the head that gives its targets
+    ema: float = fraction(0.999)  # moving average that is returned
     seed: int = at_least(0, 0)  # of weights, states and noise
     log_every: int = at_least(1, 100)  # updates between two lines of the log
 

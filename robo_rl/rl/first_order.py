@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import at_least, check_settings, fraction
 from robo_rl.rl.cost_to_go import CostToGo, Window
 
 
@@ -67,7 +67,7 @@ class FirstOrderConfig:
     grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
     value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
     beyond: bool | None = None  # with value: an end by the task is no end of the cost; none: where it suits the task
-    gamma: float = at_least(0.0, 0.99)  # discount of a step, where the cost-to-go is learned
+    gamma: float = fraction(0.99)  # discount of a step, where the cost-to-go is learned
 
 
 class FirstOrder:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import at_least, fraction
 from robo_rl.rl.losses import Info
 
 
@@ -25,7 +25,7 @@ class PpoConfig:
     minibatches: int = at_least(1, 1)  # parts of a pass
     target_kl: float = at_least(0.0, 0.1)  # the pass that moves the policy further is the last one
     clip: float = at_least(0.0, 0.2)  # of the probability ratio
-    gae_lambda: float = at_least(0.0, 0.95)  # of the advantage: 0 trusts the critic, 1 the return
+    gae_lambda: float = fraction(0.95)  # of the advantage: 0 trusts the critic, 1 the return
     std: float = at_least(0.0, 0.37)  # spread of u at the start, before the map scales it
     final_std: float = at_least(0.0, 0.0)  # ... at the end, reached by a constant factor per round; 0: it stays
     squash: bool = False  # the mean goes through a tanh

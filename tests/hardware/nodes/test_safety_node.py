@@ -231,7 +231,7 @@ def test_an_interrupt_says_its_last_word() -> None:
         return False
 
     live([(cell.node, cell.filter_bus)], ending, until=impatient, say=said.append)
-    assert said == ["filter: asked again (interrupted): stopped at once, holding."]
+    assert said == ["filter: asked again (interrupted): stopped at once."]
     assert np.array_equal(cell.safe[-1][1], cell.safe[-2][1])
 
 
