@@ -30,10 +30,10 @@ class Crazyswarm2Topics:
     """name: of the craft in crazyflies.yaml. namespace: of the server. log: the name of the custom topic."""
 
     def __init__(self, name: str, namespace: str, log: str) -> None:
+        self._craft, self._server = namespace_of(f"{namespace}/{name}"), namespace_of(f"{namespace}/{SERVER}")
+        self._name, self._topics = name, DdsTopics()  # says what to install before anything below needs it
         from hardware.bus.dds_calls import Caller
 
-        self._craft, self._server = namespace_of(f"{namespace}/{name}"), namespace_of(f"{namespace}/{SERVER}")
-        self._name, self._topics = name, DdsTopics()
         self._ros = self._topics.ros
         register(self._ros)
         self.pose: Told = None

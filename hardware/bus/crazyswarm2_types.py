@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from hardware.bus.cdr import RosTypes
-from hardware.bus.dds_calls import register_service
 from robo_rl.core.errors import BusError
 
 COMMAND, POSE = "geometry_msgs/msg/Twist", "geometry_msgs/msg/PoseStamped"
@@ -38,6 +37,8 @@ SERVICES = {  # request, and reply where it has fields
 def register(ros: RosTypes) -> None:
     """Let the store know these types."""
     from rosbags.typesys import get_types_from_msg
+
+    from hardware.bus.dds_calls import register_service  # needs cyclonedds, which a robot may lack
 
     for name, text in DEFINITIONS.items():
         if name not in ros.store.fielddefs:
