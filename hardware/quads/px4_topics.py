@@ -15,6 +15,7 @@ import numpy as np
 from hardware.bus.px4_topics import Px4Topics
 from hardware.driver import WATCHDOG_S
 from hardware.quads.bounds import QuadLimits, bounded
+from hardware.quads.px4 import ASK_S, ASKS, GAP_S, LOST_S, STREAM_S
 from hardware.states import BodyRates, QuadState, Setpoint
 from robo_rl.core.errors import DriverError
 from robo_rl.core.frames import rotation_of, swap_attitude, swap_body, swap_world
@@ -23,8 +24,7 @@ SET_MODE, ARM = 176, 400  # VEHICLE_CMD_DO_SET_MODE, VEHICLE_CMD_COMPONENT_ARM_D
 OFFBOARD_MODE, LAND_MODE = (6.0, 0.0), (4.0, 6.0)  # PX4's main and sub mode
 OFFBOARD, LAND, ARMED = 14, 18, 2  # nav_state, nav_state, arming_state
 NED, BODY_FRD = 1, 3  # frames of an odometry
-STREAM_S, GAP_S, ASK_S, ASKS = 1.0, 0.5, 0.5, 6  # as hardware/quads/px4.py has them
-CONNECT_S, LOST_S, ANSWER_S = 5.0, 1.0, 0.2
+CONNECT_S, ANSWER_S = 5.0, 0.2
 
 
 class Px4TopicsDriver:
