@@ -60,9 +60,8 @@ class ResidualPolicy(nn.Module):
         return torch.where((q_actor > q_base).unsqueeze(-1), corrected, base)
 
     def config(self) -> dict[str, Any]:
-        residual = {"scale": self.map.scale, "steps": self.map.steps}
         gate = None if self.gate is None else self.gate.config()
-        return parts(self.base, self.actor) | {"residual": residual, "gate": gate}
+        return parts(self.base, self.actor) | {"residual": self.map.config(), "gate": gate}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> ResidualPolicy:

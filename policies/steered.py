@@ -56,8 +56,7 @@ class SteeredPolicy(nn.Module):
         return self.base.refine(obs, action)
 
     def config(self) -> dict[str, Any]:
-        steering = {"magnitude": self.map.magnitude, "origin": self.map.origin, "rank": self.map.rank}
-        return parts(self.base, self.actor) | {"steering": steering}
+        return parts(self.base, self.actor) | {"steering": self.map.config()}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> SteeredPolicy:

@@ -58,12 +58,18 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         return
     if isinstance(tuner, PpoTuner):
         raise ConfigError("PPO keeps no critics of actions: init=<run> is for off-policy methods. Leave it out.")
+    if tuner.config.reach_steps:
+        raise ConfigError(
+            f"reach_steps={tuner.config.reach_steps} holds back an actor that has learned nothing yet, but init={init} "
+            "is trained: set method.reach_steps=0."
+        )
     learner = tuner.learner
     newest = RunDir.open(init).latest()
     if newest is None:
         raise CheckpointError(f"The run {init} holds no checkpoint to start from. Let it finish, or give another.")
     state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
     found, expected = state.get("learner", {}), learner.weights()
+    del expected["map"]  # its reach belongs to this run
     for name in expected:
         if name not in found:
             raise CheckpointError(

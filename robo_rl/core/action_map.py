@@ -6,12 +6,15 @@ deployed policies use the same maps, so that training and robot cannot differ.
 
 `u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is what the map needs from outside: the
 base action of a residual, the base's own noise under steering, nothing for direct control.
+
+`reach` is the share of its range that a map gives u = 1. Training may begin with a small one, so that an actor that has
+learned nothing yet stays near the base; what is saved is the range that was reached.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -25,12 +28,13 @@ Origin = Literal["zero", "gaussian"]
 
 @runtime_checkable
 class ActionMap(Protocol):
-    """dim: size of u; ctx_dim: size of ctx; critic_dim: size of what the critic sees."""
+    """dim: size of u; ctx_dim: size of ctx; critic_dim: size of what the critic sees; reach: in (0, 1]."""
 
     dim: int
     ctx_dim: int
     critic_dim: int
     timescale: TimeScale
+    reach: float
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b k"]:
         """What the critic sees of u; differentiable in u."""
@@ -38,9 +42,10 @@ class ActionMap(Protocol):
 
 
 class DirectMap:
-    """action = u: reinforcement learning without a base."""
+    """action = u: reinforcement learning without a base, so there is nothing to stay near and `reach` is 1."""
 
     timescale: TimeScale = "step"
+    reach: float = 1.0
 
     def __init__(self, action_dim: int) -> None:
         self.dim, self.ctx_dim, self.critic_dim = action_dim, 0, action_dim
@@ -61,12 +66,16 @@ class ResidualMap:
             raise ConfigError(f"The residual's scale must lie in (0, 1], found {scale}.")
         if steps < 1:
             raise ConfigError(f"A residual corrects at least one step at a time, found {steps}.")
-        self.scale, self.steps = scale, steps
+        self.scale, self.steps, self.reach = scale, steps, 1.0
         self.dim = self.ctx_dim = self.critic_dim = action_dim * steps
         self.timescale: TimeScale = "step" if steps == 1 else "chunk"
 
     def to_critic(self, u: Float[Tensor, "b a"], ctx: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return (ctx + self.scale * u).clamp(-1.0, 1.0)
+        return (ctx + self.reach * self.scale * u).clamp(-1.0, 1.0)
+
+    def config(self) -> dict[str, Any]:
+        """What makes this map again, with the range that it has reached."""
+        return {"scale": self.reach * self.scale, "steps": self.steps}
 
 
 class LatentMap:
@@ -92,7 +101,7 @@ class LatentMap:
             raise ConfigError(
                 f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}."
             )
-        self.magnitude, self.origin, self.rank = magnitude, origin, rank
+        self.magnitude, self.origin, self.rank, self.reach = magnitude, origin, rank, 1.0
         self.shape = (chunk, action_dim)
         self.dim = (rank or chunk) * action_dim
         self.critic_dim = chunk * action_dim
@@ -103,11 +112,16 @@ class LatentMap:
         if self._basis is not None:
             coefficients = u.view(len(u), -1, self.shape[1])
             u = torch.einsum("tr,bra->bta", self._basis.to(u), coefficients).flatten(1)
-        return self.magnitude * u if self.origin == "zero" else ctx + self.magnitude * u
+        shift = self.reach * self.magnitude * u
+        return shift if self.origin == "zero" else ctx + shift
 
     def to_noise(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b Tp a"]:
         """The same, in the shape that a policy's noise port takes."""
         return self.to_critic(u, ctx).view(-1, *self.shape)
+
+    def config(self) -> dict[str, Any]:
+        """What makes this map again, with the range that it has reached."""
+        return {"magnitude": self.reach * self.magnitude, "origin": self.origin, "rank": self.rank}
 
 
 def cosine_basis(length: int, rank: int) -> Float[Tensor, "length rank"]:

@@ -19,9 +19,9 @@ def at_least(minimum: float, default: Any) -> Any:
     return field(default=default, metadata={"minimum": minimum})
 
 
-def fraction(default: float) -> Any:
-    """A number from 0 to 1."""
-    return field(default=default, metadata={"minimum": 0.0, "maximum": 1.0})
+def fraction(default: float, least: float = 0.0) -> Any:
+    """A number from `least` to 1."""
+    return field(default=default, metadata={"minimum": least, "maximum": 1.0})
 
 
 def check_settings(config: Any, prefix: str = "") -> None:

@@ -16,7 +16,7 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.core.settings import at_least, check_settings, one_of
+from robo_rl.core.settings import at_least, check_settings, fraction, one_of
 from robo_rl.data.replay import Batch
 from robo_rl.rl.collect import Act, Collector, Episode
 from robo_rl.rl.config import LearnerConfig
@@ -38,6 +38,8 @@ class FinetuneConfig:
     warmup: str = one_of("base", "actor")  # who acts in base_steps; actor: the one that learns, as `init` left it
     warmup_noise: float = at_least(0.0, 0.0)  # half-width of uniform noise around the base, in units of u
     ramp_steps: int = at_least(0, 0)  # the actor acts with a chance that reaches 1 here, else the base; 0: always
+    reach_steps: int = at_least(0, 0)  # the map's range grows to its full size in so many online steps; 0: at once
+    reach_start: float = fraction(0.25, least=0.01)  # of the range, at first
     burn_in: int = at_least(0, 3_000)  # critic updates between the two
     burn_in_target: str = one_of(
         "mc", "td"
@@ -78,6 +80,8 @@ class FineTuner:
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # last good weights
+        if config.reach_steps:
+            learner.map.reach = config.reach_start
         self._last: Info = {}
         self._batch: Batch | None = None  # the newest one of this step
         self.warned = False  # of values that no reward can add up to
@@ -113,6 +117,7 @@ class FineTuner:
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
             self._learn()
+            self._widen()
         episodes = self.collector.finish()
         self._watch(episodes, phase)
         return episodes
@@ -123,6 +128,13 @@ class FineTuner:
             return u
         chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
         return torch.where(chosen, u, 0.0)
+
+    def _widen(self) -> None:
+        """One control step of the ramp. It grows from where it is, also after the guard went back to a smaller one."""
+        cfg, action_map = self.config, self.learner.map
+        if cfg.reach_steps:
+            grown = (1.0 - cfg.reach_start) * self.collector.env.num_envs / cfg.reach_steps
+            action_map.reach = min(1.0, action_map.reach + grown)
 
     def _warm_up(self) -> Act | None:
         """Who acts before learning starts; None is the base alone."""

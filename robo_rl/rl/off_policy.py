@@ -30,6 +30,8 @@ from robo_rl.rl.losses import (
     temperature_loss,
 )
 
+NETWORKS = ("actor", "target_actor", "critic", "target")
+
 
 class OffPolicyLearner:
     """Owns actor, critics, their targets and optimisers. Knows the action map only by its protocol.
@@ -288,11 +290,11 @@ class OffPolicyLearner:
     # Saving
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """A copy of the actor's and the critics' weights, to come back to."""
-        return {
-            name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()}
-            for name in ("actor", "target_actor", "critic", "target")
+        """A copy of the actor's and the critics' weights and of the map's reach, to come back to."""
+        networks = {
+            name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()} for name in NETWORKS
         }
+        return networks | {"map": {"reach": torch.tensor(self.map.reach, dtype=torch.float64)}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         """Back to `weights`, or, for None, to an actor that reproduces the base. Moments of the optimisers restart."""
@@ -301,17 +303,18 @@ class OffPolicyLearner:
             self.target_actor.restart()
         else:
             for name, state in weights.items():
-                getattr(self, name).load_state_dict(state)
+                if name == "map":
+                    self.map.reach = float(state["reach"])
+                else:
+                    getattr(self, name).load_state_dict(state)
         self.actor_opt.state.clear()
         self.critic_opt.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimiser moments, multipliers, update count and generator state; moments are copies."""
         return {
-            "actor": self.actor.state_dict(),
-            "target_actor": self.target_actor.state_dict(),
-            "critic": self.critic.state_dict(),
-            "target": self.target.state_dict(),
+            **{name: getattr(self, name).state_dict() for name in NETWORKS},
+            "reach": self.map.reach,
             "actor_opt": copy.deepcopy(self.actor_opt.state_dict()),
             "critic_opt": copy.deepcopy(self.critic_opt.state_dict()),
             "dual_opt": copy.deepcopy(self.dual_opt.state_dict()) if self.dual_opt else {},
@@ -323,8 +326,9 @@ class OffPolicyLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name in ("actor", "target_actor", "critic", "target", "actor_opt", "critic_opt"):
+        for name in (*NETWORKS, "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
+        self.map.reach = float(state.get("reach", 1.0))  # runs of before the ramp have none
         if self.dual_opt is not None:
             self.dual_opt.load_state_dict(state["dual_opt"])
         with torch.no_grad():

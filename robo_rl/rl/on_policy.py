@@ -39,6 +39,11 @@ class PpoTuner:
         lanes = collector.env.num_envs
         if config.base_steps or config.burn_in:
             raise ConfigError("PPO learns from its own roll-outs alone: set method.base_steps=0 and method.burn_in=0.")
+        if config.ramp_steps or config.reach_steps:
+            raise ConfigError(
+                "PPO weighs its actions by how likely they were, so nothing may hold the actor back: set "
+                "method.ramp_steps=0 and method.reach_steps=0."
+            )
         if config.env_steps < ppo.rollout * lanes:
             raise ConfigError(
                 f"env_steps={config.env_steps} is less than one roll-out of {ppo.rollout} steps in {lanes} lanes. "
