@@ -22,14 +22,10 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from robo_rl.core.errors import ConfigError
+from sim.kernel_build import OPTIONS, build_kernel
 
 Layout = tuple[tuple[int, ...], torch.dtype, torch.device, bool]  # shape, type, place, contiguous
 TensorFn = Callable[..., tuple[Tensor, ...]]
-OPTIONS: dict[str, Any] = {
-    "max_fusion_size": 4096,  # the default of 64 would cut one physics step into several loops over memory
-    "realize_opcount_threshold": 1000,
-    "cpp.enable_floating_point_contract_flag": "fast",
-}
 
 
 @dataclass
@@ -91,7 +87,7 @@ def compile_kernel(
     start_s = _cpu_s()
     if not path.exists():
         (say or _print)("compiling the simulator for this task and number of lanes (once, some 30 s of CPU time) ...")
-        _build(graph, tuple(examples), path)
+        build_kernel(graph, examples, path)
         compile_s = _cpu_s() - start_s
     else:
         compile_s = 0.0
@@ -141,18 +137,6 @@ def differentiable(
             return tuple(result)
 
     return Compiled.apply, forward.compile_s + backward.compile_s
-
-
-def _build(graph: torch.fx.GraphModule, examples: tuple[Tensor, ...], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}-{os.getpid()}.pt2")
-    with warnings.catch_warnings():
-        for kind in (FutureWarning, DeprecationWarning):  # torch warns of its own use of its own names
-            warnings.simplefilter("ignore", kind)
-        exported = torch.export.export(graph, examples)
-        options = dict(OPTIONS)  # a copy: torch adds its own
-        torch._inductor.aoti_compile_and_package(exported, package_path=str(partial), inductor_configs=options)
-    partial.replace(path)
 
 
 def _name(graph: torch.fx.GraphModule, examples: Sequence[Tensor]) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, EnvError
 from sim import kernels
 from sim.kernels import compile_kernel, differentiable
 
@@ -77,3 +83,55 @@ def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch
         kernel = compile_kernel(wave, EXAMPLES)
     assert not kernel.compiled
     torch.testing.assert_close(kernel(*EXAMPLES)[1], wave(*EXAMPLES)[1])
+
+
+# What ends a build
+
+ASKS = """
+from tests.sim.test_kernels import EXAMPLES, wave
+from robo_rl.apps.stop import stop_between_steps
+from sim.kernels import compile_kernel
+
+with stop_between_steps():
+    try:
+        compile_kernel(wave, EXAMPLES)
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+def compiler(folder: Path, does: str) -> str:
+    """A g++ that, given something of torch's to compile, does something else first."""
+    real, made = shutil.which("g++"), folder / "g++"
+    made.write_text(
+        f'#!/bin/sh\ncase "$*" in *TORCH_INDUCTOR*) touch {folder}/began; {does};; esac\nexec {real} "$@"\n'
+    )
+    made.chmod(0o755)
+    return str(made)
+
+
+def test_a_stop_ends_the_wait_for_the_compiler(tmp_path: Path) -> None:
+    """Ctrl-C in a terminal goes to the compiler too; where signals are kept for later, it is still a stop at once."""
+    env = os.environ | {
+        "ROBO_RL_CACHE": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+        "CXX": compiler(tmp_path, "sleep 60"),
+    }  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-c", ASKS], env=env, start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "began").exists():
+        assert child.poll() is None
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    said, _ = child.communicate(timeout=30)
+    assert said == "stopped\n"
+    assert not list(tmp_path.glob("kernels/*"))
+
+
+def test_a_compiler_that_fails_is_told_in_a_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it said; nothing half-made stays."""
+    monkeypatch.setenv("CXX", compiler(cache, 'echo "error: no space for a.o" >&2; exit 1'))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
+    with pytest.raises(EnvError, match=r"could not build the simulator.*no space for a.o"):
+        compile_kernel(lambda x, y: wave(x + 3.0, y), EXAMPLES)
+    assert not list(cache.glob("kernels/*"))
