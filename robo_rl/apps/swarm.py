@@ -136,7 +136,7 @@ def _train(
         "verb": "swarm", "engine": setting.engine, "craft": setting.craft.name, "source": setting.craft.source,
         "drones": config.drones, "env_steps": learner.env_steps, "seed": seed, "noise": 0.0,
         "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2), "compile_cpu_s": round(swarm.compile_s, 2),
-        "commit": commit(),
+        "commit": commit(), "settings": asdict(config),
     }  # fmt: skip
     return policy, note
 

@@ -12,6 +12,7 @@ from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.client import load_pybullet
+from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
@@ -31,6 +32,7 @@ class SwarmSetting:
     senses: SwarmSenses
     scenarios: tuple[str, ...]
     engine: str = "quad"
+    scene: Scene | None = None  # engine=pybullet: what the air does; none: all that it can
 
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:
@@ -74,7 +76,7 @@ class SwarmSetting:
 
     def elsewhere(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
         """What moves the drones where it is not our dynamics."""
-        return None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, pure=pure)
+        return None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, self.scene, pure=pure)
 
     def spec(self) -> EnvSpec:
         """The contract of the policy."""

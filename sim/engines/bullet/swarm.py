@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.engines.bullet.effects import EFFECTS, Scene
+from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
@@ -20,14 +20,15 @@ from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
 class BulletSwarm:
     """A `SwarmStep`. `pure`: what follows depends on the state alone, as a training that is resumed wants; otherwise
-    contacts last as long as they do, for example of a drone that lies on the floor.
+    contacts last as long as they do, for example of a drone that lies on the floor. Of the scene the effects and the
+    rate count: the floor is at z = 0.
     """
 
     def __init__(
-        self, craft: Craft, world: SwarmWorld, worlds: int, *, effects: tuple[str, ...] = EFFECTS, pure: bool = False
+        self, craft: Craft, world: SwarmWorld, worlds: int, scene: Scene | None = None, *, pure: bool = False
     ) -> None:
         self._world, self._worlds = world, worlds
-        scene = Scene(effects=effects)
+        scene = scene or Scene()
         self.physics = Physics(dt_s=world.dt_s, integrator="euler", substeps=scene.substeps(world.dt_s))
         num = worlds * world.drones
         self.engine = BulletStep(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from robo_rl.core.state_io import load_state, save_state
 from sim.engines.bullet.body import hull
+from sim.engines.bullet.effects import EFFECTS, Scene
 from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.rows import POS, QUAT, ROTOR, VEL, parameters, start
@@ -27,11 +28,11 @@ RADIUS_M, HEIGHT_M = hull(CRAFT)
 
 
 def pair(
-    *places: tuple[float, float, float], cylinders: Tensor | None = None, **options: object
+    *places: tuple[float, float, float], cylinders: Tensor | None = None, effects: tuple[str, ...] = EFFECTS
 ) -> tuple[BulletSwarm, Tensor]:
     """Drones of one world that hover at these places, and the engine that they hover in."""
     world = SwarmWorld(drones=len(places), arm_m=arm_m(CRAFT))
-    engine = BulletSwarm(CRAFT, world, 1, **options)  # type: ignore[arg-type]
+    engine = BulletSwarm(CRAFT, world, 1, Scene(effects))
     engine.stand(torch.full((2, 1, 1), ABSENT_M) if cylinders is None else cylinders)
     state = start(len(places))
     state[POS], state[ROTOR] = torch.tensor(places).T, CRAFT.hover_speed
