@@ -20,7 +20,11 @@ INFO_KEYS = ("final_obs", "final_mask", "success", "episode_seed", "next_seed")
 
 
 def clipped_action(action: Tensor, spec: EnvSpec, num_envs: int) -> NDArray[np.float32]:
-    """(n, a) -> a fresh array inside the limits. Raises EnvError for another shape, or when something is not finite."""
+    """(n, a) -> a fresh array inside the limits. Raises EnvError for what is no tensor, for another shape, or when
+    something is not finite.
+    """
+    if not isinstance(action, Tensor):
+        raise EnvError(f"{spec.name} takes a torch.Tensor, found {type(action).__name__}: use torch.as_tensor.")
     array = action.detach().cpu().numpy()
     if array.shape != (num_envs, spec.action.dim):
         raise EnvError(

@@ -82,15 +82,17 @@ def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]
     engine, home = given.get("engine"), "pybullet" if verb == "vision" else "quad"
     if engine not in (None, "quad", "pybullet"):
         raise UnknownNameError("engine", engine, ("quad", "pybullet"))
+    rest = [word for word in arguments if not word.startswith("task=")]
     if verb == "fly":
-        return verb, [f"task={FLIGHT_TASKS[task]}", *(word for word in arguments if not word.startswith("task="))]
+        return verb, [f"task={FLIGHT_TASKS[task]}", *rest]
+    if verb == "swarm":
+        return verb, rest
     if engine not in (None, home):
         raise ConfigError(
             f"task={task} is flown in engine={home} alone, found engine={engine}. Leave engine= out; other flights "
             "take engine=quad and engine=pybullet."
         )
-    rest = [word for word in arguments if not word.startswith(("engine=", "task="))]
-    return verb, rest
+    return verb, [word for word in rest if not word.startswith("engine=")]
 
 
 def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:

@@ -27,7 +27,8 @@ from sim.tasks.swarm.scenarios import SCENARIOS
 from sim.tasks.swarm.world import ABSENT_M
 
 if TYPE_CHECKING:
-    from robo_rl.apps.swarm import SwarmRow, SwarmSetting
+    from robo_rl.apps.swarm import SwarmRow
+    from robo_rl.apps.swarm_setting import SwarmSetting
     from robo_rl.conf.swarm import SwarmConfig
     from sim.engines.quad.swarm_trial import SwarmPaths
 
@@ -43,7 +44,7 @@ def finish(config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[S
     export, c_line = _header(out / "policy.h", policy, setting, note)
     _results(out / "results.json", config, rows, float(note["compile_cpu_s"]), export)
     logs = swarm_logs(setting, paths)
-    title = f"{config.drones} drones, {config.density:.0%} obstacle density, {setting.craft.name}"
+    title = f"{config.drones} drones, {config.density:.0%} obstacle density, {setting.craft.name}{where(config)}"
     write_swarm_plot(out / "swarm.png", logs, title)
     if config.video:
         write_swarm_video(out / "swarm.mp4", logs[:FILMED])
@@ -108,6 +109,7 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
             "commit": commit(),
             "machine": machine(),
             "craft": config.craft,
+            "engine": config.engine,
             "drones": config.drones,
             "density": config.density,
             "success": fmean(row.success.rate for row in ours),
@@ -123,7 +125,7 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
 
 
 def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
-    title = f"{config.episodes} unseen worlds of {config.eval_s:g} s each; every number is per drone"
+    title = f"{config.episodes} unseen worlds of {config.eval_s:g} s each{where(config)}; every number is per drone"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     table.add_column("scenario", no_wrap=True)
     for column in ("success", "k/n", "95 %", "hit drone", "hit cylinder", "left", "time to goal", "train CPU"):
@@ -140,6 +142,11 @@ def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
         "count for as many as they differ. CPU: training, compilation apart.",
         style="dim",
     )
+
+
+def where(config: SwarmConfig) -> str:
+    """What a title adds of the engine."""
+    return "" if config.engine == "quad" else ", in PyBullet"
 
 
 def _cells(row: SwarmRow) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from robo_rl.apps import transfer_arm
+from robo_rl.apps import transfer_arm, transfer_swarm
 from robo_rl.apps.flown import Flown, load_flown
 from robo_rl.apps.fly import counted
 from robo_rl.apps.outputs import check_folder
@@ -31,6 +31,7 @@ POLICY = "policy"
 FLIGHTS_ONLY = ("effects", "height_m", "above_m", "rate_hz", "aero", "randomize", "controllers", "craft", "speed_m_s",
                 "eval_s", "pretty", "size")  # fmt: skip
 SCENES_ONLY = ("engines", "env")
+NOT_SWARMS = ("height_m", "above_m", "randomize", "controllers", "speed_m_s", "pretty", "size")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,9 @@ def main(config: TransferConfig) -> int:
     refuse(config, SCENES_ONLY, "policies of tasks in scenes", "a flight")
     load_pybullet()  # before the work, not after it
     scene = scene_of(config)
+    if transfer_swarm.is_swarm(config):
+        refuse(config, NOT_SWARMS, "single drones", "a swarm")
+        return transfer_swarm.main(config, scene)
     flown = load_flown(config)
     rows = measure(config, flown, scene)
     return finish(config, flown, scene, rows, drops_of(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from robo_rl.conf.fields import at_least
+from robo_rl.conf.fields import at_least, one_of
 from robo_rl.rl.first_order import FirstOrderConfig
 
 
@@ -20,8 +20,9 @@ class SwarmConfig(FirstOrderConfig):
     also: list[str] = field(
         default_factory=list
     )  # measure the same policy with these too, e.g. [16x40,32x80]: drones x %
+    engine: str = one_of("quad", "pybullet")  # whose physics: quad, or pybullet: things bounce, air falls; far slower
     craft: str = "cf2x_l2f"  # a craft by name, or a YAML file of one's own
-    downwash: bool = False  # drones push down those below; needs a craft with coefficients, e.g. cf2x_gym
+    downwash: bool = False  # engine=quad: drones push down those below; needs a craft with coefficients, e.g. cf2x_gym
     out: str = "runs/swarm"  # everything goes here
     updates: int = at_least(1, 1400)  # steps of the optimiser
     lr: float = at_least(0.0, 8e-3)  # at the start; falls linearly to final_lr

@@ -22,8 +22,11 @@ from robo_rl.eval.plots import MUTED, PALETTE, STYLE, spread_labels
 
 SMALLEST_M = 1e-3  # end of the logarithmic axis: no motion capture sees less
 _ROTOR_COLOURS = tuple(reversed(PALETTE))[: len(ROTORS)]  # logs take theirs from the other end
+_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # 0, 2.5, 5: no 0.0 beside them
 _HEADING: Any = {"loc": "left", "fontsize": 10}
 _BAND = (10, 50, 90)  # percentiles
+_WIDE = 3  # panels side by side whose titles have room
+_LOWEST = 0.13  # a label below this would meet the numbers of the time axis
 
 
 def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Path:
@@ -46,8 +49,10 @@ def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Pat
         for i, (log, colour) in enumerate(zip(logs, colours, strict=True)):
             axes = figure.add_subplot(grid[2, i])
             _draw_motors(axes, log, min(drone, log.num_drones - 1), labelled=i == len(logs) - 1)
-            if len(logs) > 1:
-                axes.text(0.03, 0.07, log.label, transform=axes.transAxes, color=colour, weight="bold")
+            if len(logs) > 1:  # above the panel: motors leave no corner free
+                name = log.label if len(logs) <= _WIDE else log.label.replace(", ", "\n")
+                axes.set_title(name, **_HEADING, color=colour, weight="bold")
+                axes.set_ylabel(f"motors of drone {drone}" if i == 0 else "")
         figure.suptitle(title, x=0.01, ha="left", weight="bold", fontsize=13)
         figure.savefig(path, dpi=200)
     return path
@@ -79,7 +84,8 @@ def _draw_error(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) -
     finals = [_last(log.error_m()) for log in logs]
     low, high = np.log10(axes.get_ylim())
     shares = [float((np.log10(max(final, SMALLEST_M)) - low) / (high - low)) for final in finals]
-    for log, final, colour, height in zip(logs, finals, colours, spread_labels(shares, gap=0.2, top=0.95), strict=True):
+    heights = spread_labels(shares, gap=0.2, top=0.95, bottom=_LOWEST)
+    for log, final, colour, height in zip(logs, finals, colours, heights, strict=True):
         _label(axes, f"{log.label}  {_length(final)}", colour, height, bold=True)
         ended = int((~log.flying()[-1]).sum())
         note = f"{ended} of {log.num_drones} ended early" if ended else f"all {log.num_drones} flew to the end"
@@ -101,6 +107,7 @@ def _draw_motors(axes: Axes, log: FlightLog, drone: int, labelled: bool) -> None
         if labelled:
             _label(axes, rotor, shade, 0.85 - 0.2 * i)
     axes.set(xlim=(0.0, _end_s(log)), ylim=(0.0, 1.03), xlabel="time, s")
+    axes.xaxis.set_major_formatter(_PLAIN)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.set_title(f"motors of drone {drone}", **_HEADING)
 
@@ -111,6 +118,7 @@ def _draw_bands(axes: Axes, values: Sequence[ndarray], logs: Sequence[FlightLog]
         axes.fill_between(_time_s(log), low, high, color=colour, alpha=0.14, linewidth=0)
         axes.plot(_time_s(log), middle, color=colour, linewidth=2)
     axes.set_xlim(0.0, max(map(_end_s, logs)))
+    axes.xaxis.set_major_formatter(_PLAIN)
 
 
 def _label(axes: Axes, text: str, colour: str, height: float, bold: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,13 +71,19 @@ class Curve:
         )
 
 
-def spread_labels(positions: Sequence[float], gap: float, top: float) -> list[float]:
-    """Move label positions apart until they are at least `gap` apart, keeping their order and none above `top`."""
+def spread_labels(positions: Sequence[float], gap: float, top: float, bottom: float = -math.inf) -> list[float]:
+    """Move label positions apart until they are at least `gap` apart, keeping their order, none above `top` nor, where
+    there is room, below `bottom`.
+    """
     order = sorted(range(len(positions)), key=lambda i: positions[i], reverse=True)
     placed, ceiling = [0.0] * len(positions), top
     for i in order:
         placed[i] = min(positions[i], ceiling)
         ceiling = placed[i] - gap
+    floor = bottom
+    for i in reversed(order):
+        placed[i] = max(placed[i], floor)
+        floor = placed[i] + gap
     return placed
 
 

@@ -66,4 +66,6 @@ def _draw(axes: Axes, log: SwarmLog) -> None:
     axes.grid(visible=False)
     axes.tick_params(labelsize=8)
     good = len(log.failed) - int(log.failed.sum())
-    axes.set_title(f"{log.label}: {good} of {len(log.failed)} reached", loc="left", fontsize=10)
+    alone = "reached" if good else "not reached"
+    result = alone if len(log.failed) == 1 else f"{good} of {len(log.failed)} reached"
+    axes.set_title(f"{log.label}: {result}", loc="left", fontsize=10)

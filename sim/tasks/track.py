@@ -61,7 +61,11 @@ def load_track(name: str, scale: float = 1.0) -> Track:
 
     Raises UnknownNameError, or ConfigError for a track that cannot be flown.
     """
-    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    if own and not path.is_file():
+        known = ", ".join(list_tracks())
+        raise ConfigError(f"Track file {path} does not exist. Check the path, or choose: {known}.")
     if not path.exists():
         raise UnknownNameError("track", name, list_tracks())
     data = yaml.safe_load(path.read_text())

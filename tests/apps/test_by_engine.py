@@ -18,7 +18,8 @@ def test_an_engine_leads_to_its_verb() -> None:
     assert by_engine("train", ["engine=quad"]) == ("fly", ["task=hover", "engine=quad"])
     assert by_engine("train", ["engine=pybullet", "task=race"]) == ("fly", ["task=race", "engine=pybullet"])
     assert by_engine("train", ["engine=pybullet", "task=vision_hover"]) == ("vision", [])
-    assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["drones=4"])
+    assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == ("swarm", ["engine=quad", "drones=4"])
+    assert by_engine("train", ["task=swarm", "engine=pybullet"]) == ("swarm", ["engine=pybullet"])
 
 
 @pytest.mark.parametrize(
@@ -65,9 +66,9 @@ def test_a_task_of_arms_is_one_word() -> None:
 
 
 def test_engines_that_do_not_fly_a_task_say_which_does() -> None:
-    """Swarms fly in one engine and cameras see in the other; other names are met with the known ones."""
-    with pytest.raises(ConfigError, match="task=swarm is flown in engine=quad alone"):
-        by_engine("train", ["task=swarm", "engine=pybullet"])
+    """Missions fly in one engine and cameras see in the other; other names are met with the known ones."""
+    with pytest.raises(ConfigError, match="task=mission is flown in engine=quad alone"):
+        by_engine("train", ["task=mission", "engine=pybullet"])
     with pytest.raises(UnknownNameError, match="Did you mean 'quad'"):
         by_engine("train", ["engine=quadd"])
     with pytest.raises(ConfigError, match="is flown in engine=pybullet alone"):

@@ -78,9 +78,12 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(tmp_path: Path, capsys:
     assert bundle.manifest["graphs"][0]["parity"] < 1e-5
 
 
-def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["quad", "pybullet"])
+def test_killed_and_resumed_is_never_killed(engine: str, tmp_path: Path) -> None:
     """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
-    given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=2", "episodes=1"]
+    if engine == "pybullet":
+        pytest.importorskip("pybullet")
+    given = [*SMALL, f'engine="{engine}"', "updates=12", "seeds=2", "horizon=2", "checkpoint_every=2", "episodes=1"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     trained(given, whole, resume=False)
     command = [sys.executable, "-m", "robo_rl.apps.cli", "swarm", *given, f"out={cut}"]

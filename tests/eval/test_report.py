@@ -199,6 +199,7 @@ def test_labels_move_apart_in_order() -> None:
     """Two curves that end at 98 % and 97 % would print over each other: the lower one moves down, the rest stays."""
     assert spread_labels([0.97, 0.5, 0.98], gap=0.07, top=1.0) == pytest.approx([0.91, 0.5, 0.98])
     assert spread_labels([1.05], gap=0.07, top=1.0) == [1.0]
+    assert spread_labels([0.0, 0.3, 0.02], gap=0.2, top=1.0, bottom=0.1) == pytest.approx([0.1, 0.5, 0.3])
 
 
 def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_axes_are_in_metres() -> None:
     assert all(len(axes.get_xticks()) > 2 for axes in figure.axes)
 
 
+def test_titles_tell_who_arrived() -> None:
+    """Of a swarm how many, of a single drone whether."""
+    crowd, alone = (swarm_figure([log(drones=drones)], "world").axes[0].get_title(loc="left") for drones in (2, 1))
+    assert (crowd, alone) == ("swap: 1 of 2 reached", "swap: reached")
+
+
 def test_files_are_written(tmp_path: Path) -> None:
     """A picture, and a film with a frame for every 40 ms of two worlds."""
     assert write_swarm_plot(tmp_path / "swarm.png", [log(), log()], "two worlds").stat().st_size > 10_000

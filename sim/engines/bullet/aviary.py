@@ -89,9 +89,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         """One decision: `pyb_freq / ctrl_freq` steps of physics."""
         if self._done:
             raise EnvError("step before reset: call reset() first.")
-        given = np.asarray(action, np.float32).reshape(self.num_drones, self.act.size)
-        if not np.isfinite(given).all():
-            raise EnvError(f"The action {given.tolist()} is not finite.")
+        given = self._given(action)
         given = np.clip(given, self.action_space.low, self.action_space.high)  # type: ignore[attr-defined]
         goal = self.act.rotors(given, self.motion, self.rotors)
         for _ in range(self.pyb_freq // self.ctrl_freq):
@@ -102,6 +100,18 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         reward, terminated, truncated = self.score()
         self._steps += 1
         return self._observe(), reward, terminated, truncated, {}
+
+    def _given(self, action: ndarray) -> ndarray:
+        """(n, a). Raises EnvError for other numbers than the kind of action has, and for what is not finite."""
+        given, size = np.asarray(action, np.float32), (self.num_drones, self.act.size)
+        if given.size != size[0] * size[1]:
+            raise EnvError(
+                f"The action has shape {given.shape}, and act = {self.act.name} of {size[0]} drones takes {size}: is "
+                f"it of another kind? Known: {', '.join(ACTS)}."
+            )
+        if not np.isfinite(given).all():
+            raise EnvError(f"The action {given.tolist()} is not finite.")
+        return given.reshape(size)
 
     def score(self) -> tuple[float, bool, bool]:
         """(reward, terminated, truncated) of the state now."""

@@ -30,7 +30,7 @@ class Act:
     """
 
     def __init__(self, name: str, craft: Craft, num: int, dt_s: float) -> None:
-        self.size, self._hover, self._num = ACTS[name], craft.hover_speed, num
+        self.name, self.size, self._hover, self._num = name, ACTS[name], craft.hover_speed, num
         self._goal = _GOALS.get(name)
         self._controller = make_controller(CONTROLLER, craft, dt_s) if self._goal else None
         self.restart()

@@ -6,6 +6,8 @@ happens between two control steps is another engine's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -33,17 +35,20 @@ class BulletStep:
     The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is put where
     the column says; the others go on as they are, so contacts that last are the same contacts. `pure`: all are put
     where their columns say, so that what follows depends on nothing else, as resuming and seeds of episodes want.
-    No gradient.
+    No gradient. floor_m: where the floor is, if not `scene.height_m` below the origin. watch: called after every
+    sub-step.
     """
 
     def __init__(
-        self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1, *, pure: bool = False
-    ) -> None:
+        self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1, *, pure: bool = False,
+        floor_m: float | None = None, watch: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         check_scene(scene)
-        self.pure = pure
+        self.pure, self._watch = pure, watch
+        self.floor_m = -scene.height_m if floor_m is None else floor_m
         self.craft, self.physics, self.scene, self.per_arena = equipped(craft, scene), physics, scene, per_arena
         substep_s = physics.dt_s / physics.substeps
-        self.world = BulletWorld(self.craft, num, substep_s, floor_m=-scene.height_m, per_arena=per_arena)
+        self.world = BulletWorld(self.craft, num, substep_s, floor_m=self.floor_m, per_arena=per_arena)
         self._params: Tensor | None = None
         self._drones = Drones.of(self.craft, np.ones((12, 1)), num)
         self._last = torch.full((17, num), torch.nan)
@@ -67,6 +72,8 @@ class BulletStep:
             motion = self.world.motion()
             middle, speeds = rotor_speeds(speeds, goal, self._drones)
             self.world.step(*wrench(self._drones, motion, middle, self._outside(motion, given)))
+            if self._watch is not None:
+                self._watch()
         after = torch.from_numpy(np.concatenate([self.world.motion().rows(), speeds])).to(state.dtype)
         # PyBullet keeps matrices, and may come back from one with the other quaternion of the same attitude.
         after[QUAT] *= torch.where((after[QUAT] * state[QUAT]).sum(0) < 0.0, -1.0, 1.0)
@@ -82,7 +89,7 @@ class BulletStep:
             if self.scene.above_m is not None:
                 x, y, z = motion.position_m
                 force += downwash_world_n(downwash_n(craft, self.scene.above_m - z, np.hypot(x, y)), motion.turn)
-        heights = rotor_heights(craft, motion, -self.scene.height_m) if "ground" in effects else None
+        heights = rotor_heights(craft, motion, self.floor_m) if "ground" in effects else None
         air = given[WIND] if self.physics.wind else None
         return Outside(force, given[TORQUE], air, heights)
 

@@ -18,6 +18,7 @@ from sim.engines.bullet.body import make_drone, make_floor, make_shapes, set_mas
 from sim.engines.bullet.camera import Picture, look_from, onboard_view
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.motion import Motion, rotation, to_body, to_world
+from sim.engines.bullet.pillars import Pillars
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 
 SPACING_M = 50.0  # between arenas; drones of different arenas never touch, whatever the distance
@@ -40,8 +41,8 @@ class BulletWorld:
         p.setGravity(0.0, 0.0, -GRAVITY_M_S2, physicsClientId=client)
         p.setTimeStep(substep_s, physicsClientId=client)
         p.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
-        if floor_m is not None:
-            make_floor(p, client, floor_m)
+        self._floor = None if floor_m is None else make_floor(p, client, floor_m)
+        self._pillars: Pillars | None = None
         shapes = make_shapes(p, client, craft)
         self._bodies = [make_drone(p, client, craft, shapes, per_arena > 1) for _ in range(num)]
         arena, side = np.arange(num) // per_arena, math.ceil(math.sqrt(num / per_arena))
@@ -87,6 +88,31 @@ class BulletWorld:
         """Who is in contact, with the floor or with somebody."""
         p, client = self._p, self._client
         return np.array([bool(p.getContactPoints(body, physicsClientId=client)) for body in self._bodies])
+
+    def stand(
+        self, axes_m: Float[ndarray, "2 a m"], there: Bool[ndarray, "a m"], radius_m: float, height_m: float
+    ) -> None:
+        """Cylinders in every arena, on the floor at z = 0; of the same number and size whenever this is called."""
+        if self._pillars is None:
+            origin = self._origin[:, :: self.per_arena]
+            self._pillars = Pillars(self._p, self._client, origin, axes_m.shape[2], radius_m, height_m)
+        self._pillars.stand(axes_m, there)
+
+    def pressed(self) -> Bool[ndarray, "3 n"]:
+        """Who was pushed in the last sub-step: by a drone, by a cylinder, by the floor.
+
+        Bullet keeps points of contact from some centimetres on, before anything touches: those that bear no force and
+        have not met are none.
+        """
+        found = self._p.getContactPoints(physicsClientId=self._client)
+        pairs = {(point[1], point[2]) for point in found if point[9] > 0.0 or point[8] <= 0.0}
+        drone = {body: i for i, body in enumerate(self._bodies)} if pairs else {}
+        pressed = np.zeros((3, self.num), dtype=bool)
+        for pair in pairs:
+            for body, other in (pair, pair[::-1]):
+                if body in drone:
+                    pressed[0 if other in drone else 2 if other == self._floor else 1, drone[body]] = True
+        return pressed
 
     def camera(self, drone: int, width: int = 160, height: int = 120, fov_deg: float = 60.0) -> Picture:
         """What a camera at the front of this drone sees; it looks along the body's x axis."""

@@ -1,7 +1,8 @@
 """Worlds full of drones, with gradients: what a learner of swarms trains in, and what its policy is measured in.
 
 Columns are drones, those of one world side by side. One step: physics (compiled) -> who is near (torch) -> observation
-and cost (compiled). Nothing bounces: a drone that touched something flies on, and its flight has failed.
+and cost (compiled). Nothing bounces: a drone that touched something flies on, and its flight has failed. `elsewhere` is
+another engine in the place of the physics, where it does bounce: its states, our gradients.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from sim.engines.quad.dynamics import Physics, make_step
 from sim.engines.quad.flight import SEEN_ROWS, blank_memory
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, RATE, ROTOR, VEL, parameters, start
 from sim.engines.quad.swarm_replay import Replay, World, stacked
+from sim.engines.quad.swarm_step import SwarmStep, Touched, led
 from sim.kernels import compile_kernel, differentiable
 from sim.tasks.swarm.scenarios import GOAL_ROWS, SCENARIOS, Setup, check_room, draw, goal_at
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
-from sim.tasks.swarm.world import Near, SwarmWorld, check_world, nearest
+from sim.tasks.swarm.world import SwarmWorld, check_world, nearest
 
 _POOL = 256  # worlds drawn at a time
 _BEYOND_M = 1.0  # training puts a drone back that went this far through a wall
@@ -54,7 +56,7 @@ class Swarm:
         self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, worlds: int, seed: int, *,
         scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None, practice: Practice | None = None,
         with_downwash: bool = False, gradient: bool = True, eager: bool = False,
-        first_scenario: int = 0,
+        first_scenario: int = 0, elsewhere: SwarmStep | None = None,
     ) -> None:  # fmt: skip
         check_world(world)
         check_room(world, scenarios)
@@ -65,7 +67,9 @@ class Swarm:
         self.num, self._first = worlds * world.drones, first_scenario
         self.caution = self.crowding = 1.0
         self.generator = torch.Generator().manual_seed(seed)
-        self._params = parameters(craft, world.dt_s)
+        self._params, self._elsewhere = parameters(craft, world.dt_s), elsewhere
+        if elsewhere is not None:
+            self._params_there = parameters(craft, elsewhere.physics.dt_s / elsewhere.physics.substeps)
         self._still = torch.zeros(EXTERNAL_ROWS, self.num)
         self._pool, self._taken, self.replay = self._draw(_POOL if practice else worlds), 0, Replay()
         self._compile(Weights() if weights is None else weights, eager)
@@ -90,7 +94,9 @@ class Swarm:
             self._fly, fly_s = differentiable(fly, flown, (0, 1, 3) if self.with_downwash else (0, 1), eager=eager)
             self._sense, sense_s = differentiable(sense, seen, (0, 1, 2), eager=eager)
         else:
-            kernels = compile_kernel(fly, flown, eager=eager), compile_kernel(sense, seen, eager=eager)
+            # Where another engine flies and nobody asks for gradients, ours has nothing to do.
+            flying = compile_kernel(fly, flown, eager=eager or self._elsewhere is not None)
+            kernels = flying, compile_kernel(sense, seen, eager=eager)
             self._fly, self._sense = kernels  # type: ignore[assignment]
             fly_s, sense_s = (kernel.compile_s for kernel in kernels)
         self.compile_s = fly_s + sense_s + self._guide.compile_s
@@ -109,6 +115,7 @@ class Swarm:
         if self.practice:
             self.since = torch.randint(0, self._most_steps, (self.worlds,), generator=self.generator)
         self._find()
+        self._judge(Touched.nobody(n))
         self._look(self._idle)
 
     def detach(self) -> None:
@@ -121,9 +128,8 @@ class Swarm:
         Who touches something, tumbles or leaves begins again; worlds whose time is over are replaced.
         """
         self._advance(action)
-        self._find()
         touched = self.touching
-        fallen = touched | self.world.outside(self.state[POS].detach(), _BEYOND_M)
+        fallen = touched | self.floored | self.world.outside(self.state[POS].detach(), _BEYOND_M)
         fallen |= ~(self.state[RATE].detach().abs().amax(0) < _TUMBLING_RAD_S)
         over = self.since >= self.until
         replaced = fallen | over.repeat_interleave(self.world.drones)
@@ -139,12 +145,10 @@ class Swarm:
             self.replay.watch(self._moments(), self.since, touched.view(self.worlds, -1).any(1))
         return cost, replaced
 
-    def advance(self, action: Float[Tensor, "4 n"]) -> Near:
-        """One control step of an episode that is measured: nobody is put back. Returns who is near whom."""
+    def advance(self, action: Float[Tensor, "4 n"]) -> None:
+        """One control step of an episode that is measured: nobody is put back."""
         self._advance(action)
-        self._find()
         self._look(action)
-        return self.near
 
     @property
     def _most_steps(self) -> int:
@@ -156,17 +160,35 @@ class Swarm:
 
     def _advance(self, action: Tensor) -> None:
         external = downwash(self.state, self.world.drones, self.craft) if self.with_downwash else self._still
-        (self.state,) = self._fly(self.state, action, self._params, external)
+        there, touched = self._flown_elsewhere(action)
+        if there is None or self.gradient:
+            (ours,) = self._fly(self.state, action, self._params, external)
+            there = ours if there is None else led(ours, there)
+        self.state = there
         self.age, self.since = self.age + 1, self.since + 1
+        self._find()
+        self._judge(touched)
+
+    def _flown_elsewhere(self, action: Tensor) -> tuple[Tensor | None, Touched]:
+        """The state that the other engine comes to, and who met what on the way; None where there is none."""
+        engine = self._elsewhere
+        if engine is None:
+            return None, Touched.nobody(self.num)
+        engine.stand(self.cylinders)
+        state = engine(self.state.detach(), 0.5 * action.detach() + 0.5, self._params_there, self._still)
+        return state, engine.touched
 
     def _find(self) -> None:
-        """Who is near whom, and who touches."""
+        """Who is near whom."""
         motion = torch.cat([self.state[POS], self.state[VEL]]).detach()
         world, senses = self.world, self.senses
         self.near = nearest(motion, self.cylinders, world.drones, senses.neighbours, senses.cylinders)
-        self.touching = (self.near.drone_gap_m < world.touch_drone_m) | (
-            self.near.cylinder_gap_m < world.touch_cylinder_m
-        )
+
+    def _judge(self, touched: Touched) -> None:
+        """Who touches what: by the distance between middles, and where things bounce, by contact too."""
+        self.hit_drone = touched.drone | (self.near.drone_gap_m < self.world.touch_drone_m)
+        self.hit_cylinder = touched.cylinder | (self.near.cylinder_gap_m < self.world.touch_cylinder_m)
+        self.touching, self.floored = self.hit_drone | self.hit_cylinder, touched.floor
 
     def _look(self, action: Tensor) -> Tensor:
         """Observation and cost of where everybody is now."""

@@ -81,10 +81,10 @@ def fly_swarm(swarm: Swarm, columns: Columns, drawn: int) -> tuple[SwarmTrial, S
     last_steps = min(world.steps, round(_LAST_S / world.dt_s))
     recorded: list[tuple[Tensor, Tensor, Tensor]] = []
     for step in range(world.steps):
-        near = swarm.advance(columns(swarm.obs))
-        hit_drone |= near.drone_gap_m < world.touch_drone_m
-        hit_cylinder |= near.cylinder_gap_m < world.touch_cylinder_m
-        left |= world.outside(swarm.state[POS])
+        swarm.advance(columns(swarm.obs))
+        hit_drone |= swarm.hit_drone
+        hit_cylinder |= swarm.hit_cylinder
+        left |= world.outside(swarm.state[POS]) | swarm.floored
         distance = (swarm.aim[0:3] - swarm.state[POS]).norm(dim=0)
         far_at = torch.where(distance < world.reach_m, far_at, float(step + 1))
         if step >= world.steps - last_steps:

@@ -73,7 +73,11 @@ def list_missions() -> list[str]:
 
 def load_mission(name: str) -> Mission:
     """A mission by name, or a YAML file of one's own. Raises UnknownNameError, or ConfigError for a bad file."""
-    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    if own and not path.is_file():
+        known = ", ".join(list_missions())
+        raise ConfigError(f"Mission file {path} does not exist. Check the path, or choose: {known}.")
     if not path.exists():
         raise UnknownNameError("mission", name, list_missions())
     try:

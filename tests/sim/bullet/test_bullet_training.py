@@ -88,7 +88,7 @@ def test_the_environment_flies_there_and_an_episode_is_its_seed() -> None:
 
 def test_a_flight_is_trained_and_measured_in_pybullet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`robo-rl train task=hover engine=pybullet`: table, results and bundle say where; `fly` is the same training to
-    the last bit, and swarms are not flown there.
+    the last bit.
     """
     runs = tmp_path / "whole", tmp_path / "cut"
     given = ["train", "task=hover", "engine=pybullet", *SMALL]
@@ -101,5 +101,3 @@ def test_a_flight_is_trained_and_measured_in_pybullet(tmp_path: Path, capsys: py
     assert main(["fly", "task=hover", "engine=pybullet", *SMALL, "updates=4", f"out={runs[1]}"]) == 0
     one, two = (load_file(run / "policy" / "weights.safetensors") for run in runs)
     assert all(one[key].equal(two[key]) for key in one)
-    assert main(["train", "task=swarm", "engine=pybullet", f"out={tmp_path / 'swarm'}"]) == 2
-    assert "task=swarm is flown in engine=quad alone" in capsys.readouterr().err

@@ -120,6 +120,8 @@ def test_pictures_and_mistakes() -> None:
     assert env.render().shape == (480, 640, 3)
     with pytest.raises(EnvError, match="not finite"):
         env.step(np.full((1, 4), np.nan))
+    with pytest.raises(EnvError, match=r"shape \(1, 3\), and act = rpm of 1 drones takes \(1, 4\)"):
+        env.step(np.zeros((1, 3)))
     with pytest.raises(ConfigError, match="one_d_rpm"):
         made(act="thrust")
     with pytest.raises(ConfigError, match="multiple"):

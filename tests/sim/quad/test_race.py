@@ -231,6 +231,8 @@ def test_tracks_that_cannot_stand_are_refused(gates: list[Gate], words: str) -> 
 def test_unknown_broken_and_too_small_tracks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="ring"):
         load_track("rign")
+    with pytest.raises(ConfigError, match=r"Track file nowhere.yaml does not exist\. .* choose: ring, splits"):
+        load_track("nowhere.yaml")
     (tmp_path / "mine.yaml").write_text("source: own\n")
     with pytest.raises(ConfigError, match="room_m is missing"):
         load_track(str(tmp_path / "mine.yaml"))

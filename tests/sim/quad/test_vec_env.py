@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from robo_rl.core.errors import CheckpointError, UnknownNameError
+from robo_rl.core.errors import CheckpointError, EnvError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.conformance import check_vec_env
 from sim.engines.quad.craft import load_craft
@@ -30,6 +30,14 @@ def test_it_is_found_by_name_with_its_options() -> None:
     assert env.render().shape == (240, 480, 3)
     with pytest.raises(UnknownNameError, match="history"):
         make_env("quad/hover", 2, histroy=4)
+
+
+def test_an_action_that_is_no_tensor_is_answered() -> None:
+    """A list, or NumPy's array: told what is expected, where it fell over an attribute."""
+    env = make_env("quad/hover", 2)
+    env.reset(EpisodeSeeds(("test", 0)))
+    with pytest.raises(EnvError, match=r"quad/hover takes a torch.Tensor, found list: use torch.as_tensor"):
+        env.step([[0.0] * 4] * 2)  # type: ignore[arg-type]
 
 
 def test_holding_still_succeeds_and_falling_does_not() -> None:
