@@ -33,6 +33,7 @@ class Scene:
     model: Any  # mujoco.MjModel; shared, so nothing may change it
     xml: str  # the whole MJCF in one piece, for engines in other processes
     motors: Motors | None = None  # what its servos are besides; None: nothing but what the MJCF says
+    bare: Any = None  # `model` without shapes that only pictures need, for who computes motion; None: there is none
 
     def body(self, name: str) -> int:
         """Row of a body in `Physics.body_m`."""
@@ -129,8 +130,10 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             edit(spec)
         with warnings.catch_warnings():  # MuJoCo 4 fears for classes without a name; ours has one, see above
             warnings.filterwarnings("ignore", "Attaching a spec with an empty prefix", UserWarning)
+            bare = spec.copy()  # as a specification that was compiled cannot be compiled to anything else
+            bare.compiler.discardvisual = True
             model = spec.compile()
-            return Scene(model, spec.to_xml())
+            return Scene(model, spec.to_xml(), bare=bare.compile())
     except (ValueError, mujoco.FatalError) as error:
         raise ConfigError(
             f"MuJoCo cannot compile {scene if robot is None else robot}: {' '.join(str(error).split())}"

@@ -24,6 +24,7 @@ from robo_rl.core.errors import ConfigError
 from sim.actuators.motors import Bank
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model
+from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_forces, weights
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
@@ -50,7 +51,11 @@ class MujocoEngine:
         if threads < 0:
             raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
-        model = scene.model
+        self._model = model = lean_model(scene)
+        self._gravity = weigh_by_forces(model)
+        self._pulls: dict[int, Any] = {}  # of worlds whose parameters differ, as `xfrc_applied`
+        self._pull = None if self._gravity is None else weights(model, self._gravity)
+        self._flags = flags_by_sensors(model)
         self._signature = sum(int(getattr(mujoco.mjtState, f"mjSTATE_{part}")) for part in _PARTS)
         self._rows = np.zeros((num_envs, mujoco.mj_stateSize(model, self._signature)))
         self._columns = _columns(model)
@@ -64,9 +69,9 @@ class MujocoEngine:
         self._bounds = np.linspace(0, num_envs, count + 1).astype(int).tolist()
         self._data = [mujoco.MjData(model) for _ in self._bounds[1:]]
         self._pool = ThreadPoolExecutor(len(self._data)) if len(self._data) > 1 else None
-        # Motors are written into the model, step by step: no two threads may share one.
-        self._shared = [model if self._bank is None else deepcopy(model) for _ in self._data]
-        self._pictures = ScenePictures(model)
+        # Motors and flags are written into the model, step by step: no two threads may share one.
+        self._shared = [deepcopy(model) for _ in self._data]
+        self._pictures = ScenePictures(scene.model)
         first = Start(
             torch.from_numpy(np.tile(model.qpos0, (num_envs, 1))),
             torch.zeros(num_envs, model.nu),
@@ -110,9 +115,11 @@ class MujocoEngine:
         check_changes(self.scene, changes, len(worlds))
         for row, world in enumerate(worlds.tolist()):
             if world not in self._models:
-                self._models[world] = deepcopy(self.scene.model)
+                self._models[world] = deepcopy(self._model)
             mine = {name: each[row] for name, each in changes.items()}
-            change_model(self._models[world], self.scene.model, mine, self._data[0])
+            change_model(self._models[world], self._model, mine, self._data[0])
+            if self._gravity is not None:
+                self._pulls[world] = weights(self._models[world], self._gravity)
         if self._bank is not None:
             self._bank.change(worlds.numpy(), {name: each.cpu().numpy() for name, each in changes.items()})
 
@@ -151,13 +158,13 @@ class MujocoEngine:
     def _run(self, part: int, substeps: int) -> None:
         """One thread's share of the worlds."""
         data, rows, signature = self._data[part], self._rows, self._signature
-        step, put, get, kinematics = mujoco.mj_step, mujoco.mj_setState, mujoco.mj_getState, mujoco.mj_kinematics
+        put, get, kinematics = mujoco.mj_setState, mujoco.mj_getState, mujoco.mj_kinematics
         body_m, body_quat, sensors = data.xpos, data.xquat, data.sensordata
-        models, shared = self._models, self.scene.model
+        models, shared = self._models, self._shared[part]
         for i in range(self._bounds[part], self._bounds[part + 1]):
             model = models.get(i, shared)
             put(model, data, rows[i], signature)
-            step(model, data, substeps)
+            self._advance(i, model, data, substeps)
             get(model, data, rows[i], signature)
             kinematics(model, data)  # bodies belong to the state that was reached
             self._body_m[i], self._body_quat[i], self._sensors[i] = body_m, body_quat, sensors
@@ -171,7 +178,7 @@ class MujocoEngine:
         command = ctrl.copy()
         models = [self._models.get(i, self._shared[part]) for i in range(first, end)]
         servos = [(model.actuator_gainprm[:, 0], model.actuator_biasprm[:, :3]) for model in models]  # views, too
-        step, put, get = mujoco.mj_step, mujoco.mj_setState, mujoco.mj_getState
+        put, get = mujoco.mj_setState, mujoco.mj_getState
         for left in range(substeps - 1, -1, -1):
             drive = self._bank.advance(mine, command, qpos, qvel)
             ctrl[:] = drive.target
@@ -179,7 +186,7 @@ class MujocoEngine:
                 if self._bank.curved:
                     servos[i - first][0][:], servos[i - first][1][:] = drive.gain[i - first], drive.bias[i - first]
                 put(model, data, rows[i], signature)
-                step(model, data, 1)
+                self._advance(i, model, data, 1, heard=not left)
                 get(model, data, rows[i], signature)
                 if not left:
                     mujoco.mj_kinematics(model, data)  # bodies belong to the state that was reached
@@ -187,11 +194,24 @@ class MujocoEngine:
                     self._sensors[i] = data.sensordata
         ctrl[:] = command
 
+    def _advance(self, world: int, model: Any, data: Any, substeps: int, heard: bool = True) -> None:
+        """Sub-steps from the state in `data`. heard: does anybody ask what is felt then? Before then, nobody does."""
+        if self._pull is not None:
+            data.xfrc_applied[:] = self._pulls.get(world, self._pull)
+        quiet, loud = self._flags
+        if quiet != loud and (silent := substeps - heard):
+            model.opt.disableflags = quiet
+            mujoco.mj_step(model, data, silent)
+            model.opt.disableflags = loud
+            substeps -= silent
+        if substeps:
+            mujoco.mj_step(model, data, substeps)
+
     def _read(self, worlds: Any) -> None:
         """Where bodies are in states that were put in; nothing touches yet."""
         data = self._data[0]
         for i in worlds:
-            model = self._models.get(i, self.scene.model)
+            model = self._models.get(i, self._model)
             mujoco.mj_setState(model, data, self._rows[i], self._signature)
             mujoco.mj_kinematics(model, data)
             self._body_m[i], self._body_quat[i], self._sensors[i] = data.xpos, data.xquat, 0.0
