@@ -8,7 +8,7 @@ import numpy as np
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
-from hardware.contract import check_contract
+from hardware.contract import check_contract, check_goal
 from hardware.description import RobotDescription, load_description
 from hardware.loop.inference import InferenceProcess
 from hardware.loop.sampler import check_guidable
@@ -21,6 +21,7 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.arm_filter import Phase
 from hardware.topics import GOAL
 from policies.bundle import Bundle
+from robo_rl.apps.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.seeding import derive_seed
@@ -36,7 +37,7 @@ class ReachJudge:
         self.task, self.success = ReachTask(HOME_RAD), list[bool]()
         self._bus, self._body, self._seed, self._on_reset = bus, body, seed, on_reset
         self._tell, self._elsewhere = GOAL.publisher(bus), ArmBody()
-        self._goal_m, self._held = np.zeros(3), 0
+        self._goal_m, self._held = np.zeros(SIM_GOAL), 0
         bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def begin(self, episode: int) -> None:
@@ -58,6 +59,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
     """Raises CheckpointError when the bundle does not fit the arm, before any process is started."""
     robot, body = load_description("sim_arm"), ArmBody()
     check_contract(bundle, robot)
+    check_goal(bundle, SIM_GOAL, SIM_TASK)
     buses = {name: world.bus(name) for name in ("sim_robot", "arm_policy", "action_head", "safety_filter", "task")}
     sim = SimArmNode(buses["sim_robot"], body, robot.state_hz)
     safety = SafetyFilterNode(buses["safety_filter"], robot)

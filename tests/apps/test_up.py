@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 
 from hardware.bus.dds import DdsBus
 from hardware.topics import CHUNK, SAFE
+from policies.bundle import MANIFEST, Bundle
 from robo_rl.apps.cli import main
 from robo_rl.apps.node import NODES
 from robo_rl.apps.node_sets import load_set, set_names
@@ -200,11 +203,9 @@ def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
+def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) -> None:
     """Six processes: chunks are inferred, the filter follows them, diagnostics say so, and Ctrl-C stops it all."""
-    with closing(make_env("arm6/reach", 1)) as env:
-        arm_bundle(tmp_path / "bundle", env=env.spec)
-    with up("arm_sim", f"bundle={tmp_path / 'bundle'}", f"record={tmp_path / 'recordings'}") as process:
+    with up("arm_sim", f"bundle={reach.folder}", f"record={tmp_path / 'recordings'}") as process:
         bus, chunks, commands, late_s = DdsBus("listener"), [], [], time.monotonic() + 2 * SOON_S
         CHUNK.subscribe(bus, lambda chunk, _: chunks.append(chunk))
         SAFE.subscribe(bus, lambda command, _: commands.append(command))
@@ -248,12 +249,48 @@ def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path
     check(words)
 
 
-def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle for the simulated arm that has learned nothing."""
     with closing(make_env("arm6/reach", 1)) as env:
-        bundle = arm_bundle(tmp_path / "bundle", env=env.spec)
-    check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
+        return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=env.spec)
+
+
+def test_a_bundle_for_another_robot_is_found_before_any_node_starts(reach: Bundle) -> None:
+    check(load_set("arm_sim").commands({"bundle": str(reach.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
-        check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
+        check(load_set("arm").commands({"bundle": str(reach.folder), "robot": "ur5e"}))
+
+
+def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
+    """A copy whose observation 'state', of as many numbers, is named by `unit`."""
+    shutil.copytree(bundle.folder, folder)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["env"]["obs"]["state"]["unit"] = unit
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return str(folder)
+
+
+def test_a_goal_of_another_size_is_found_before_any_node_starts(
+    reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `up`, `run` and `contract`; what another program has to tell, or changes nothing, is said."""
+    arm_sim = load_set("arm_sim")
+    with pytest.raises(RoboRLError, match=r"\(m: goal_x, goal_y, goal_z\), and goal=\[0\.4, 0\.0\] tells 2"):
+        check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[0.4,0]"}))
+    (said,) = check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[]"}))
+    assert "shown goal_x, goal_y, goal_z by the topic 'goal', which none of these nodes tells" in said
+    place, _, _ = reach.env.obs["state"].unit.rpartition("; ")
+    flat = told_otherwise(reach, tmp_path / "flat", f"{place}; rad: base; m: goal_x, goal_y")
+    blind = told_otherwise(reach, tmp_path / "blind", f"{place}; rad: base, elbow, wrist")
+    (said,) = check(arm_sim.commands({"bundle": blind}))
+    assert "so goal=[0.4, 0.0, 0.4] changes nothing" in said
+    for verb in ("run", "contract"):
+        assert main([verb, f"bundle={flat}", "robot=sim_arm"]) == 2
+        said = capsys.readouterr().err
+        assert "is shown 2 numbers of its task (m: goal_x, goal_y), and the task of robot=sim_arm" in said
+    assert main(["contract", f"bundle={blind}", "robot=sim_arm"]) == 0
+    assert f"Next:   robo-rl up arm_sim bundle={blind}" in capsys.readouterr().out
 
 
 def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: Path) -> None:
@@ -268,7 +305,7 @@ def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: 
         f"name: mine\ncommand_hz: 50\nstate_hz: 50\njoints:\n{rows}"
         "cameras:\n  top: {width_px: 64, height_px: 48, rate_hz: 50}\n"
     )
-    given = {"bundle": bundle, "robot": str(robot)}
+    given = {"bundle": bundle, "robot": str(robot), "goal": "[0.4]"}
     for words in ({}, {"cameras": "view"}, {"cameras": "top", "senses": "depth"}):
         with pytest.raises(ConfigError, match=r"is shown pictures of 'top', and these nodes send .* cameras=top"):
             check(load_set("arm_sim").commands(given | words))
