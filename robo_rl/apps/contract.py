@@ -72,7 +72,10 @@ def next_step(config: ContractConfig, bundle: Bundle) -> str:
             return f"robo-rl up arm_sim bundle={config.bundle}"
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
-    pictures = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
-    camera = f" camera=0 camera_name={pictures[0]}" if pictures else ""
+    known = load_description(config.robot).cameras
+    names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
+    told_where = all(name in known and known[name].source for name in names)
+    devices = "+".join(f"<{name}'s device>" for name in names)
+    camera = "" if told_where else f" camera={devices} camera_name={'+'.join(names)}"
     task = f" goal=[{','.join(goal)}]" if goal else ""
     return f"{fits} driver=<its driver's YAML file>{camera}{task}   (not armed: nothing moves; docs/robot.md)"
