@@ -27,9 +27,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Member:
-    """One node of a set. Settings hold values, or $argument; `when` names the argument without which it is left out.
+    """One node of a set. Settings hold values, $argument, or !argument: is it empty?
 
-    each: "camera", one node for each camera of the set.
+    when: the argument without which the node is left out. each: "camera", one node for each camera of the set.
     """
 
     node: str
@@ -109,7 +109,9 @@ def _words(member: Member, values: Mapping[str, str | None]) -> list[str]:
 
 
 def _filled(value: Any, values: Mapping[str, str | None]) -> str:
-    """The value, or that of the argument which it names."""
+    """The value, or that of the argument which it names; true where it asks whether one is empty, and it is."""
+    if isinstance(value, str) and value.startswith("!"):
+        return _text(not values[value[1:]])
     return str(values[value[1:]]) if isinstance(value, str) and value.startswith("$") else _text(value)
 
 

@@ -77,6 +77,13 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
     assert seen == ["recorder", "out=r", "start=true", "cameras=view", "depth=true"]
 
 
+@pytest.mark.parametrize(("name", "robot"), [("arm_sim", {}), ("teleop", {"robot": "ur5e"})])
+def test_a_recording_begins_when_its_operator_asks(name: str, robot: dict[str, str]) -> None:
+    """Not before they are ready; where another program drives, which has no key, it begins at once."""
+    for device, start in (("keyboard", "start=false"), ("", "start=true")):
+        assert start in load_set(name).commands({"record": "r", "device": device} | robot)["recorder"]
+
+
 TWO_CAMERAS = """
 cameras:
   wrist: {width_px: 64, height_px: 48, rate_hz: 20, source: pattern}
