@@ -1,4 +1,4 @@
-"""The nodes around the simulated arm, and its task: point after point, from wherever the last one left it."""
+"""The nodes around the simulated arm, and its task: point after point, the first from one of the task's own starts."""
 
 from __future__ import annotations
 
@@ -40,13 +40,21 @@ class ReachJudge:
         self._goal_m, self._held = np.zeros(SIM_GOAL), 0
         bus.timer(1.0 / CONTROL_HZ, self._look)
 
+    def place(self) -> None:
+        """The arm where the task's first episode of this seed starts: from home its goal may be there already."""
+        self._body.place(self._drawn(0)[0])
+
     def begin(self, episode: int) -> None:
         """Another goal; the arm stays where it is."""
-        _, self._goal_m = start_of(self.task, self._elsewhere, derive_seed("eval", self._seed, episode))
+        _, self._goal_m = self._drawn(episode)
         self._held = 0
         self.success.append(False)
         self._on_reset()
         self._tell(Floats(self._goal_m))
+
+    def _drawn(self, episode: int) -> tuple[Any, Any]:
+        """(start [rad], goal [m]), as the environment draws them for this episode."""
+        return start_of(self.task, self._elsewhere, derive_seed("eval", self._seed, episode))
 
     def _look(self) -> None:
         if self.success:
@@ -72,6 +80,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
             task_bus.call(name, 1.0)
 
     judge = ReachJudge(task_bus, body, config.seed, reset)
+    judge.place()
     nodes: list[tuple[Node, Bus]] = [(safety, buses["safety_filter"]), (head, buses["action_head"])]
     nodes += [] if policy is None else [(policy, buses["arm_policy"])]
     return Cell(
