@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware.description import RobotDescription
-from hardware.layout import POSITION, VELOCITY, action_joints, parse_unit
+from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
 from hardware.loop.observation import DEPTH, IMAGE, untold
 from hardware.loop.scale import scalable
 from policies.bundle import Bundle
@@ -21,6 +21,29 @@ def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
         raise CheckpointError(
             f"The bundle '{bundle.name}' does not fit the robot '{robot.name}': {' '.join(found)} "
             "Use the robot that it was made for, or mend the robot's description."
+        )
+
+
+def asked_of(bundle: Bundle) -> tuple[Segment, ...]:
+    """What the bundle is shown of its task, by the topic 'goal': neither positions nor velocities of joints."""
+    unit = bundle.env.obs["state"].unit if "state" in bundle.env.obs else ""
+    return tuple(segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY))
+
+
+def goal_names(bundle: Bundle) -> tuple[str, ...]:
+    """One name for each number of the topic 'goal' that the bundle is shown."""
+    return tuple(name for segment in asked_of(bundle) for name in segment.names)
+
+
+def check_goal(bundle: Bundle, told: int, by: str) -> None:
+    """Raise CheckpointError for a goal of another size than the bundle is shown. by: who tells these numbers."""
+    names = goal_names(bundle)
+    if len(names) != told:
+        unit = "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked_of(bundle))
+        shown = f"{len(names)} numbers of its task ({unit})" if names else "nothing of its task"
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' is shown {shown}, and {by} tells {told}. Tell as many as it is shown, in its "
+            "order, or use a bundle that was trained on this task."
         )
 
 

@@ -44,11 +44,12 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """One camera, by what its pictures are."""
+    """One camera, by what its pictures are. source: its device, for sets of nodes; empty: another program's."""
 
     width_px: int
     height_px: int
     rate_hz: float
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,9 @@ def _joint(item: Any, where: str) -> Joint:
 def _camera(item: Any, where: str) -> Camera:
     keys(item, where, _names(Camera), _needed(Camera))
     width, height = (whole(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
-    return Camera(width, height, number(item["rate_hz"], f"{where}: rate_hz"))
+    source = item.get("source")
+    named = str(source) if isinstance(source, int) else "" if source is None else text(source, f"{where}: source")
+    return Camera(width, height, number(item["rate_hz"], f"{where}: rate_hz"), named)
 
 
 def _names(kind: Any) -> list[str]:

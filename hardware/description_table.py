@@ -33,11 +33,13 @@ MEANINGS = {
     "cameras.<name>.width_px": "width of its pictures",
     "cameras.<name>.height_px": "height of its pictures",
     "cameras.<name>.rate_hz": "pictures per second",
+    "cameras.<name>.source": "0, /dev/video0, a video file or pattern: the sets `arm` and `teleop` start a node for it",
     "workspace.low_m": "lowest corner [x, y, z]",
     "workspace.high_m": "highest corner [x, y, z]",
 }
 COMPUTED = {
     "tool_m": "the last joint itself",
+    "cameras.<name>.source": "by `camera=`, or another program",
     "joints[].step_rad": f"{LAG_S:g} s at `velocity_rad_s`",
 }  # where the default follows from another key
 
@@ -54,7 +56,7 @@ def key_rows() -> list[str]:
 
 def _default(item: Any) -> str:
     if item.default is not MISSING:
-        return "none" if item.default is None else f"{item.default:g}"
+        return "none" if item.default is None else f"{item.default}"
     return "**needed**" if item.default_factory is MISSING else "none"
 
 

@@ -48,7 +48,8 @@ class ArmObserver:
         """The observation, without a batch axis; pictures by key. Raises DataError that says what is missing."""
         seen: Seen = {}
         if "state" in self.spec:
-            seen["state"] = self._state(joints, np.zeros(0) if goal is None else np.asarray(goal))
+            known = goal is not None and self.goal_size > 0  # who is shown no goal need not care what one is told
+            seen["state"] = self._state(joints, np.asarray(goal) if known else np.zeros(0))
         for key in self.pictures:
             seen[key] = self._picture(key, pictures)
         return seen

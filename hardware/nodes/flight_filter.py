@@ -10,6 +10,7 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Flag, FlightCommand, Odometry
+from hardware.nodes.dropped import DropTeller
 from hardware.nodes.filter_watch import unarmed
 from hardware.nodes.own_status import OwnStatus
 from hardware.safety.flight import FlightFilter, FlightPhase
@@ -30,6 +31,7 @@ class FlightFilterNode:
     ) -> None:
         self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
         self._sent_s, self._sequence, self._say = -math.inf, 0, say
+        self._drops = DropTeller(bus.name, say)
         self._faulted_s = -math.inf  # when a fault of the states was said last
         self._said = filter_.phase, filter_.reason
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
@@ -70,6 +72,8 @@ class FlightFilterNode:
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         if self.filter.on_command(message, received_s):
             self._tick()
+        else:
+            self._drops.tell("the policy", self.filter.dropped, received_s)
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
         self._wants_arming &= not message.on  # releasing it moves nothing

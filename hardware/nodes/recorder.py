@@ -21,8 +21,10 @@ from hardware.bus.wire import WIRE
 from hardware.messages import Diagnostics, Flag, Text
 from hardware.recording import FLUSH_S, Channel, Recording
 from hardware.salvage import salvage
-from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, Topic
+from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
 from robo_rl.core.errors import DataError
+
+BEGINS = "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,12 @@ class RecorderNode:
             bus.service(f"~/{name}", act)
         ASK.subscribe(bus, self._asked)
         bus.timer(FLUSH_S, self._tick)
-        self._tell("idle")
+        self._begun = False  # any recording so far?
+        self._publish(Text("idle"))
         if config.start:
             self.begin()
+        else:
+            say(f"idle: {BEGINS}")
 
     def stop(self, why: str) -> str:
         """Save what runs."""
@@ -104,7 +109,7 @@ class RecorderNode:
             self._running = Recording(self._folder, name, self._channels, self._types)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
-        self._heard, self._empty = set(), True
+        self._heard, self._empty, self._begun = set(), True, True
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
@@ -170,10 +175,14 @@ class RecorderNode:
         elif profile in (Profile.STATE, Profile.SENSOR):
             self._heard.add(topic)
         self._empty &= topic not in self._frames
+        if topic == TELEOP.name and not self._begun:
+            self._begun = True  # said once
+            self._say(f"A human drives, and nothing is recorded: {BEGINS}")
         self._write(topic, cdr, received_s)
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:
-        if self._running is not None or self._channels[topic].profile is Profile.LATCHED:
+        heeded = topic == TELEOP.name or self._channels[topic].profile is Profile.LATCHED
+        if self._running is not None or heeded:
             self._add(topic, self._types.encode(record), received_s)
 
     def _write(self, topic: str, cdr: bytes, received_s: float) -> None:

@@ -12,6 +12,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory
+from hardware.nodes.dropped import DropTeller
 from hardware.nodes.filter_watch import unarmed
 from hardware.nodes.own_status import OwnStatus
 from hardware.safety.arm_filter import ArmFilter, Phase, Source
@@ -36,6 +37,7 @@ class SafetyFilterNode:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
         self._bus, self._robot, self._wants_arming, self._say = bus, robot, arm, say
+        self._drops = DropTeller(bus.name, say)
         self._faulted_s = -math.inf  # when a fault of the states was said last
         self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
         self._send = SAFE.publisher(bus)
@@ -80,6 +82,8 @@ class SafetyFilterNode:
     def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
         if self.filter.on_command(message, source, received_s):
             self._tick()
+        else:
+            self._drops.tell(source, self.filter.dropped, received_s)
 
     def _on_intervention(self, message: Flag, received_s: float) -> None:
         self.filter.on_intervention(message.on)

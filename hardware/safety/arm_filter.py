@@ -76,6 +76,7 @@ class ArmFilter:
         self._rested = self._stopping = 0  # times sent since the arm rests; since the stop began
         self._sent, self._speed = np.zeros(len(robot.joints)), np.zeros(len(robot.joints))
         self._urgent = False  # something changed: send as soon as sending is allowed
+        self.dropped: Reason | None = None  # why the newest command was
         self._knocked_s = -math.inf  # when a command of whoever is in command was last dropped for want of arming
         self.fault = ""  # what is wrong with the states that come; empty while one is understood, or none comes
 
@@ -96,9 +97,10 @@ class ArmFilter:
             self._state, self.fault = Measured(position, received_s), ""
 
     def on_command(self, message: JointTrajectory, source: Source, received_s: float) -> bool:
-        """Take a command; False when it was dropped, which `counts` knows the reason of."""
+        """Take a command; False when it was dropped, for the reason `dropped`."""
         position = read_command(message, self.robot.names)
         refused = position if isinstance(position, Reason) else self._refuses(message, source, position)
+        self.dropped = refused
         if refused is not None:
             self._knocked_s = received_s if refused is Reason.NOT_ARMED and source == self.source else self._knocked_s
             self._count(refused)

@@ -64,6 +64,7 @@ class FlightFilter:
         self._state_s = self._command_s = self._now_s = -math.inf
         self._landing_s = self._held_since_s = math.nan
         self._killed, self._offs = False, 0
+        self.dropped: Reason | None = None  # why the newest command was
 
     def on_state(self, message: Odometry, received_s: float) -> None:
         """The estimator's word; dropped when it is no state, or in frames that it must not be in."""
@@ -76,12 +77,12 @@ class FlightFilter:
         self._state, self._state_s = message, received_s
 
     def on_command(self, message: FlightCommand, received_s: float) -> bool:
-        """Take a command; False when it was dropped."""
+        """Take a command; False when it was dropped, for the reason `dropped`."""
         try:
             values = np.asarray(message.values, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.zeros(0)
-        refused = self._refuses(values) or self._order.judge(message.epoch, message.sequence)
+        self.dropped = refused = self._refuses(values) or self._order.judge(message.epoch, message.sequence)
         if refused is not None:
             self._count(refused)
             return False

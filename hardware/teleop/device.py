@@ -24,6 +24,7 @@ class Wish:
 
 
 ASKS = ("start", "success", "failure", "discard")  # of the recorder: see hardware.topics.ASK
+ASK_WORDS = ("records", "saves as a success", "saves as a failure", "throws away")  # the same, to who holds the device
 
 NOTHING = Wish(False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.teleop.device import ASKS, Wish
+from hardware.teleop.device import ASK_WORDS, ASKS, Wish
 from robo_rl.core.errors import ConfigError, DriverError
 
 EVENT = struct.Struct("<IhBB")
@@ -67,6 +67,12 @@ class Joystick:
         turned = [without_middle(self._axis(axis)) for axis in self._axes]
         held = self._values.get((BUTTON, self._dead_man), 0.0) > 0.0
         return Wish(held, rates=np.array(turned), ask=self._ask)
+
+    def help(self, moves: str = "its axes move the arm") -> str:
+        """What the buttons do; moves: what happens while the switch is held."""
+        words = dict(zip(ASKS, ASK_WORDS, strict=True))
+        asks = "".join(f", {button} {words[ask]}" for button, ask in self._asks.items())
+        return f"gamepad: button {self._dead_man} held, {moves}{asks}."
 
     def close(self) -> None:
         if self._file >= 0:

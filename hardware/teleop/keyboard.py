@@ -14,12 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardware.teleop.device import Wish
+from hardware.teleop.device import ASK_WORDS, Wish
 from robo_rl.core.errors import ConfigError, DriverError
 
 UP, DOWN = "qwertyu", "asdfghj"  # joint 1 turns up by q, down by a; joint 2 by w and s; ...
 HOLD_S = 0.15
 ASKED = {" ": "start", "\n": "success", "x": "failure", "\x7f": "discard"}  # the last is Backspace
+ASK_KEYS = ("space", "Enter", "x", "Backspace")  # the same in words
 AGAIN_S = 1.0  # a key that is held down repeats sooner, and asks once
 
 
@@ -60,7 +61,8 @@ class Keyboard:
     def help(self, names: Sequence[str]) -> str:
         """What the keys do; names: of the joints."""
         turns = ", ".join(f"{up} {down} {name}" for up, down, name in zip(UP, DOWN, names, strict=False))
-        return f"keys: {turns}; space records, Enter saves as a success, x as a failure, Backspace throws away."
+        asks = ", ".join(f"{key} {does}" for key, does in zip(ASK_KEYS, ASK_WORDS, strict=True))
+        return f"keys: {turns}; {asks}."
 
     def close(self) -> None:
         """Give the terminal back as it was."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hardware.contract import check_contract
+from hardware.contract import check_contract, check_goal, goal_names
 from hardware.description import load_description
 from hardware.flight_contract import check_link
 from hardware.loop.observation import IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from policies.bundle import Bundle, load_bundle
+from robo_rl.apps.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
@@ -22,10 +23,14 @@ def main(config: ContractConfig) -> int:
         return _flight(config, bundle)
     robot = load_description(config.robot)
     check_contract(bundle, robot)
+    goal = goal_names(bundle)
+    if goal and config.robot == "sim_arm":
+        check_goal(bundle, SIM_GOAL, SIM_TASK)
     cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
+    told = f", is told its task by {', '.join(goal)}" if goal else ""
     print(
         f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
-        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}."
+        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}{told}."
     )
     print(f"Next:   {next_step(config, bundle)}")
     return 0
@@ -61,9 +66,16 @@ def link_of(config: ContractConfig) -> QuadLink:
 
 def next_step(config: ContractConfig, bundle: Bundle) -> str:
     """The simulated arm, or the real one beside which nothing is armed yet."""
+    goal = goal_names(bundle)
     if config.robot == "sim_arm":
+        if not goal:  # nothing for `run` to judge by
+            return f"robo-rl up arm_sim bundle={config.bundle}"
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
-    pictures = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
-    camera = f" camera=0 camera_name={pictures[0]}" if pictures else ""
-    return f"{fits} driver=<its driver's YAML file>{camera}   (not armed: nothing moves; docs/robot.md)"
+    known = load_description(config.robot).cameras
+    names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
+    told_where = all(name in known and known[name].source for name in names)
+    devices = "+".join(f"<{name}'s device>" for name in names)
+    camera = "" if told_where else f" camera={devices} camera_name={'+'.join(names)}"
+    task = f" goal=[{','.join(goal)}]" if goal else ""
+    return f"{fits} driver=<its driver's YAML file>{camera}{task}   (not armed: nothing moves; docs/robot.md)"

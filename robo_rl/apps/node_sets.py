@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from robo_rl.apps.set_cameras import SetCamera, cameras_of
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 FOLDER = Path(__file__).resolve().parents[1] / "conf" / "node_sets"
@@ -26,11 +27,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Member:
-    """One node of a set. Settings hold values, or $argument; `when` names the argument without which it is left out."""
+    """One node of a set. Settings hold values, $argument, or !argument: is it empty?
+
+    when: the argument without which the node is left out. each: "camera", one node for each camera of the set.
+    """
 
     node: str
     settings: Mapping[str, Any]
     when: str | None = None
+    each: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,16 @@ class NodeSet:
                 f"The set '{self.name}' needs {lacking[0]}=...: {known[lacking[0]].meaning}. For example: robo-rl up "
                 f"{self.name} {' '.join(f'{name}=...' for name in lacking)}"
             )
-        return {
-            member.node: [member.node, *(f"{key}={_filled(value, values)}" for key, value in member.settings.items())]
-            for member in self.members
-            if member.when is None or values[member.when]
-        }
+        cameras = cameras_of(values) if "camera" in known else []
+        if cameras:
+            values["camera_name"] = "+".join(camera.name for camera in cameras)
+        commands: dict[str, list[str]] = {}
+        for member in self.members:
+            if member.each:
+                commands |= _one_each(member, values, [camera for camera in cameras if camera.source])
+            elif member.when is None or values[member.when]:
+                commands[member.node] = [member.node, *_words(member, values)]
+        return commands
 
 
 def set_names() -> list[str]:
@@ -78,12 +88,30 @@ def load_set(name: str) -> NodeSet:
         Argument(key, None if default is None else _text(default), meaning)
         for key, (default, meaning) in data["arguments"].items()
     )
-    members = tuple(Member(row["node"], row.get("settings", {}), row.get("when")) for row in data["nodes"])
+    members = tuple(
+        Member(row["node"], row.get("settings", {}), row.get("when"), row.get("each")) for row in data["nodes"]
+    )
     return NodeSet(name, data["about"], arguments, members)
 
 
+def _one_each(
+    member: Member, values: Mapping[str, str | None], cameras: Sequence[SetCamera]
+) -> Iterator[tuple[str, list[str]]]:
+    """A node for each camera; of several each has the camera's name in its own."""
+    for camera in cameras:
+        name = member.node if len(cameras) == 1 else f"{member.node}_{camera.name}"
+        named = [] if name == member.node else [f"name={name}"]
+        yield name, [member.node, *_words(member, {**values, **camera.values()}), *camera.words(), *named]
+
+
+def _words(member: Member, values: Mapping[str, str | None]) -> list[str]:
+    return [f"{key}={_filled(value, values)}" for key, value in member.settings.items()]
+
+
 def _filled(value: Any, values: Mapping[str, str | None]) -> str:
-    """The value, or that of the argument which it names."""
+    """The value, or that of the argument which it names; true where it asks whether one is empty, and it is."""
+    if isinstance(value, str) and value.startswith("!"):
+        return _text(not values[value[1:]])
     return str(values[value[1:]]) if isinstance(value, str) and value.startswith("$") else _text(value)
 
 

@@ -22,6 +22,7 @@ from hardware.driver import check_settings
 from hardware.flight_contract import check_flight, check_link
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from robo_rl.apps.node import node_settings
+from robo_rl.apps.preflight_goal import check_goals
 from robo_rl.apps.preflight_pictures import check_pictures
 from robo_rl.apps.robot_builders import read_settings
 from robo_rl.core.errors import BusError, ConfigError, RoboRLError
@@ -51,7 +52,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given.level} if node == "flight_filter" else {}
     _check_bundles(bundles, robots, flown, links)
-    return list(check_pictures(nodes)) if bundles else []
+    return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
 
 
 def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:

@@ -51,8 +51,8 @@ def _refusal(bundle: Bundle, lacking: Sequence[str], sent: set[str]) -> str:
     cameras = "+".join(sorted({key.partition(".")[2] for key in lacking}))
     return (
         f"The bundle '{bundle.name}' is shown {_words(lacking)}, and these nodes send "
-        f"{_words(sorted(sent)) or 'none'}: ask the simulated arm for cameras={cameras} (and senses=), or call a "
-        f"camera camera_name={cameras}."
+        f"{_words(sorted(sent)) or 'none'}: ask the simulated arm for cameras={cameras} (and senses=), or name "
+        f"the cameras by camera_name={cameras}."
     )
 
 

@@ -122,7 +122,8 @@ def _unused(
 
 
 def _cameras(held: Contents) -> set[str]:
-    return {topic.split("/")[1] for topic in held.topics if topic.startswith("camera/")}
+    """By camera/<name>/...; camera/status is of all of them."""
+    return {topic.split("/")[1] for topic in held.topics if topic.startswith("camera/") and topic.count("/") > 1}
 
 
 def _tells_velocities(bag: Bag, robot: RobotDescription) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,21 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
 
 def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
     robot = load_description(config.robot)
-    device = _device(config, len(robot.names))
-    if isinstance(device, Keyboard):
-        complain(device.help(robot.names))
+    device, usage = _device(config, robot.names)
+    complain(usage)
     if sys.stderr.isatty():  # a terminal of its own, in which the recorder does not speak
         EPISODE.subscribe(bus, lambda status, _: complain(f"recorder: {status.text}"))
     return TeleopNode(bus, device, robot)
 
 
-def _device(config: TeleopNodeConfig, joints: int) -> Device:
+def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str]:
+    """The device, and what its keys or buttons do."""
     if config.device == "keyboard":
-        return Keyboard(joints)
+        keyboard = Keyboard(len(names))
+        return keyboard, keyboard.help(names)
     gamepad = Joystick(config.path, config.axes, config.dead_man, config.asks)
     if config.device == "gamepad":
-        return gamepad
+        return gamepad, gamepad.help()
     if not config.leader:
         raise ConfigError("device=leader needs leader=<YAML file of the leader arm's driver>; see docs/drivers.md.")
     name, settings = read_settings(config.leader)
@@ -55,7 +57,7 @@ def _device(config: TeleopNodeConfig, joints: int) -> Device:
     signs, offsets_rad = settings.pop("signs", None), settings.pop("offsets_rad", None)
     arm = open_driver(name, settings).driver
     arm.connect()
-    return Leader(arm, gamepad, signs, offsets_rad)
+    return Leader(arm, gamepad, signs, offsets_rad), gamepad.help("the arm follows its leader")
 
 
 def read_settings(file: str) -> tuple[str, dict[str, Any]]:

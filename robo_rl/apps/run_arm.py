@@ -1,4 +1,4 @@
-"""The nodes around the simulated arm, and its task: point after point, from wherever the last one left it."""
+"""The nodes around the simulated arm, and its task: point after point, the first from one of the task's own starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
-from hardware.contract import check_contract
+from hardware.contract import check_contract, check_goal
 from hardware.description import RobotDescription, load_description
 from hardware.loop.inference import InferenceProcess
 from hardware.loop.sampler import check_guidable
@@ -21,6 +21,7 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.arm_filter import Phase
 from hardware.topics import GOAL
 from policies.bundle import Bundle
+from robo_rl.apps.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.seeding import derive_seed
@@ -36,16 +37,24 @@ class ReachJudge:
         self.task, self.success = ReachTask(HOME_RAD), list[bool]()
         self._bus, self._body, self._seed, self._on_reset = bus, body, seed, on_reset
         self._tell, self._elsewhere = GOAL.publisher(bus), ArmBody()
-        self._goal_m, self._held = np.zeros(3), 0
+        self._goal_m, self._held = np.zeros(SIM_GOAL), 0
         bus.timer(1.0 / CONTROL_HZ, self._look)
+
+    def place(self) -> None:
+        """The arm where the task's first episode of this seed starts: from home its goal may be there already."""
+        self._body.place(self._drawn(0)[0])
 
     def begin(self, episode: int) -> None:
         """Another goal; the arm stays where it is."""
-        _, self._goal_m = start_of(self.task, self._elsewhere, derive_seed("eval", self._seed, episode))
+        _, self._goal_m = self._drawn(episode)
         self._held = 0
         self.success.append(False)
         self._on_reset()
         self._tell(Floats(self._goal_m))
+
+    def _drawn(self, episode: int) -> tuple[Any, Any]:
+        """(start [rad], goal [m]), as the environment draws them for this episode."""
+        return start_of(self.task, self._elsewhere, derive_seed("eval", self._seed, episode))
 
     def _look(self) -> None:
         if self.success:
@@ -58,6 +67,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
     """Raises CheckpointError when the bundle does not fit the arm, before any process is started."""
     robot, body = load_description("sim_arm"), ArmBody()
     check_contract(bundle, robot)
+    check_goal(bundle, SIM_GOAL, SIM_TASK)
     buses = {name: world.bus(name) for name in ("sim_robot", "arm_policy", "action_head", "safety_filter", "task")}
     sim = SimArmNode(buses["sim_robot"], body, robot.state_hz)
     safety = SafetyFilterNode(buses["safety_filter"], robot)
@@ -70,6 +80,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
             task_bus.call(name, 1.0)
 
     judge = ReachJudge(task_bus, body, config.seed, reset)
+    judge.place()
     nodes: list[tuple[Node, Bus]] = [(safety, buses["safety_filter"]), (head, buses["action_head"])]
     nodes += [] if policy is None else [(policy, buses["arm_policy"])]
     return Cell(

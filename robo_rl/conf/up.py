@@ -22,12 +22,12 @@ class UpConfig:
     ground: float | None = None  # height of the ground in a quadcopter's task: -0.6 hovers 0.6 m above it
     arm: bool | None = None  # arm the filter as soon as the robot is heard
     goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
-    camera: str | None = None  # 0, /dev/video0, a video file or pattern
-    camera_name: str | None = None  # how the bundle calls that camera: camera unless you say otherwise
+    camera: str | None = None  # 0, /dev/video0, a video file or pattern; several: 0+2. None: as robot= has them
+    camera_name: str | None = None  # how bundle and robot call these cameras, in this order: wrist+front
     cameras: str | None = None  # of the simulated arm, joined by +, e.g. view
     senses: str | None = None  # what they tell: rgb, depth or rgb+depth
     transport: str | None = None  # of pictures: raw, or compressed to JPEG
-    calibration: str | None = None  # YAML file of the camera's calibration, for camera_info (teleop)
+    calibration: str | None = None  # YAML files of the cameras' calibrations, for camera_info (teleop)
     realtime: bool | None = None  # each chunk goes on where the one before still runs; for flow policies
     record: str | None = None  # folder of recordings
     namespace: str = ""  # of the robot: several share a network that way

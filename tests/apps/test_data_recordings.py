@@ -120,9 +120,11 @@ def test_a_camera_slower_than_its_description_is_said(
     record(tmp_path / "recordings", [*states(), *commands(), *shots])
     assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
     assert "image.top came at 5.0 Hz, so of 10 frames a second" in capsys.readouterr().err
-    record(tmp_path / "fast", said())
+    record(tmp_path / "fast", [*said(), ("camera/status", m.Diagnostics(0.0, ()), 0)])
     assert run(f"source={tmp_path}/fast", f"robot={robot}", f"out={tmp_path}/data2") == 0
-    assert "came at" not in capsys.readouterr().err
+    heard = capsys.readouterr().err
+    assert "came at" not in heard
+    assert "no such camera" not in heard  # the status of all cameras is none of them
 
 
 def test_what_cannot_be_used_is_named_and_the_rest_imported(

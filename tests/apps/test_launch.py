@@ -15,7 +15,7 @@ from tests.apps.fake_launch import DeclareLaunchArgument, Shutdown, install, lau
 
 LAUNCH = Path(__file__).resolve().parents[2] / "launch"
 FILES = {"arm": "arm", "quad": "quad", "teleop": "teleop", "sim": "arm_sim"}
-GIVEN = {"bundle": "/b", "robot": "/r.yaml"}
+GIVEN = {"bundle": "/b", "robot": "ur5e"}
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,15 @@ def test_optional_nodes_come_with_their_argument() -> None:
     names = [node.name for node in launch(describe("arm"), **GIVEN, camera="0", record="/d")]
     assert {"camera", "recorder"} <= set(names)
     assert not {"camera", "recorder"} & {node.name for node in launch(describe("arm"), **GIVEN)}
+
+
+def test_each_camera_is_a_node_of_its_own() -> None:
+    """One name each on the graph, one topic each."""
+    cameras = {"camera": "0+/dev/video2", "camera_name": "wrist+front"}
+    nodes = {node.name: node.arguments for node in launch(describe("arm"), **GIVEN, **cameras, record="/d")}
+    assert {"source=0", "camera=wrist", "name=camera_wrist"} <= set(nodes["camera_wrist"])
+    assert {"source=/dev/video2", "camera=front", "name=camera_front"} <= set(nodes["camera_front"])
+    assert "cameras=wrist+front" in nodes["recorder"]
 
 
 @pytest.mark.parametrize(("file", "missing"), [("arm", "bundle"), ("quad", "bundle"), ("teleop", "robot")])

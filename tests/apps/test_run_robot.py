@@ -11,21 +11,29 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from hardware.bus.in_process import World
 from hardware.bus.protocol import Bus
+from hardware.messages import JointState
 from hardware.safety.reasons import Reason
+from hardware.topics import JOINT_STATES
 from policies.bundle import Bundle
 from robo_rl.apps.cli import main
 from robo_rl.apps.contract import next_step
+from robo_rl.apps.node_life import leave
 from robo_rl.apps.run import next_step as after_run
+from robo_rl.apps.run_arm import arm_cell
 from robo_rl.apps.run_robot import Cell, _Director
 from robo_rl.conf.schema import ContractConfig, RunConfig
+from robo_rl.core.seeding import derive_seed
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle, quad_bundle
 
@@ -58,6 +66,21 @@ def test_an_arm_is_driven_and_the_filter_speaks(
     assert report["ticks"] >= 50
     assert report["missed"] + report["skipped"] <= 1.5 * 50 + report["ticks"]
     assert f"Next:   robo-rl up arm_sim bundle={reach.folder}" in said
+
+
+def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
+    """Seed 0's goal lies 2.8 cm from where the arm is at home: there would be nothing to see."""
+    world, heard = World(clock=time.monotonic), list[JointState]()
+    cell = arm_cell(RunConfig(str(reach.folder), robot="sim_arm", seed=0), reach, world)
+    try:
+        bus = world.bus("listener")
+        JOINT_STATES.subscribe(bus, lambda state, _: heard.append(state))
+        bus.spin(lambda: bool(heard))
+    finally:
+        leave(cell.nodes)
+    with closing(make_env("arm6/reach", 1)) as env:
+        state = env.reset(iter([derive_seed("eval", 0, 0)]))["state"][0].numpy()
+    np.testing.assert_allclose(heard[0].position_rad, state[:6], atol=0.01)  # it sags a little
 
 
 def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

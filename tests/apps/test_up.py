@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from hardware.bags.reader import Bag
+from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
-from hardware.topics import CHUNK, SAFE
+from hardware.description import FOLDER
+from hardware.topics import CHUNK, SAFE, image_topic
+from policies.bundle import MANIFEST, Bundle
 from robo_rl.apps.cli import main
 from robo_rl.apps.node import NODES
 from robo_rl.apps.node_sets import load_set, set_names
@@ -38,7 +44,7 @@ def test_sets_are_whole(name: str) -> None:
     chosen = load_set(name)
     declared = {argument.name for argument in chosen.arguments}
     used = {str(v)[1:] for member in chosen.members for v in member.settings.values() if str(v).startswith("$")}
-    used |= {member.when for member in chosen.members if member.when}
+    used |= {word for member in chosen.members for word in (member.when, member.each) if word}
     assert used == declared <= set(ARGUMENTS) <= {field.name for field in fields(UpConfig)}
     assert all(argument.meaning for argument in chosen.arguments)
     assert name in settings(UpConfig)["set"].meaning
@@ -65,10 +71,71 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
         "robot=sim_arm",
         "device=keyboard",
     ]
-    led = load_set("teleop").commands({"robot": "mine.yaml", "device": "leader", "leader": "so100.yaml"})
-    assert led["teleop"] == ["teleop", "robot=mine.yaml", "device=leader", "leader=so100.yaml"]
+    led = load_set("teleop").commands({"robot": "ur5e", "device": "leader", "leader": "so100.yaml"})
+    assert led["teleop"] == ["teleop", "robot=ur5e", "device=leader", "leader=so100.yaml"]
     seen = load_set("arm_sim").commands({"record": "r", "cameras": "view"})["recorder"]
     assert seen == ["recorder", "out=r", "start=true", "cameras=view", "depth=true"]
+
+
+@pytest.mark.parametrize(("name", "robot"), [("arm_sim", {}), ("teleop", {"robot": "ur5e"})])
+def test_a_recording_begins_when_its_operator_asks(name: str, robot: dict[str, str]) -> None:
+    """Not before they are ready; where another program drives, which has no key, it begins at once."""
+    for device, start in (("keyboard", "start=false"), ("", "start=true")):
+        assert start in load_set(name).commands({"record": "r", "device": device} | robot)["recorder"]
+
+
+TWO_CAMERAS = """
+cameras:
+  wrist: {width_px: 64, height_px: 48, rate_hz: 20, source: pattern}
+  front: {width_px: 84, height_px: 84, rate_hz: 10, source: 2}
+"""
+
+
+@pytest.fixture
+def seeing_robot(tmp_path: Path) -> str:
+    """The simulated arm's description with two cameras."""
+    file = tmp_path / "two.yaml"
+    file.write_text((FOLDER / "sim_arm.yaml").read_text() + TWO_CAMERAS)
+    return str(file)
+
+
+@pytest.mark.parametrize("name", ["arm", "teleop"])
+def test_each_camera_is_a_node_of_its_own(name: str, seeing_robot: str) -> None:
+    """By the description, or as the arguments say; the recorder takes all of them, whoever sends their pictures."""
+    given = {"robot": seeing_robot, "record": "r"} | ({"bundle": "b"} if name == "arm" else {})
+
+    def cameras(**more: str) -> dict[str, dict[str, str]]:
+        commands = load_set(name).commands(given | more)
+        return {node: dict(word.split("=", 1) for word in words[1:]) for node, words in commands.items()}
+
+    own = {"width": "64", "height": "48", "fps": "20", "name": "camera_wrist", "source": "pattern", "camera": "wrist"}
+    found = cameras()
+    assert own.items() <= found["camera_wrist"].items()
+    assert {"source": "2", "camera": "front", "width": "84", "fps": "10"}.items() <= found["camera_front"].items()
+    assert found["recorder"]["cameras"] == "wrist+front"
+    swapped = cameras(camera="/dev/video1+pattern", camera_name="front+wrist")
+    assert swapped["camera_front"]["source"] == "/dev/video1"
+    assert swapped["camera_wrist"]["source"] == "pattern"
+    one = cameras(camera="a+b.mp4", camera_name="front")  # the only one: a + of its own
+    assert [node for node in one if node.startswith("camera")] == ["camera"]
+    assert (one["camera"]["source"], one["camera"]["camera"]) == ("a+b.mp4", "front")
+    assert one["recorder"]["cameras"] == "front+wrist"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"camera": "0"}, "camera=0: the description has wrist, front. Say which is which by camera_name="),
+        ({"camera": "0", "camera_name": "wrist+front"}, "camera=0 is 1 for the 2 cameras wrist, front"),
+        ({"camera_name": "wrist+wrist"}, "camera_name=wrist+wrist names a camera twice"),
+        ({"camera_name": "wrist,front"}, "'wrist,front' is no camera's name. Join names by +"),
+        ({"calibration": "a.yaml"}, "calibration=a.yaml is 1 for the 2 cameras wrist, front"),
+        ({"robot": "sim_arm", "camera": "0+2"}, "the description has no cameras. Say which is which by camera_name="),
+    ],
+)
+def test_cameras_that_cannot_be_told_apart_are_refused(words: dict[str, str], sentence: str, seeing_robot: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        load_set("teleop").commands({"robot": seeing_robot} | words)
 
 
 def test_wrong_arguments_are_one_sentence() -> None:
@@ -166,6 +233,25 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
+def test_two_cameras_are_sent_and_recorded(seeing_robot: str, tmp_path: Path) -> None:
+    """Each by a process of its own over DDS, on its own topic; the recording holds both."""
+    words = f"robot={seeing_robot}", "camera=pattern+pattern", f"record={tmp_path / 'recordings'}"
+    with up("teleop", *words) as process:
+        bus, late_s = DdsBus("listener"), time.monotonic() + SOON_S
+        shapes: dict[str, set[tuple[int, ...]]] = {"wrist": set(), "front": set()}
+        for name, seen in shapes.items():
+            image_topic(name).subscribe(bus, lambda image, _, seen=seen: seen.add(image.pixels.shape))
+        bus.spin(lambda: all(shapes.values()) or time.monotonic() > late_s)
+        bus.close()
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=SOON_S)[0]
+    assert shapes == {"wrist": {(48, 64, 3)}, "front": {(84, 84, 3)}}, text
+    (recorded,) = (tmp_path / "recordings").glob("episode_*")
+    with closing(Bag(recorded, ros_types())) as bag:
+        topics = {image_topic(name).name for name in shapes}
+        assert {topic for topic, _, _ in bag.messages(topics)} == topics
+
+
 def test_the_death_of_the_filter_stops_the_set() -> None:
     """kill -9: the others stop, the reason is said, and the exit code tells."""
     with up("arm_sim") as process:
@@ -200,11 +286,9 @@ def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_drives_the_simulated_arm_over_dds(tmp_path: Path) -> None:
+def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) -> None:
     """Six processes: chunks are inferred, the filter follows them, diagnostics say so, and Ctrl-C stops it all."""
-    with closing(make_env("arm6/reach", 1)) as env:
-        arm_bundle(tmp_path / "bundle", env=env.spec)
-    with up("arm_sim", f"bundle={tmp_path / 'bundle'}", f"record={tmp_path / 'recordings'}") as process:
+    with up("arm_sim", f"bundle={reach.folder}", f"record={tmp_path / 'recordings'}") as process:
         bus, chunks, commands, late_s = DdsBus("listener"), [], [], time.monotonic() + 2 * SOON_S
         CHUNK.subscribe(bus, lambda chunk, _: chunks.append(chunk))
         SAFE.subscribe(bus, lambda command, _: commands.append(command))
@@ -248,12 +332,48 @@ def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path
     check(words)
 
 
-def test_a_bundle_for_another_robot_is_found_before_any_node_starts(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle for the simulated arm that has learned nothing."""
     with closing(make_env("arm6/reach", 1)) as env:
-        bundle = arm_bundle(tmp_path / "bundle", env=env.spec)
-    check(load_set("arm_sim").commands({"bundle": str(bundle.folder)}))
+        return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=env.spec)
+
+
+def test_a_bundle_for_another_robot_is_found_before_any_node_starts(reach: Bundle) -> None:
+    check(load_set("arm_sim").commands({"bundle": str(reach.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
-        check(load_set("arm").commands({"bundle": str(bundle.folder), "robot": "ur5e"}))
+        check(load_set("arm").commands({"bundle": str(reach.folder), "robot": "ur5e"}))
+
+
+def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
+    """A copy whose observation 'state', of as many numbers, is named by `unit`."""
+    shutil.copytree(bundle.folder, folder)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["env"]["obs"]["state"]["unit"] = unit
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return str(folder)
+
+
+def test_a_goal_of_another_size_is_found_before_any_node_starts(
+    reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `up`, `run` and `contract`; what another program has to tell, or changes nothing, is said."""
+    arm_sim = load_set("arm_sim")
+    with pytest.raises(RoboRLError, match=r"\(m: goal_x, goal_y, goal_z\), and goal=\[0\.4, 0\.0\] tells 2"):
+        check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[0.4,0]"}))
+    (said,) = check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[]"}))
+    assert "shown goal_x, goal_y, goal_z by the topic 'goal', which none of these nodes tells" in said
+    place, _, _ = reach.env.obs["state"].unit.rpartition("; ")
+    flat = told_otherwise(reach, tmp_path / "flat", f"{place}; rad: base; m: goal_x, goal_y")
+    blind = told_otherwise(reach, tmp_path / "blind", f"{place}; rad: base, elbow, wrist")
+    (said,) = check(arm_sim.commands({"bundle": blind}))
+    assert "so goal=[0.4, 0.0, 0.4] changes nothing" in said
+    for verb in ("run", "contract"):
+        assert main([verb, f"bundle={flat}", "robot=sim_arm"]) == 2
+        said = capsys.readouterr().err
+        assert "is shown 2 numbers of its task (m: goal_x, goal_y), and the task of robot=sim_arm" in said
+    assert main(["contract", f"bundle={blind}", "robot=sim_arm"]) == 0
+    assert f"Next:   robo-rl up arm_sim bundle={blind}" in capsys.readouterr().out
 
 
 def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: Path) -> None:
@@ -268,14 +388,14 @@ def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: 
         f"name: mine\ncommand_hz: 50\nstate_hz: 50\njoints:\n{rows}"
         "cameras:\n  top: {width_px: 64, height_px: 48, rate_hz: 50}\n"
     )
-    given = {"bundle": bundle, "robot": str(robot)}
+    given = {"bundle": bundle, "robot": str(robot), "goal": "[0.4]"}
     for words in ({}, {"cameras": "view"}, {"cameras": "top", "senses": "depth"}):
         with pytest.raises(ConfigError, match=r"is shown pictures of 'top', and these nodes send .* cameras=top"):
             check(load_set("arm_sim").commands(given | words))
     assert check(load_set("arm_sim").commands(given | {"cameras": "top"})) == []
-    with pytest.raises(ConfigError, match=r"these nodes send pictures of 'camera': .* camera_name=top"):
-        check(load_set("arm").commands(given | {"camera": "pattern"}))
-    assert check(load_set("arm").commands(given | {"camera": "pattern", "camera_name": "top"})) == []
+    with pytest.raises(ConfigError, match=r"these nodes send pictures of 'left': .* camera_name=top"):
+        check(load_set("arm").commands(given | {"camera": "pattern", "camera_name": "left"}))
+    assert check(load_set("arm").commands(given | {"camera": "pattern"})) == []  # the robot has but one
     (said,) = check(load_set("arm").commands(given))
     assert "is shown pictures of 'top', which none of these nodes sends" in said
 

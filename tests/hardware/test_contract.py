@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hardware.contract import check_contract, mismatches
+from hardware.contract import check_contract, check_goal, goal_names, mismatches
 from hardware.description import Camera
 from hardware.layout import Segment, action_joints, parse_unit
 from policies.bundle import Bundle
@@ -94,6 +94,17 @@ def test_mismatches_are_sentences(chunks: Bundle, env: EnvSpec, robot: Any, sent
     assert list(mismatches(found, robot)) == sentences
     with pytest.raises(CheckpointError, match="does not fit the robot 'small'"):
         check_contract(found, robot)
+
+
+def test_a_goal_of_another_size_is_refused(chunks: Bundle) -> None:
+    """Before anything moves: the policy would be shown nothing, and say so only while it runs."""
+    assert goal_names(chunks) == ("goal",)
+    check_goal(chunks, 1, "goal=[0.4]")
+    with pytest.raises(CheckpointError, match=r"shown 1 numbers of its task \(m: goal\), and goal=\[0, 1\] tells 2\."):
+        check_goal(chunks, 2, "goal=[0, 1]")
+    blind = other(chunks, EnvSpec("x", {"state": ArraySpec((3,), unit="rad: a, b, c")}, arm_env().action, 10, 50.0))
+    with pytest.raises(CheckpointError, match="is shown nothing of its task, and the task tells 3"):
+        check_goal(blind, 3, "the task")
 
 
 def test_a_flight_bundle_is_no_arms(chunks: Bundle) -> None:

@@ -50,6 +50,12 @@ def test_what_is_missing_is_said(joints: JointState, pictures: dict[str, Image],
         ArmObserver(SPEC).build(joints, pictures, goal)
 
 
+def test_who_is_shown_no_goal_does_not_care_about_one() -> None:
+    """The simulated set tells one by default, and so may a program that was there before."""
+    spec = {"state": ArraySpec((3,), unit="rad: a, b, c")}
+    np.testing.assert_allclose(ArmObserver(spec).build(JOINTS, {}, GOAL)["state"], [1, 2, 3])
+
+
 def test_a_bundle_without_names_is_refused() -> None:
     with pytest.raises(CheckpointError, match="cannot tell which is which"):
         ArmObserver({"state": ArraySpec((3,), unit="SI")})

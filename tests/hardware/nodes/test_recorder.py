@@ -200,7 +200,7 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     found, types = recorded(path), ros_types()
     assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(range(10))
     assert same(types.decode(found["camera/wrist/image_raw"][0], m.Image), picture)
-    assert [line.split()[0] for line in said] == ["idle", "recording", "saved"]
+    assert [line.split()[0] for line in said] == ["idle:", "recording", "saved"]
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 

@@ -17,9 +17,9 @@ from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.protocol import Node
 from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
 from hardware.nodes.sim_robot import HOLDS, SimArmNode
-from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.arm_filter import ArmFilter, Phase
 from hardware.safety.reasons import Reason
-from hardware.topics import DIAGNOSTICS, ESTOP, RAW, SAFE, SAFETY_STATE
+from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, RAW, SAFE, SAFETY_STATE, TELEOP
 from robo_rl.apps.node_life import Ending, live
 from tests.hardware.arms import arm, command, state
 from tests.hardware.nodes.fakes import LagArm
@@ -124,6 +124,25 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
     assert said == [
         "filter: joint_states lacks see of the robot's description; it tells a, b, c. Such a state is not taken."
     ]
+
+
+@pytest.mark.parametrize(
+    ("offset_rad", "why"),
+    [
+        (math.nan, "the command holds a value that is not a finite number"),
+        (0.5, "the first command is too far from where the robot is"),
+    ],
+)
+def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None:
+    """Fifty a second, one line in 5 s: the filter's state only knows that none came which it could take."""
+    cell, said = Cell(), list[str]()
+    bus, other = cell.world.bus("watched"), cell.world.bus("other")
+    watched, send = SafetyFilterNode(bus, arm(), arm=True, say=said.append), TELEOP.publisher(other)
+    INTERVENTION.publisher(other)(Flag(True))
+    other.timer(0.02, lambda: send(command(np.full(3, offset_rad), sequence=round(50 * cell.world.now()))))
+    cell.until(4.0)
+    assert watched.filter.phase is Phase.ARMED
+    assert said == [f"watched: what teleop sends is dropped: {why}."]
 
 
 KILLED_S = [1.0, 1.0001, 1.005, 1.0123, 1.0199]

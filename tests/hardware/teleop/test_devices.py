@@ -86,6 +86,8 @@ def test_a_button_asks_the_recorder_once_for_each_press(tmp_path: Path) -> None:
         assert (wish.held, wish.ask) == (True, "success")
         os.write(kernel, button(2, 0) + button(2, 1))
         assert joystick.poll(0.06).ask == ""  # the third of the asks has no button
+        usage = "button 4 held, its axes move the arm, 0 records, 1 saves as a success, 3 throws away."
+        assert joystick.help() == f"gamepad: {usage}"
     finally:
         joystick.close()
         os.close(reading)

@@ -70,11 +70,31 @@ def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
         cell.hand.wish = Wish(False, ask=ask)
         cell.run(0.3)
     words = [" ".join(status.split()[:1]) for status in statuses]
-    assert words == ["idle", "recording", "saved", "nothing", "recording", "discarded", "'begin'"]
+    assert words == ["idle:", "recording", "saved", "nothing", "recording", "discarded", "'begin'"]
     assert statuses[2].endswith(", a success")
     assert "known: start, stop, success, failure, discard" in statuses[-1]
-    assert len(list(tmp_path.glob("episode_*"))) == 1
     assert not any(what == "intervention" and on for _, what, on in cell.heard)
+    assert len(list(tmp_path.glob("episode_*"))) == 1
+    recorder.last_word()
+
+
+def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> None:
+    """The way to the start is not recorded, nor is an hour of demonstrations lost without a word."""
+    cell, statuses = Cell(), list[str]()
+    topics = [JOINT_STATES, TELEOP]
+    recorder = RecorderNode(cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, statuses.append)
+    cell.run(0.5)
+    assert [status.split(":")[0] for status in statuses] == ["idle"]
+    for _ in range(2):
+        cell.hand.wish = Wish(True, rates=np.ones(3))
+        cell.run(0.2)
+        cell.hand.wish = NOTHING
+        cell.run(0.2)
+    assert [status.split(":")[0] for status in statuses[1:]] == ["A human drives, and nothing is recorded"]
+    for ask in ("start", "success"):
+        cell.hand.wish = Wish(True, rates=np.ones(3), ask=ask)
+        cell.run(0.2)
+    assert [status.split()[0] for status in statuses[2:]] == ["recording", "saved"]
     recorder.last_word()
 
 
