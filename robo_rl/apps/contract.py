@@ -72,8 +72,8 @@ def next_step(config: ContractConfig, bundle: Bundle) -> str:
             return f"robo-rl up arm_sim bundle={config.bundle}"
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
-    known = load_description(config.robot).cameras
     names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
+    known = load_description(config.robot).cameras if names else {}
     told_where = all(name in known and known[name].source for name in names)
     devices = "+".join(f"<{name}'s device>" for name in names)
     camera = "" if told_where else f" camera={devices} camera_name={'+'.join(names)}"

@@ -24,7 +24,7 @@ from robo_rl.apps.node_life import SAME_S
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
 LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls
-KILL_S = 2.0  # and so long after a second SIGINT
+KILL_S = 5.0  # and so long after a second SIGINT: it holds at once, and a busy machine takes seconds to end a process
 
 
 class Signals:
@@ -142,7 +142,8 @@ class Supervisor:
             time.sleep(0.02)
         if process.poll() is None:
             process.kill()
-            self._say(f"up: {name} did not stop within {rest_s(name):g} s and was killed; see that the robot holds.")
+            took = f"{KILL_S:g} s of the second request" if hurried else f"{rest_s(name):g} s"
+            self._say(f"up: {name} did not stop within {took} and was killed; see that the robot holds.")
         process.wait()
 
     def _print(self) -> None:
