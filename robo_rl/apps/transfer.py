@@ -91,6 +91,8 @@ def main(config: TransferConfig) -> int:
     torch.set_num_threads(1)
     check_folder("out", config.out)
     check_size(config.size)
+    if config.run is None and config.bundle is None:
+        raise ConfigError("Give run=<folder of a run> or bundle=<folder>: the policy that is to act in other engines.")
     if transfer_arm.is_for_arms(config):
         refuse(config, FLIGHTS_ONLY, "flights", "a task in a scene, whose conditions are options in env=")
         return transfer_arm.main(config)

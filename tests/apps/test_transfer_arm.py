@@ -49,3 +49,9 @@ def test_mistakes_end_in_a_sentence(
 ) -> None:
     assert cli.main(["transfer", f"run={base}", "episodes=1", *words]) != 0
     assert says in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one, engines= was answered as a mistake about flights."""
+    assert cli.main(["transfer", "engines=mujoco,pybullet"]) != 0
+    assert "Give run=<folder of a run> or bundle=<folder>" in capsys.readouterr().err.replace("\n", " ")
