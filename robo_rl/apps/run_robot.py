@@ -27,6 +27,7 @@ from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 
 _START_S = 60.0  # a policy that is not loaded by then will not be
+_HOLD_S = 3.0  # by then the filter has stopped for a policy that died, unless it never took a command of it
 ROBOTS = {
     "sim_arm": "robo_rl.apps.run_arm:arm_cell",
     "sim_quad": "robo_rl.apps.run_quad:quad_cell",
@@ -60,7 +61,7 @@ class Cell:
 
 
 def run_robot(config: RunConfig, bundle: Bundle) -> int:
-    """Run, and say what happened. Returns 0, or 3 when the filter had to stop the robot."""
+    """Run, and say what happened. Returns 0, or 3 when the filter had to stop the robot or the policy died."""
     if config.env is not None or config.rate_hz is not None:
         raise ConfigError("robot=... runs the robot's own task at the bundle's rate; leave env and rate_hz out.")
     if config.realtime and (config.robot != "sim_arm" or bundle.chunk == 1):
@@ -98,11 +99,14 @@ class _Director:
         self._made_s, self._begun_s = bus.now(), None  # type: float, float | None
         self.success: list[bool] = []  # of the episodes that ended; one that the filter cut short failed
         self.stopped: Reason | None = None
+        self.died, self._died_s = "", float("inf")  # what was said of a policy that is no more, and since when
 
     def why(self) -> str:
         """Why it ended, when nobody asked."""
         if self.stopped:
             return f"the safety filter: {self.stopped.sentence}"
+        if self.died:
+            return f"a fault: {self.died}"
         done = self._wanted is not None and len(self.success) >= self._wanted
         return "all episodes have ended" if done else "the time is over"
 
@@ -113,6 +117,9 @@ class _Director:
             return self._begin(now_s)
         self.stopped = cell.stopped()
         if self.stopped is not None:
+            self.success.append(False)
+            return True
+        if self._is_gone(now_s):
             self.success.append(False)
             return True
         since_s = now_s - self._begun_s
@@ -126,6 +133,14 @@ class _Director:
             cell.task.begin(len(self.success))
         return False
 
+    def _is_gone(self, now_s: float) -> bool:
+        """Has the policy died, and the filter not stopped for it?"""
+        if fault := self._cell.fault():
+            self._died_s = min(self._died_s, now_s)
+            if now_s - self._died_s > _HOLD_S:
+                self.died = fault
+        return bool(self.died)
+
     def _begin(self, now_s: float) -> bool:
         if fault := self._cell.fault():
             raise ConfigError(f"The robot does not start: {fault}.")
@@ -138,7 +153,7 @@ class _Director:
 
 
 def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _Director) -> int:
-    success, stopped = director.success, director.stopped
+    success, failed = director.success, director.stopped is not None or bool(director.died)
     rate = f"{sum(success)}/{len(success)} episodes succeeded" if success else "no episode ended"
     print(f"{bundle.name} on {config.robot}: {rate}; {cell.timing()}")
     print(f"safety filter: {in_words(cell.counts)}")
@@ -147,9 +162,9 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _
         counts = {reason.name.lower(): count for reason, count in cell.counts.items()}
         body = {"bundle": bundle.name, "robot": config.robot, "success": success, "ended_by": end, "filter": counts}
         write_json(Path(config.out), body | cell.figures() | {"machine": machine(), "commit": commit()})
-    if stopped is None:
+    if not failed:
         print(f"Next:   {cell.next}")
-    return 3 if stopped else 0
+    return 3 if failed else 0
 
 
 def loop_figures(timing: LoopTiming, decisions: Durations | None = None) -> dict[str, float]:

@@ -169,8 +169,16 @@ def test_mistakes_are_one_sentence(
     assert said.count("\n") == 1
 
 
-def test_a_killed_inference_stops_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """kill -9 of the child: held, stopped, said, exit code 3 (2 where it was not even ready); nothing hangs."""
+@pytest.mark.parametrize(
+    ("seed", "end"), [(2, "ended by the safety filter: "), (0, "ended by a fault: the inference process has died")]
+)
+def test_a_killed_inference_stops_the_arm(
+    reach: Bundle, capsys: pytest.CaptureFixture[str], seed: int, end: str
+) -> None:
+    """kill -9 of the child: held, stopped, said, exit code 3 (2 where it was not even ready); nothing hangs.
+
+    With seed 2 the arm follows the policy, and the filter stops it. With seed 0 it has not taken a command yet.
+    """
     ends = threading.Event()
 
     def killer() -> None:
@@ -183,12 +191,15 @@ def test_a_killed_inference_stops_the_arm(reach: Bundle, capsys: pytest.CaptureF
     thread = threading.Thread(target=killer, daemon=True)
     thread.start()
     try:
-        assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=60"]) in (2, 3)
+        code = main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=60", f"seed={seed}"])
     finally:
         ends.set()
         thread.join()
     output = capsys.readouterr()
     assert "the inference process has died" in output.out + output.err
+    assert code in (2, 3)
+    assert code == 2 or end in output.out
+    assert time.monotonic() < begun_s + 50.0
 
 
 LOADING = """
