@@ -28,7 +28,6 @@ LOOK_S = 1.0  # how often mismatches and silent topics are looked for
 IDLE_S = 0.05  # the longest wait between two looks at `until`
 ASK_S = 0.005  # the same while a service owes an answer to a client that is not yet found
 GONE_S = 1.0  # how long `close` waits for readers to have what was published
-AT_ONCE_S = 2e-4  # a wait shorter than this found messages that were there before
 
 
 class DdsBus:
@@ -179,7 +178,7 @@ class DdsBus:
             if now_s - self._looked_s >= LOOK_S:
                 self._look(now_s)
             due = self._timers.due(now_s)
-            self._wait(now_s, 0.0 if due else self._timers.next_s() - now_s)
+            self._wait(0.0 if due else self._timers.next_s() - now_s)
             self._pending.extend(due or ([] if self._pending else self._timers.due(self.now())))
 
     def close(self) -> None:
@@ -234,14 +233,15 @@ class DdsBus:
             if server.waits:
                 server.send()
 
-    def _wait(self, now_s: float, most_s: float) -> None:
+    def _wait(self, most_s: float) -> None:
         """Wait for messages, or so long, or 50 ms; queue what came, with the time at which it did."""
         idle_s = ASK_S if any(server.waits for server in self._servers) else IDLE_S
-        wait_s = max(0.0, min(idle_s, most_s))
-        self._waitset.wait(int(wait_s * 1e9))
+        lay_there = self._waitset.wait(0) > 0
+        if not lay_there and min(idle_s, most_s) > 0.0:
+            self._waitset.wait(int(min(idle_s, most_s) * 1e9))
         woke_s, unix_s, take = self.now(), time.time(), self._types.take
-        # A message found at once has lain there since the last look or later: its sender's clock tells, within that.
-        earliest_s = self._polled_s if woke_s - now_s < AT_ONCE_S else woke_s
+        # A message that lay there came after the last look: its sender's clock tells when, within that.
+        earliest_s = self._polled_s if lay_there else woke_s
         for reader in self._readers:
             for cdr, info in take(reader.dds, 16):
                 if info.valid_data:
