@@ -83,7 +83,8 @@ class Supervisor:
                     self._start(name, argv)
                 why, code = self._watch(signals, None if seconds is None else time.monotonic() + seconds)
             finally:
-                self._say(f"up: {why or 'an error'}: stopping {', '.join(reversed(self._running)) or 'nothing'}.")
+                alive = [name for name in reversed(self._running) if self._running[name].poll() is None]
+                self._say(f"up: {why or 'an error'}: stopping {', '.join(alive) or 'nothing'}.")
                 for name in reversed(list(self._running)):
                     self._stop(name, signals)
                 for reader in self._readers:

@@ -100,7 +100,7 @@ def test_the_end_of_one_stops_all(script: str, said: str) -> None:
     lines: list[str] = []
     commands = {"robot": node("r"), "filter": node("f"), "policy": [sys.executable, "-c", script]}
     assert Supervisor(commands, lines.append).run() == 3
-    assert f"up: {said}: stopping policy, filter, robot." in lines
+    assert f"up: {said}: stopping filter, robot." in lines
     assert sum("at rest" in line for line in lines) + sum("up" in line and "|" in line for line in lines) >= 2
 
 
