@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,17 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from policies.bundle import MANIFEST, load_bundle
-from policies.checkpoint import load_policy, read_policy_json
+from policies.checkpoint import read_policy_json
 from policies.swarm import SwarmPolicy
 from robo_rl.apps.acting import find_policy
+from robo_rl.apps.carried import carried_policy, trained_settings
 from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
 from robo_rl.apps.swarm import evaluated
 from robo_rl.apps.swarm_report import FILMED, swarm_logs
 from robo_rl.apps.swarm_setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
-from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.errors import CheckpointError
 from robo_rl.core.files import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text
@@ -110,32 +109,13 @@ def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
     Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a bundle that does not
     tell how it was trained.
     """
-    if (config.run is None) == (config.bundle is None):
-        raise ConfigError("Give either run=<folder of robo-rl swarm> or bundle=<folder>, and not both.")
-    given = Path(config.run or config.bundle or "")
-    folder = find_policy(given)
-    if (folder / MANIFEST).is_file():
-        load_bundle(folder)  # checks every file against the manifest
-    policy = load_policy(folder)
+    given, folder, policy = carried_policy(config, "swarm")
     assert isinstance(policy, SwarmPolicy)
     changes: dict[str, Any] = {"eval_s": config.eval_s, "craft": config.craft}
-    trained = replace(_settings(given, folder), **{key: value for key, value in changes.items() if value is not None})
+    settings: SwarmConfig = trained_settings(given, folder, SwarmConfig, "swarm")
+    trained = replace(settings, **{key: value for key, value in changes.items() if value is not None})
     worlds = WORLDS if config.episodes is None else config.episodes
     return folder, policy, replace(trained, engine=HOME, also=[], episodes=worlds, eval_seed=config.seed)
-
-
-def _settings(given: Path, folder: Path) -> SwarmConfig:
-    """Those of the run that the policy lies in; of a bundle that was moved away, those that it carries itself."""
-    for place in (given, folder, folder.parent):
-        if (place / "config.yaml").is_file():
-            saved = RunDir(place).config()
-            break
-    else:
-        saved = read_policy_json(folder)["train"].get("settings")
-    if saved is None:
-        raise CheckpointError(f"{folder} does not tell how it was trained. Give run=<the folder of robo-rl swarm>.")
-    known = {item.name for item in fields(SwarmConfig)}
-    return SwarmConfig(**{key: value for key, value in saved.items() if key in known})
 
 
 def measure(
