@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from robo_rl.conf.train import TrainConfig
 
 ENV = "metaworld/reach-v3"  # the cheapest task
+TWO_CAMERAS = """
+cameras:
+  wrist: {width_px: 64, height_px: 48, rate_hz: 20, source: pattern}
+  front: {width_px: 84, height_px: 84, rate_hz: 10, source: 2}
+"""
 
 
 def collect_config(out: Path, **changes: object) -> CollectConfig:
@@ -56,3 +61,13 @@ def run(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "base"
     assert train.main(train_config(dataset, folder)) == 0
     return folder
+
+
+@pytest.fixture
+def seeing_robot(tmp_path: Path) -> str:
+    """The simulated arm's description with two cameras."""
+    from hardware.description import FOLDER
+
+    file = tmp_path / "two.yaml"
+    file.write_text((FOLDER / "sim_arm.yaml").read_text() + TWO_CAMERAS)
+    return str(file)

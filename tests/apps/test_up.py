@@ -21,7 +21,6 @@ import pytest
 from hardware.bags.reader import Bag
 from hardware.bus.cdr import ros_types
 from hardware.bus.dds import DdsBus
-from hardware.description import FOLDER
 from hardware.topics import CHUNK, SAFE, image_topic
 from policies.bundle import MANIFEST, Bundle
 from robo_rl.apps.cli import main
@@ -82,60 +81,6 @@ def test_a_recording_begins_when_its_operator_asks(name: str, robot: dict[str, s
     """Not before they are ready; where another program drives, which has no key, it begins at once."""
     for device, start in (("keyboard", "start=false"), ("", "start=true")):
         assert start in load_set(name).commands({"record": "r", "device": device} | robot)["recorder"]
-
-
-TWO_CAMERAS = """
-cameras:
-  wrist: {width_px: 64, height_px: 48, rate_hz: 20, source: pattern}
-  front: {width_px: 84, height_px: 84, rate_hz: 10, source: 2}
-"""
-
-
-@pytest.fixture
-def seeing_robot(tmp_path: Path) -> str:
-    """The simulated arm's description with two cameras."""
-    file = tmp_path / "two.yaml"
-    file.write_text((FOLDER / "sim_arm.yaml").read_text() + TWO_CAMERAS)
-    return str(file)
-
-
-@pytest.mark.parametrize("name", ["arm", "teleop"])
-def test_each_camera_is_a_node_of_its_own(name: str, seeing_robot: str) -> None:
-    """By the description, or as the arguments say; the recorder takes all of them, whoever sends their pictures."""
-    given = {"robot": seeing_robot, "record": "r"} | ({"bundle": "b"} if name == "arm" else {})
-
-    def cameras(**more: str) -> dict[str, dict[str, str]]:
-        commands = load_set(name).commands(given | more)
-        return {node: dict(word.split("=", 1) for word in words[1:]) for node, words in commands.items()}
-
-    own = {"width": "64", "height": "48", "fps": "20", "name": "camera_wrist", "source": "pattern", "camera": "wrist"}
-    found = cameras()
-    assert own.items() <= found["camera_wrist"].items()
-    assert {"source": "2", "camera": "front", "width": "84", "fps": "10"}.items() <= found["camera_front"].items()
-    assert found["recorder"]["cameras"] == "wrist+front"
-    swapped = cameras(camera="/dev/video1+pattern", camera_name="front+wrist")
-    assert swapped["camera_front"]["source"] == "/dev/video1"
-    assert swapped["camera_wrist"]["source"] == "pattern"
-    one = cameras(camera="a+b.mp4", camera_name="front")  # the only one: a + of its own
-    assert [node for node in one if node.startswith("camera")] == ["camera"]
-    assert (one["camera"]["source"], one["camera"]["camera"]) == ("a+b.mp4", "front")
-    assert one["recorder"]["cameras"] == "front+wrist"
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ({"camera": "0"}, "camera=0: the description has wrist, front. Say which is which by camera_name="),
-        ({"camera": "0", "camera_name": "wrist+front"}, "camera=0 is 1 for the 2 cameras wrist, front"),
-        ({"camera_name": "wrist+wrist"}, "camera_name=wrist+wrist names a camera twice"),
-        ({"camera_name": "wrist,front"}, "'wrist,front' is no camera's name. Join names by +"),
-        ({"calibration": "a.yaml"}, "calibration=a.yaml is 1 for the 2 cameras wrist, front"),
-        ({"robot": "sim_arm", "camera": "0+2"}, "the description has no cameras. Say which is which by camera_name="),
-    ],
-)
-def test_cameras_that_cannot_be_told_apart_are_refused(words: dict[str, str], sentence: str, seeing_robot: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(sentence)):
-        load_set("teleop").commands({"robot": seeing_robot} | words)
 
 
 def test_wrong_arguments_are_one_sentence() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.core.state_io import load_state, save_state
 from sim.engines.bullet.body import hull
 from sim.engines.bullet.effects import EFFECTS, Scene
 from sim.engines.bullet.swarm import BulletSwarm
@@ -19,6 +18,7 @@ from sim.engines.quad.swarm_step import SwarmStep
 from sim.engines.quad.swarm_trial import fly_swarm
 from sim.tasks.swarm.terms import SwarmSenses
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld, arm_m
+from tests.sim.swarm.resumed import check_goes_on
 
 pytest.importorskip("pybullet")
 
@@ -154,15 +154,7 @@ def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
     """Saved after ten of thirty steps, worlds ending on the way: another engine goes on to the same bits."""
     practice = Practice(seconds=0.12, replay=0.5)
     one, two = swarm(practice=practice), swarm(practice=practice)
-    given = actions(one.num, 30)
-    for i in range(10):
-        one.step(given[i])
-    save_state(tmp_path, one.state_dict())
-    two.load_state_dict(load_state(tmp_path))
-    for i in range(10, 30):
-        first, second = one.step(given[i])[0], two.step(given[i])[0]
-        assert first.equal(second)
-    assert one.obs.equal(two.obs)
+    check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
 def test_who_meets_a_cylinder_in_training_is_put_back_and_who_is_measured_has_failed() -> None:

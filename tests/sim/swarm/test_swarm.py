@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.core.state_io import load_state, save_state
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, VEL
 from sim.engines.quad.swarm import Practice, Swarm
 from sim.engines.quad.swarm_trial import fly_swarm, measure
 from sim.tasks.swarm.terms import SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld
+from tests.sim.swarm.resumed import check_goes_on
 
 CRAFT = load_craft("cf2x_l2f")
 SENSES = SwarmSenses(neighbours=3, cylinders=2, history=1, noise=False)
@@ -74,15 +74,7 @@ def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
     """Thirty steps of practice, saved after ten, with worlds that end on the way: the same costs and observations."""
     practice = Practice(seconds=0.12, replay=0.5)
     one, two = swarm(practice=practice), swarm(practice=practice)
-    given = actions(one.num, 30)
-    for i in range(10):
-        one.step(given[i])
-    save_state(tmp_path, one.state_dict())
-    two.load_state_dict(load_state(tmp_path))
-    for i in range(10, 30):
-        first, second = one.step(given[i])[0], two.step(given[i])[0]
-        assert first.equal(second)
-    assert one.obs.equal(two.obs)
+    check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
 def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
