@@ -3,8 +3,8 @@
     python benchmarks/learner.py                                   # gradient steps per CPU-second, as a ratio
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
 
-Both learn on one thread, with SB3's default networks and settings (method=sac and method=td3 are the same). A gradient
-step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy machine slows them
+Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3 have the
+same). A gradient step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy machine slows them
 alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256 x 256, batch 256: matrix products take most of the
 time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small ones: overhead does), learner/<sac|td3>/<env>/return and
 learner/<sac|td3>/<env>/sb3_return.
@@ -13,11 +13,12 @@ learner/<sac|td3>/<env>/sb3_return.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def main() -> None:
     options.add_argument("--returns", action="store_true", help="train both for --env-steps and compare returns")
     options.add_argument("--env-steps", type=int, default=100_000, help="of each training")
     options.add_argument("--seeds", type=int, default=3, help="trainings of each")
+    options.add_argument("--width", type=int, default=256, help="hidden units per layer, in --returns")
     options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
     options.add_argument("--jobs", type=int, default=2, help="trainings side by side")
@@ -58,7 +60,7 @@ def main() -> None:
         env_steps, seeds = (2000, 1) if args.quick else (args.env_steps, args.seeds)
         for env in args.envs.split(","):
             for name in learners:
-                returns(name, env, env_steps, seeds, args.jobs)
+                returns(name, env, env_steps, seeds, args.jobs, [args.width, args.width])
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
@@ -114,32 +116,40 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
     return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
 
 
-def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int) -> None:
-    """Mean deterministic return after `env_steps`, each seed trained anew."""
+def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int, hidden: list[int]) -> None:
+    """Mean deterministic return after `env_steps`, each seed trained anew; each training is told as it ends."""
+    totals: dict[str, dict[int, float]] = {"sb3_return": {}, "return": {}}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
-        calls = [(name, env, env_steps, seed) for seed in range(seeds)]
-        theirs, ours = pool.map(sb3_return, calls), pool.map(our_return, calls)
-        for label, values in (("sb3_return", list(theirs)), ("return", list(ours))):
-            per_seed = [round(value, 1) for value in values]
-            interval = {}
-            if seeds > 1:
-                mean = mean_over_seeds(per_seed)
-                interval = {"bootstrap95": [mean.low, mean.high]}
-            emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / seeds, 1), "sum of rewards",
-                 per_seed=per_seed, env_steps=env_steps, seeds=seeds, **interval)  # fmt: skip
+        trainings = {
+            pool.submit(train, name, env, env_steps, seed, hidden): (label, seed)
+            for seed in range(seeds)
+            for label, train in (("sb3_return", sb3_return), ("return", our_return))
+        }
+        for training in as_completed(trainings):
+            label, seed = trainings[training]
+            totals[label][seed] = training.result()
+            print(f"{name} {env} seed {seed}: {label} {totals[label][seed]:.1f}", file=sys.stderr, flush=True)
+    for label, by_seed in totals.items():
+        per_seed = [round(by_seed[seed], 1) for seed in range(seeds)]
+        interval = {}
+        if seeds > 1:
+            mean = mean_over_seeds(per_seed)
+            interval = {"bootstrap95": [mean.low, mean.high]}
+        emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / seeds, 1), "sum of rewards",
+             per_seed=per_seed, env_steps=env_steps, seeds=seeds, hidden=hidden, **interval)  # fmt: skip
 
 
-def our_return(call: tuple[str, str, int, int]) -> float:
+def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
     from robo_rl.apps.cli import main as robo_rl
     from robo_rl.core.files import read_json
 
-    name, env, env_steps, seed = call
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         code = robo_rl(
             ["finetune", f"method={name}", f"env=gym/{env}", f"out={out}", f"seed={seed}", f"env_steps={env_steps}",
-             f"method.base_steps={WARM_UP}", "num_envs=1", "eval_every=0", f"final_episodes={EVAL_EPISODES}",
-             f"eval_episodes={EVAL_EPISODES}", "checkpoint_every=1000000000"]
+             f"method.base_steps={WARM_UP}", f"method.learner.hidden={hidden}".replace(" ", ""), "num_envs=1",
+             "eval_every=0", f"final_episodes={EVAL_EPISODES}", f"eval_episodes={EVAL_EPISODES}",
+             "checkpoint_every=1000000000"]
         )  # fmt: skip
         if code:
             raise SystemExit(f"robo-rl finetune method={name} env=gym/{env} failed with exit code {code}")
@@ -147,9 +157,8 @@ def our_return(call: tuple[str, str, int, int]) -> float:
     return float(sum(totals) / len(totals))
 
 
-def sb3_return(call: tuple[str, str, int, int]) -> float:
-    name, env, env_steps, seed = call
-    model = sb3(name, env, seed)
+def sb3_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
+    model = sb3(name, env, seed, policy_kwargs={"net_arch": hidden})
     model.learn(env_steps)
     from stable_baselines3.common.evaluation import evaluate_policy
 
