@@ -4,10 +4,10 @@
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
 
 Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3 have the
-same). A gradient step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy machine slows them
-alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256 x 256, batch 256: matrix products take most of the
-time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small ones: overhead does), learner/<sac|td3>/<env>/return and
-learner/<sac|td3>/<env>/sb3_return.
+same). A gradient step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy
+machine slows them alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256 x 256, batch 256: matrix
+products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small ones: overhead does),
+learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
 """
 
 from __future__ import annotations

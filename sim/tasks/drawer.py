@@ -76,7 +76,7 @@ class DrawerTask:
         there = (aside_m < 0.01) & (-offset_m[:, 2] < 0.01)
         above_m = torch.where((aside_m < 0.015) | there, 0.0, 0.07)
         down = self._knob(view) + torch.nn.functional.pad(above_m[:, None], (2, 0))
-        pull = view.tool.m + view.tool.m.new_tensor([-0.025, 0.0, 0.0])
+        pull = view.tool.m + view.tool.m.new_tensor([-0.06, 0.0, 0.0])
         move = toward(torch.where(held[:, None], pull, down), view, reach)
         grip = torch.where(there | held, -1.0, 1.0).to(move)
         return torch.cat([move, grip[:, None]], -1)

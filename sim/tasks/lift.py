@@ -21,7 +21,7 @@ from sim.arms.control import Reach
 from sim.arms.rotation import about_z
 from sim.engines.protocol import Start
 from sim.tasks.grasp import around, heading, quarter_turn_left
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.manipulation import View, Wiring, between, toward, turning
 
 HALF_M = 0.02
 
@@ -84,8 +84,8 @@ class LiftTask:
         left = quarter_turn_left(view, "cube")
         grasp_m, there = around(view, "cube", left)
         held = (view.physics.touch_n > 0.5).all(1)
-        up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.05])
+        up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.1])
         move = toward(torch.where(held[:, None], up_m, grasp_m), view, reach)
-        turn = torch.where(held, 0.0, 0.7 * left / reach.step_rad).clamp(-1.0, 1.0)
+        turn = torch.where(held, 0.0, turning(left, reach))
         grip = torch.where(there | held, -1.0, 1.0).to(move)
         return torch.cat([move, turn[:, None], grip[:, None]], -1)

@@ -21,6 +21,9 @@ from sim.engines.protocol import Physics, Start
 from sim.tasks.scene_view import Places, SceneView, ToolAmongThings
 
 CONTROL_HZ, SUBSTEPS = 20.0, 10
+# Of the way that is left, what an expert's command goes in a step. The arm is a step behind its command, and may hear
+# it a step late: at twice as much, an expert circles around its goal and never comes to rest.
+GAIN = 0.3
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,12 @@ def between(uniform: Float[Tensor, " *k"], low: float, high: float) -> Float[Ten
 
 
 def toward(
-    goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach, gain: float = 0.7
+    goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach, gain: float = GAIN
 ) -> Float[Tensor, "n 3"]:
     """The action that brings the tool there, slower as it comes near."""
     return (gain * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)
+
+
+def turning(left_rad: Float[Tensor, " *n"], reach: Reach) -> Float[Tensor, " *n"]:
+    """The action that turns the tool by what is left, slower as it comes near."""
+    return (GAIN * left_rad / reach.step_rad).clamp(-1.0, 1.0)

@@ -19,7 +19,7 @@ from sim.arms.chain import Pose
 from sim.arms.control import Reach
 from sim.arms.rotation import axis_z, cross, from_rotvec, multiply, rotate
 from sim.engines.protocol import Start
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.manipulation import View, Wiring, between, toward, turning
 
 RADIUS_M, TIP_M, HEAD_M, MOUTH_M, WALL_M = 0.008, 0.062, 0.01, 0.06, 0.02
 
@@ -112,8 +112,7 @@ class PegInsertTask:
         deep = tip_m[:, 2] < -0.002
         above_m = torch.where(ready | deep, -0.06, torch.where(aside_m < 0.01, 0.004, 0.02))
         goal_m = view.tool.m - tip_m + torch.nn.functional.pad(above_m[:, None], (2, 0))
-        turn = (0.7 * lean / reach.step_rad).clamp(-1.0, 1.0)
-        return torch.cat([toward(goal_m, view, reach), turn], -1)
+        return torch.cat([toward(goal_m, view, reach), turning(lean, reach)], -1)
 
     def _tip(self, view: View) -> Float[Tensor, "n 3"]:
         """The peg's tip, from the hole's mouth."""

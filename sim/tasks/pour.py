@@ -22,7 +22,7 @@ from sim.arms.chain import Pose
 from sim.arms.control import Reach
 from sim.arms.rotation import axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec
 from sim.engines.protocol import Start
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.manipulation import View, Wiring, between, toward, turning
 
 BEAD_M, MOST = 0.006, 27
 _CUP_M = 0.06  # the cup's axis, from the tool along its x; x stays level while the tool points down
@@ -131,13 +131,12 @@ class PourTask:
         left_m = view.goal + torch.nn.functional.pad(height_m[:, None], (2, 0)) - lip_m
         ready = left_m.norm(dim=-1) < 0.025
         begun = tilt > 0.3
-        wanted = torch.where(ready | begun, (tilt + 0.06).clamp_max(_TILTED_RAD), 0.0)
+        wanted = torch.where(ready | begun, (tilt + 0.2).clamp_max(_TILTED_RAD), 0.0)
         zero = torch.zeros_like(wanted)
         down = view.tool.quat.new_tensor([0.0, 1.0, 0.0, 0.0]).expand_as(view.tool.quat)
         goal = multiply(from_rotvec(torch.stack([zero, wanted, zero], -1)), down)
-        turn = to_rotvec(multiply(goal, conjugate(view.tool.quat))) / reach.step_rad
-        move = toward(view.tool.m + left_m, view, reach, gain=0.5)
-        return torch.cat([move, turn.clamp(-0.8, 0.8)], -1)
+        turn = turning(to_rotvec(multiply(goal, conjugate(view.tool.quat))), reach)
+        return torch.cat([toward(view.tool.m + left_m, view, reach), turn.clamp(-0.8, 0.8)], -1)
 
     def _beads(self, view: View) -> tuple[Float[Tensor, "n b 3"], Float[Tensor, "n b 3"]]:
         """(positions, velocities)"""

@@ -108,8 +108,8 @@ class PushTTask:
         error = torch.cat([_turned(-away, -heading), -turn[:, None]], -1)
         goal_m, pushing = push(stick, error, self._open(tee.m[:, :2], heading, reach))
         move = _turned(goal_m - stick, heading) / reach.step_m
-        fastest = torch.where(pushing, 0.6, 1.0)[:, None]
-        gain = torch.where(pushing, 0.3, 0.6)[:, None]
+        fastest = torch.where(pushing, 0.4, 1.0)[:, None]
+        gain = torch.where(pushing, 0.15, 0.3)[:, None]
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-9)
         slow: Tensor = move / size * torch.minimum(gain * size, fastest)
         return slow

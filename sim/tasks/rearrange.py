@@ -28,7 +28,7 @@ from sim.mobile.base import BaseRobot
 from sim.mobile.manipulator import ManipulatorView, ManipulatorWiring, mount_arm
 from sim.mobile.plan import Planner, pursue
 from sim.tasks.grasp import around, heading, quarter_turn_left
-from sim.tasks.manipulation import between, toward
+from sim.tasks.manipulation import between, toward, turning
 
 TOP_M, HALF_M, DEPTH_M = 0.4, 0.022, 0.25  # of the tables; of the cube; half of a table, from front to back
 DOCK_M, BEFORE_M = 0.35, 0.45  # the base's middle from a table's edge; how much farther it turns to face the table
@@ -143,7 +143,7 @@ class RearrangeTask:
         goal_m = torch.where((held & low & ~docked)[:, None], rise_m, goal_m)
         goal_m = torch.where((held & docked)[:, None], local.tool.m + self._carry(view), goal_m)
         goal_m = torch.where(stands[:, None], rise_m, goal_m)
-        turn = torch.where(docked & ~bring, 0.7 * left / self.reach.step_rad, 0.0).clamp(-1.0, 1.0)
+        turn = torch.where(docked & ~bring, turning(left, self.reach), 0.0)
         grip = torch.where((there | held) & ~stands, -1.0, 1.0).to(turn)
         return twist, torch.cat([toward(goal_m, local, self.reach), turn[:, None], grip[:, None]], -1)
 

@@ -22,7 +22,7 @@ from sim.arms.control import Reach
 from sim.arms.rotation import about_z
 from sim.engines.protocol import Start
 from sim.tasks.grasp import around, heading, quarter_turn_left
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.manipulation import View, Wiring, between, toward, turning
 
 RISE_M, SLACK_M, ASIDE_M = 0.045, 0.006, 0.02  # centre over centre; how exactly; how far from the middle at most
 
@@ -98,10 +98,10 @@ class StackTask:
         low = (-offset[:, 2] < RISE_M + 0.02) & (aside_m > ASIDE_M)
         height_m = torch.where(aside_m < 0.006, RISE_M - 0.004, RISE_M + 0.03)
         move_m = torch.cat([offset[:, :2] * (~low)[:, None], (offset[:, 2] + height_m)[:, None]], -1)
-        carry_m = view.tool.m + move_m.clamp(-0.03, 0.03)
-        away_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.04])
+        carry_m = view.tool.m + move_m.clamp(-0.07, 0.07)
+        away_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.1])
         goal_m = torch.where(stands[:, None], away_m, torch.where(held[:, None], carry_m, grasp_m))
-        turn = torch.where(held | stands, 0.0, 0.7 * left / reach.step_rad).clamp(-1.0, 1.0)
+        turn = torch.where(held | stands, 0.0, turning(left, reach))
         grip = torch.where((there | held) & ~stands, -1.0, 1.0).to(turn)
         return torch.cat([toward(goal_m, view, reach), turn[:, None], grip[:, None]], -1)
 

@@ -24,7 +24,7 @@ from sim.arms.control import Reach
 from sim.arms.rotation import about_z, from_rotvec, multiply, yaw_of
 from sim.engines.protocol import Start
 from sim.tasks.grasp import heading
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.manipulation import View, Wiring, between, toward, turning
 
 PITCH_M = 0.01  # a turn
 _PIN_M, _RADIUS_M, _FOOT_M = 0.003, 0.021, 0.03  # the pin, where it runs, and its height when the cap is shut
@@ -145,9 +145,9 @@ class UnscrewTask:
         # Down only where the fingers are turned to the cap; around it, they turn only when they are wide open.
         above_m = torch.where(around | ((aside_m < 0.015) & (left.abs() < 0.2)), 0.0, 0.08)
         goal_m = self._grasp(view) + torch.nn.functional.pad(above_m[:, None], (2, 0))
-        up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.04])
+        up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.1])
         move = toward(torch.where((held & free)[:, None], up_m, goal_m), view, reach)
-        back = torch.where(~around | wide, (0.7 * left / reach.step_rad).clamp(-1.0, 1.0), 0.0)
+        back = torch.where(~around | wide, turning(left, reach), 0.0)
         turn = torch.where(held & ~ended, torch.where(free, 0.0, 0.8), back)
         grip = torch.where((held | there) & ~ended, -1.0, 1.0).to(move)
         return torch.cat([move, turn[:, None], grip[:, None]], -1)

@@ -17,6 +17,7 @@ from sim import task_env
 from sim.arms.control import MODES
 from sim.arms.expert import ManipulationExpert
 from sim.conformance import check_vec_env
+from sim.engines.scene import ASSETS
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import MANIPULATION
@@ -72,6 +73,15 @@ def test_every_expert_solves_its_task(task: str) -> None:
     """At least 38 of 40, the 95 % that demonstrations are worth recording for."""
     rate, _ = run_expert(f"arm/{task}", 40)
     assert rate.k >= 38, str(rate)
+
+
+@pytest.mark.parametrize("task", MANIPULATION)
+def test_experts_solve_their_tasks_when_every_command_comes_late(task: str, tmp_path: Path) -> None:
+    """A step late, and with other servos, masses and friction: demonstrations for what `randomise` is to teach."""
+    late = tmp_path / "late.yaml"
+    late.write_text((ASSETS / "randomise" / "mild.yaml").read_text().replace("[0, 1]", "[1, 1]"))
+    rate, _ = run_expert(f"arm/{task}:randomise={late}", 20)
+    assert rate.k >= 19, str(rate)
 
 
 @pytest.mark.parametrize("control", ["joint_velocity", "joint_position"])
