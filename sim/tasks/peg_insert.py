@@ -108,7 +108,7 @@ class PegInsertTask:
         down = axis.new_tensor([0.0, 0.0, -1.0]).expand_as(axis)
         lean = cross(axis, down)
         aside_m = tip_m[:, :2].norm(dim=-1)
-        ready = (aside_m < 0.002) & (lean.norm(dim=-1) < 0.03)
+        ready = (aside_m < 0.004) & (lean.norm(dim=-1) < 0.06)
         deep = tip_m[:, 2] < -0.002
         above_m = torch.where(ready | deep, -0.06, torch.where(aside_m < 0.01, 0.004, 0.02))
         goal_m = view.tool.m - tip_m + torch.nn.functional.pad(above_m[:, None], (2, 0))

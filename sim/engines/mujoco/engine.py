@@ -62,6 +62,7 @@ class MujocoEngine:
         self._body_m = np.zeros((num_envs, model.nbody, 3))
         self._body_quat = np.zeros((num_envs, model.nbody, 4))
         self._sensors = np.zeros((num_envs, model.nsensordata))
+        self._seen = False  # have positions and turns of bodies been handed out? then they are not written to again
         self._touch = _touch_columns(scene)
         self._models: dict[int, Any] = {}  # worlds whose parameters differ
         self._bank = None if scene.motors is None else Bank(model, scene.motors, num_envs, scene.timestep_s)
@@ -82,6 +83,8 @@ class MujocoEngine:
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
         self._part("CTRL")[:] = ctrl.numpy()
+        if self._seen:  # every row of both is written
+            self._body_m, self._body_quat, self._seen = np.empty_like(self._body_m), np.empty_like(self._body_quat), False
         run = self._run if self._bank is None else self._run_motors
         if self._pool is None:
             run(0, substeps)
@@ -90,7 +93,7 @@ class MujocoEngine:
 
     def physics(self) -> Physics:
         qpos, qvel = (torch.from_numpy(self._part(part).copy()) for part in ("QPOS", "QVEL"))
-        body_m, body_quat = (torch.from_numpy(array.copy()) for array in (self._body_m, self._body_quat))
+        body_m, body_quat, self._seen = torch.from_numpy(self._body_m), torch.from_numpy(self._body_quat), True
         return Physics(qpos, qvel, body_m, body_quat, torch.from_numpy(self._sensors[:, self._touch]))
 
     def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
@@ -209,6 +212,8 @@ class MujocoEngine:
 
     def _read(self, worlds: Any) -> None:
         """Where bodies are in states that were put in; nothing touches yet."""
+        if self._seen:
+            self._body_m, self._body_quat, self._seen = self._body_m.copy(), self._body_quat.copy(), False
         data = self._data[0]
         for i in worlds:
             model = self._models.get(i, self._model)
