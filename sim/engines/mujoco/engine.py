@@ -84,7 +84,8 @@ class MujocoEngine:
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
         self._part("CTRL")[:] = ctrl.numpy()
         if self._seen:  # every row of both is written
-            self._body_m, self._body_quat, self._seen = np.empty_like(self._body_m), np.empty_like(self._body_quat), False
+            self._body_m, self._body_quat = np.empty_like(self._body_m), np.empty_like(self._body_quat)
+            self._seen = False
         run = self._run if self._bank is None else self._run_motors
         if self._pool is None:
             run(0, substeps)
@@ -93,7 +94,8 @@ class MujocoEngine:
 
     def physics(self) -> Physics:
         qpos, qvel = (torch.from_numpy(self._part(part).copy()) for part in ("QPOS", "QVEL"))
-        body_m, body_quat, self._seen = torch.from_numpy(self._body_m), torch.from_numpy(self._body_quat), True
+        body_m, body_quat = torch.from_numpy(self._body_m), torch.from_numpy(self._body_quat)
+        self._seen = True
         return Physics(qpos, qvel, body_m, body_quat, torch.from_numpy(self._sensors[:, self._touch]))
 
     def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
@@ -213,7 +215,8 @@ class MujocoEngine:
     def _read(self, worlds: Any) -> None:
         """Where bodies are in states that were put in; nothing touches yet."""
         if self._seen:
-            self._body_m, self._body_quat, self._seen = self._body_m.copy(), self._body_quat.copy(), False
+            self._body_m, self._body_quat = self._body_m.copy(), self._body_quat.copy()
+            self._seen = False
         data = self._data[0]
         for i in worlds:
             model = self._models.get(i, self._model)
