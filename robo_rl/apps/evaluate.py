@@ -45,9 +45,9 @@ def main(config: EvaluateConfig) -> int:
         if second:
             results["against"] = measure(config, second, env, "against")
         latency = latency_on(first.policy, env)
-    print(f"{first.folder} on {name}: {text(results['policy'])}\ndecision: {latency}, batch of 1, {device}")
+    print(f"{first.folder} on {name}: {results['policy']}\ndecision: {latency}, batch of 1, {device}")
     if second:
-        print(f"{second.folder}: {text(results['against'])}\n{verdict(results['policy'], results['against'])}")
+        print(f"{second.folder}: {results['against']}\n{verdict(results['policy'], results['against'])}")
     report = summary(config, name, first, results, latency)
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
@@ -92,15 +92,6 @@ def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
     obs = env.reset(EpisodeSeeds("latency"))
     steps = policy.obs_steps
     return decision_latency(policy, {key: value.unsqueeze(1).repeat_interleave(steps, 1) for key, value in obs.items()})
-
-
-def text(result: EvalResult) -> str:
-    """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error, and the return where it says more than success."""
-    more = "" if result.mean_coverage is None else f", mean max coverage {result.mean_coverage:.3f}"
-    sparse = all(total == float(success) for total, success in zip(result.returns, result.success, strict=True))
-    error_m = result.mean_error_m
-    more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
-    return f"success {result.rate}{more}" + ("" if sparse else f", mean return {result.mean_return:.4g}")
 
 
 def verdict(first: EvalResult, second: EvalResult) -> str:

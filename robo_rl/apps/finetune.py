@@ -176,7 +176,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         progress(method.env_steps, method.name, "step", initial=at[0] if at else 0) as bar,
         _log(run, at, state, bar) as metrics,
     ):
-        metrics.shown = ("eval/success", "critic/q")
+        metrics.shown = ("eval/success" if config.base else "train/return", "critic/q")
         train_env = supervised(method, name, env, config.seed)
         session = build_session(
             method, base, train_env, seed=config.seed, demos=demos,
@@ -274,7 +274,7 @@ class _Loop:
         self.tuner.learner.load_weights(self.best.weights)
         if self.best.env_steps == self.tuner.env_steps:
             return ""
-        last = self.progress.rates[-1]
+        last = f"{self.progress.rates[-1]}, mean return {self.progress.returns[-1]:.4g}"
         return (
             f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; the last one's was {last}"
         )
@@ -331,13 +331,13 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         cost = f"{outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s"
-        print(f"{config.method.name} after {cost}: {after.rate}")
+        print(f"{config.method.name} after {cost}: {after}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": outcome.progress.to_json()}
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))
             before = measure(base, noise_scale, env, config, config.final_episodes)
             test = compare(before, after)
-            print(f"base on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+            print(f"base on the same episodes: {before}; exact McNemar p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
     write_json(run.path / "results.json", result)
     print(f"Policy: {run.policy}")

@@ -58,6 +58,7 @@ class Metrics:
     ) -> None:
         self.path, self.bar = folder / "metrics.jsonl", bar
         self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
+        self._latest: dict[str, float] = {}  # what it shows of them: lines hold some each
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
         kept = kept[:resume_lines]
         self.lines = len(kept)  # written so far
@@ -74,8 +75,20 @@ class Metrics:
         self.lines += 1
         if self._board is not None:
             _mirror(self._board, step, numbers)
-        if self.bar is not None and (text := _glance(numbers, self.shown)):
-            self.bar.set_postfix_str(text, refresh=False)
+        if self.bar is not None:
+            self._glance(numbers)
+
+    def _glance(self, numbers: Mapping[str, float]) -> None:
+        """Show the newest of the chosen values; leaves the bar alone when this line holds none of them."""
+        if not self.shown:
+            self._latest = dict(list(numbers.items())[:3])
+        elif chosen := {name: numbers[name] for name in self.shown if name in numbers}:
+            self._latest |= chosen
+        else:
+            return
+        told = [name for name in self.shown or self._latest if name in self._latest]
+        text = ", ".join(f"{name.rpartition('/')[2]} {self._latest[name]:.3g}" for name in told)
+        self.bar.set_postfix_str(text, refresh=False)
 
     def sync(self) -> None:
         """Make everything logged so far survive a power loss; called before a checkpoint is committed."""
@@ -112,9 +125,3 @@ def _board(folder: Path, lines: list[dict[str, Any]]) -> Any:
 def _mirror(board: Any, step: int, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():
         board.add_scalar(name, value, step)
-
-
-def _glance(numbers: Mapping[str, float], shown: tuple[str, ...]) -> str:
-    """What the bar shows; leaves it alone when the line holds none of the chosen names."""
-    names = [name for name in (shown or tuple(numbers)[:3]) if name in numbers]
-    return ", ".join(f"{name.rpartition('/')[2]} {numbers[name]:.3g}" for name in names)

@@ -53,6 +53,14 @@ class EvalResult:
         known = [error for error in self.errors_m or () if error is not None]
         return sum(known) / len(known) if known else None
 
+    def __str__(self) -> str:
+        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error, and the return where it says more than success."""
+        more = "" if self.mean_coverage is None else f", mean max coverage {self.mean_coverage:.3f}"
+        error_m = self.mean_error_m
+        more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
+        sparse = all(total == float(success) for total, success in zip(self.returns, self.success, strict=True))
+        return f"success {self.rate}{more}" + ("" if sparse else f", mean return {self.mean_return:.4g}")
+
     def to_json(self) -> dict[str, Any]:
         return {"rate": self.rate.to_json()} | asdict(self)
 

@@ -192,3 +192,14 @@ def test_cpu_seconds_count_the_simulators_of_workers() -> None:
     loop.progress.env_steps.append(1)  # evaluated already
     loop.run(SimpleNamespace(update=lambda steps: None), StopRequest())
     assert loop.progress.train_cpu_s >= 0.45
+
+
+def test_learning_from_nothing_is_told_by_returns(tmp_path: Path) -> None:
+    """Pendulum knows no success, only rewards below zero: 0 of 2 alone would say nothing."""
+    out = tmp_path / "sac"
+    quick = ("eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0")
+    done = call("finetune", "method=sac", "env=gym/Pendulum-v1", f"out={out}", *STEPS[:2], *STEPS[3:], *quick)
+    assert done.returncode == 0, done.stderr
+    mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
+    assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in done.stdout
+    assert "return -" in done.stderr  # of the progress bar
