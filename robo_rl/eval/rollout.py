@@ -54,7 +54,7 @@ class EvalResult:
         return sum(known) / len(known) if known else None
 
     def __str__(self) -> str:
-        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error, and the return where it says more than success."""
+        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error; the return where it says more than success."""
         more = "" if self.mean_coverage is None else f", mean max coverage {self.mean_coverage:.3f}"
         error_m = self.mean_error_m
         more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
