@@ -100,7 +100,10 @@ class TaskVecEnv:
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
+        late, device = self._randomise.action_delay[1], self._engine.device
+        self._delay = torch.zeros(self.num_envs, dtype=torch.long, device=device)
         self._told = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
+        self._queue = self._memory.new_zeros(self.num_envs, 1 + late, self.spec.action.dim)
         return handed_out(self._told)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
@@ -170,9 +173,10 @@ class TaskVecEnv:
             self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
         counts = begin_counts(len(worlds), worlds.device)
-        queue = memory.new_zeros(len(worlds), 1 + self._randomise.action_delay[1], self.spec.action.dim)
         fresh = {"_goal": goal, "_memory": memory, "_episode_seed": seeds, "_age": counts.age, "_held": counts.held,
-                 "_success": counts.success, "_delay": self._randomise.delays(seeds), "_queue": queue}  # fmt: skip
+                 "_success": counts.success}  # fmt: skip
+        if self._randomise.action_delay[1]:  # what is queued goes with an episode's first action
+            fresh["_delay"] = self._randomise.delays(seeds)
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
