@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser
-from transfer_arms import report_arm
+from transfer_arms import ARMS, report_arm
 
 from robo_rl.apps.flown import load_flown
 from robo_rl.apps.fly import Setting, train_all
@@ -45,6 +45,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="trainings per task, from seed 0")
     options.add_argument("--tasks", default="hover,figure8", help="which tasks, by commas; flights or tasks of arms")
     options.add_argument("--folder", type=Path, default=Path("runs/transfer-arms"), help="where arms are trained")
+    options.add_argument("--arms", default=",".join(ARMS), help="which trainings of arms, by commas")
     options.add_argument("--updates", type=int, default=900, help="updates of each training")
     options.add_argument("--episodes", type=int, default=1000, help="starts per policy and engine")
     options.add_argument("--run", type=Path, help="fly the policies of this run instead of training any")

@@ -31,7 +31,10 @@ Row = dict[str, Any]
 def report_arm(task: str, options: argparse.Namespace) -> None:
     """Train what is missing, and emit what every engine says."""
     seeds, root = 1 if options.quick else options.seeds, own_folder(options.folder)
-    for source, (trained, measured) in list(ARMS.items())[: 1 if options.quick else None]:
+    for source in options.arms.split(",")[: 1 if options.quick else None]:
+        if source not in ARMS:
+            raise SystemExit(f"--arms {source} is unknown; known: {', '.join(ARMS)}")
+        trained, measured = ARMS[source]
         folders = [root / task / trained / f"seed{seed}" for seed in range(seeds)]
         found = [results_of(task, trained, measured, seed, folder, options) for seed, folder in enumerate(folders)]
         for engine in [row["engine"] for row in found[0]]:
