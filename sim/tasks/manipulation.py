@@ -115,11 +115,9 @@ def between(uniform: Float[Tensor, " *k"], low: float, high: float) -> Float[Ten
     return low + (high - low) * uniform
 
 
-def toward(
-    goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach, gain: float = GAIN
-) -> Float[Tensor, "n 3"]:
+def toward(goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach) -> Float[Tensor, "n 3"]:
     """The action that brings the tool there, slower as it comes near."""
-    return (gain * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)
+    return (GAIN * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)
 
 
 def turning(left_rad: Float[Tensor, " *n"], reach: Reach) -> Float[Tensor, " *n"]:

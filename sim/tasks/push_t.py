@@ -109,7 +109,7 @@ class PushTTask:
         goal_m, pushing = push(stick, error, self._open(tee.m[:, :2], heading, reach))
         move = _turned(goal_m - stick, heading) / reach.step_m
         fastest = torch.where(pushing, 0.4, 1.0)[:, None]
-        gain = torch.where(pushing, 0.15, 0.3)[:, None]
+        gain = torch.where(pushing, 0.2, 0.3)[:, None]
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-9)
         slow: Tensor = move / size * torch.minimum(gain * size, fastest)
         return slow
