@@ -68,16 +68,16 @@ class Senses:
         return self._late.hear({"state": told, **pictures})
 
     def at_start(
-        self, worlds: Int[Tensor, " k"], state: Float[Tensor, "n o"], physics: Physics, seeds: Int[Tensor, " n"],
+        self, worlds: Int[Tensor, " k"], state: Float[Tensor, "k o"], physics: Physics, seeds: Int[Tensor, " k"],
         before: Obs | None,
     ) -> Obs:  # fmt: skip
-        """What the worlds that have just begun are told, and the others were told before."""
+        """What the worlds that have just begun are told, and the others were told before; None: all have begun."""
         self._look(worlds, seeds)
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
         if before is not None:
-            begun = before["state"].index_copy(0, worlds, begun[worlds])
+            begun = before["state"].index_copy(0, worlds, begun)
         told = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
-        self._late.begin(worlds, told, self._randomise.obs_delays(seeds[worlds]))
+        self._late.begin(worlds, told, self._randomise.obs_delays(seeds))
         return told
 
     def look_of(self, seed: int) -> Look | None:
@@ -102,9 +102,9 @@ class Senses:
             return self._late.told()
         return {"state": state, **self._cameras.take(physics, range(len(state)))}
 
-    def _look(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " n"]) -> None:
+    def _look(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
         if self._randomise.changes_looks and self._cameras.specs:
-            self._cameras.begin(worlds.tolist(), self._randomise.looks(self._engine.scene, seeds[worlds]))
+            self._cameras.begin(worlds.tolist(), self._randomise.looks(self._engine.scene, seeds))
 
     def _noisy(
         self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]

@@ -1,43 +1,56 @@
-"""Random starts of episodes, drawn for many episodes at once: a few cost as much as many, and few end in one step."""
+"""Random starts of episodes and what is seen there, for many at once: a few cost as much, and few end in one step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.drive import Begun, Drive
-from sim.engines.protocol import Start
+from sim.drive import Begun, Drive, SceneTask
+from sim.engines.protocol import Engine, Start
+from sim.engines.standing import Standing
 from sim.keyed import keyed_uniform
 
 AHEAD = 256  # episodes
 _START = 0  # stream of an episode's random numbers
 
 
+class First(NamedTuple):
+    """How k episodes begin, and what is seen then, without noise."""
+
+    begun: Begun
+    obs: Float[Tensor, "k o"]  # float32
+
+
 class StartsAhead:
     """How episodes begin. A start is its seed's alone, so that it may be drawn at any time, whatever comes then."""
 
-    _begun: Begun
+    _first: First
 
-    def __init__(self, drive: Drive, device: Any) -> None:
-        self._drive, self._device = drive, device
+    def __init__(self, task: SceneTask, drive: Drive, engine: Engine) -> None:
+        self._task, self._drive, self._device = task, drive, engine.device
+        self._standing = Standing(engine.scene)
         self._row: dict[int, int] = {}  # seed -> where its start stands in what was drawn
 
-    def of(self, taken: Sequence[int], seeds: Iterator[int] | None) -> Begun:
+    def of(self, taken: Sequence[int], seeds: Iterator[int] | None) -> First:
         """Starts of the episodes `taken`, in fresh tensors. seeds: where those after them will come from."""
         if any(seed not in self._row for seed in taken):
             coming = list(dict.fromkeys([*taken, *_next(seeds, AHEAD)]))
-            keys = torch.tensor(coming, device=self._device)
-            self._begun = self._drive.start(keyed_uniform(keys, 0, self._drive.numbers, _START).T)
+            self._first = self._draw(torch.tensor(coming, device=self._device))
             self._row = {seed: row for row, seed in enumerate(coming)}
         rows = torch.tensor([self._row[seed] for seed in taken], device=self._device)
-        start, goal, memory = self._begun
-        return Begun(_rows(start, rows), goal[rows], memory[rows])
+        (start, goal, memory), obs = self._first
+        return First(Begun(_rows(start, rows), goal[rows], memory[rows]), obs[rows])
+
+    def _draw(self, seeds: Int[Tensor, " k"]) -> First:
+        begun = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
+        seen = self._drive.view(self._standing.at(begun.start), begun.goal)
+        return First(begun, self._task.observe(seen).to(torch.float32))
 
 
 def _next(seeds: Iterator[int] | None, count: int) -> Iterator[int]:

@@ -26,7 +26,7 @@ from sim.history import place_of, seeds_of
 from sim.randomise import load_randomise
 from sim.senses import Senses, handed_out
 from sim.starts_ahead import StartsAhead
-from sim.task_kernels import Counts, Judged, Rules, TaskKernels, begin_counts
+from sim.task_kernels import Counts, Rules, TaskKernels, begin_counts
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
@@ -69,7 +69,7 @@ class TaskVecEnv:
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
-        self._starts = StartsAhead(self._drive, self._engine.device)
+        self._starts = StartsAhead(self.task, self._drive, self._engine)
         rules = Rules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
         compiled = num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled
         self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
@@ -123,7 +123,8 @@ class TaskVecEnv:
         before, action = self._engine.save(), self._pending
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
-        judged = self._look(self._goal)
+        self._physics = self._engine.physics()
+        judged = self._kernels.judge(self._goal, Counts(self._age, self._held, self._success), self._physics)
         self._age, self._held, self._success = judged.counts
         diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
         if bool(diverged.any()):
@@ -159,16 +160,11 @@ class TaskVecEnv:
         ctrl, self._memory = self._kernels.command(self._memory, action, self._physics)
         return ctrl
 
-    def _look(self, goal: Float[Tensor, "n g"]) -> Judged:
-        """What is to be said of the state that the engine has reached."""
-        self._goal, self._physics = goal, self._engine.physics()
-        return self._kernels.judge(goal, Counts(self._age, self._held, self._success), self._physics)
-
     def _begin(self, worlds: Tensor, taken: list[int], told: Obs | None) -> Obs:
         """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
         worlds = worlds.to(self._engine.device)
         seeds = torch.tensor(taken, device=worlds.device)
-        start, goal, memory = self._starts.of(taken, self._seeds)
+        (start, goal, memory), obs = self._starts.of(taken, self._seeds)
         if self._randomise.changes_physics:
             self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state(worlds, start)
@@ -180,8 +176,8 @@ class TaskVecEnv:
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
-        state = self._look(self._goal).obs
-        return self._senses.at_start(worlds, state, self._physics, self._episode_seed, told)
+        self._physics = self._engine.physics()
+        return self._senses.at_start(worlds, obs, self._physics, seeds, told)
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state: copying it is cheaper than simulating there again."""
@@ -209,7 +205,7 @@ class TaskVecEnv:
             changes = self._randomise.changes(self._engine.scene, self._episode_seed)
             self._engine.randomise(torch.arange(self.num_envs, device=device), changes)
         self._engine.load(saved)
-        self._look(self._goal)
+        self._physics = self._engine.physics()
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
         told = self._senses.load(snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed)

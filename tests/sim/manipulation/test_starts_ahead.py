@@ -45,3 +45,26 @@ def test_many_episodes_are_drawn_at_once_and_no_seed_is_taken_early(monkeypatch:
     played(env, seeds)
     assert seeds.count == LANES * (1 + STEPS // 2)
     assert drawn == [LANES + AHEAD]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        *((task, {}) for task in all_tasks()),
+        ("peg_insert", {"randomise": "wide"}),
+        pytest.param("peg_insert", {"engine": "pybullet"}, marks=pytest.mark.pybullet),
+        pytest.param("rearrange", {"engine": "pybullet"}, marks=pytest.mark.pybullet),
+    ],
+)
+def test_what_is_told_of_a_start_is_where_the_engine_has_put_it(task: str, options: dict[str, str]) -> None:
+    """Told before the engine was asked: by geometry, which no other mass, friction or servo changes."""
+    env = make_task_env(task, LANES, max_episode_steps=2, **options)
+    told = env.reset(EpisodeSeeds("ahead"))
+    for _ in range(2):
+        seen = env.task.observe(env.view).float()
+        noise = 0.0 if env._senses._spread is None else 5.0 * env._senses._spread
+        assert ((told["state"] - seen).abs() <= noise + 1e-6).all()
+        env.step(torch.zeros(LANES, env.spec.action.dim))
+        told, *_, info = env.step(torch.zeros(LANES, env.spec.action.dim))
+        assert info["final_mask"].all()
+    env.close()

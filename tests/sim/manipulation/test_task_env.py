@@ -264,7 +264,6 @@ def test_a_snapshot_from_a_file_goes_to_the_engines_device(
     env.reset(EpisodeSeeds(("device", 0)))
     snapshot = env.snapshot()
     monkeypatch.setattr(env._engine, "device", torch.device("meta"))  # stands for a GPU: it computes shapes alone
-    monkeypatch.setattr(env, "_look", lambda goal: None)
     monkeypatch.setattr(task_env, "handed_out", dict)
     told = env.restore(snapshot)
     kept = [told["state"], *(getattr(env, name) for name in task_env._KEPT)]

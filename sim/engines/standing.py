@@ -1,0 +1,33 @@
+"""Where bodies are in worlds that have not moved yet: geometry alone, so by MuJoCo's kinematics for every engine."""
+
+from __future__ import annotations
+
+import mujoco
+import torch
+
+from sim.engines.protocol import Physics, Start
+from sim.engines.scene import Scene
+
+
+class Standing:
+    """States of one scene as they are put into an engine. No change of `sim.engines.changes` moves a body in them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._model = scene.model if scene.bare is None else scene.bare
+        self._data = mujoco.MjData(self._model)
+
+    def at(self, start: Start) -> Physics:
+        """Worlds that begin so, on the start's device; nothing touches yet."""
+        model, data, like = self._model, self._data, start.qpos
+        k = len(like)
+        body_m, body_quat = (torch.empty(k, model.nbody, size, dtype=like.dtype) for size in (3, 4))
+        given = (start.qpos, start.fixture_m, start.fixture_quat)
+        rows = zip(*(each.cpu().numpy() for each in given), body_m.numpy(), body_quat.numpy(), strict=True)
+        for qpos, fixture_m, fixture_quat, place_m, place_quat in rows:
+            data.qpos[:], data.mocap_pos[:], data.mocap_quat[:] = qpos, fixture_m, fixture_quat
+            mujoco.mj_kinematics(model, data)
+            place_m[:], place_quat[:] = data.xpos, data.xquat
+        qvel = like.new_zeros(k, model.nv) if start.qvel is None else start.qvel
+        touch_n = like.new_zeros(k, len(self._scene.touch))
+        return Physics(like, qvel, body_m.to(like.device), body_quat.to(like.device), touch_n)
