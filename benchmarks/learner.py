@@ -47,6 +47,7 @@ def main() -> None:
     options.add_argument("--returns", action="store_true", help="train both for --env-steps and compare returns")
     options.add_argument("--env-steps", type=int, default=100_000, help="of each training")
     options.add_argument("--seeds", type=int, default=3, help="trainings of each")
+    options.add_argument("--first-seed", type=int, default=0, help="of these trainings: further ones go on from there")
     options.add_argument("--width", type=int, default=256, help="hidden units per layer, in --returns")
     options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
@@ -57,7 +58,8 @@ def main() -> None:
         for width, label in ((256, name), (64, f"{name}/64x64")):
             ratio(name, width, label, rounds=4 if args.quick else 20)
     if args.returns:
-        env_steps, seeds = (2000, 1) if args.quick else (args.env_steps, args.seeds)
+        env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
+        seeds = range(args.first_seed, args.first_seed + count)
         for env in args.envs.split(","):
             for name in learners:
                 returns(name, env, env_steps, seeds, args.jobs, [args.width, args.width])
@@ -116,13 +118,13 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
     return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
 
 
-def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int, hidden: list[int]) -> None:
+def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden: list[int]) -> None:
     """Mean deterministic return after `env_steps`, each seed trained anew; each training is told as it ends."""
     totals: dict[str, dict[int, float]] = {"sb3_return": {}, "return": {}}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
         trainings = {
             pool.submit(train, name, env, env_steps, seed, hidden): (label, seed)
-            for seed in range(seeds)
+            for seed in seeds
             for label, train in (("sb3_return", sb3_return), ("return", our_return))
         }
         for training in as_completed(trainings):
@@ -130,13 +132,13 @@ def returns(name: str, env: str, env_steps: int, seeds: int, jobs: int, hidden: 
             totals[label][seed] = training.result()
             print(f"{name} {env} seed {seed}: {label} {totals[label][seed]:.1f}", file=sys.stderr, flush=True)
     for label, by_seed in totals.items():
-        per_seed = [round(by_seed[seed], 1) for seed in range(seeds)]
+        per_seed = [round(by_seed[seed], 1) for seed in seeds]
         interval = {}
-        if seeds > 1:
+        if len(seeds) > 1:
             mean = mean_over_seeds(per_seed)
             interval = {"bootstrap95": [mean.low, mean.high]}
-        emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / seeds, 1), "sum of rewards",
-             per_seed=per_seed, env_steps=env_steps, seeds=seeds, hidden=hidden, **interval)  # fmt: skip
+        emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / len(seeds), 1), "sum of rewards",
+             per_seed=per_seed, env_steps=env_steps, seeds=list(seeds), hidden=hidden, **interval)  # fmt: skip
 
 
 def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:

@@ -236,6 +236,7 @@ class _Loop:
         self.progress = Progress()
         self.best: Best | None = None
         self.saved_at, self._saved_offline = -1, -1  # environment steps and offline updates of the last checkpoint
+        self._since_cpu_s = 0.0  # when training went on
         self._seeds = EpisodeSeeds(session.seed_root)
         # The best of many evaluations looks better than it is: the final one must meet other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
@@ -245,6 +246,7 @@ class _Loop:
         if state is None:
             obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
             self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
+            self._since_cpu_s = cpu_seconds()
             self._evaluate()
             return
         self.progress, self.best = Progress.from_json(state["progress"]), Best.from_state(state["best"])
@@ -255,15 +257,16 @@ class _Loop:
 
     def run(self, bar: Any, stop: StopRequest) -> None:
         """Train to the end, or to the next whole state after a stop was asked for."""
+        self._since_cpu_s = cpu_seconds()
         while not self.tuner.done and not (stop.asked and self.tuner.phase != "burn_in"):
-            before, offline, cpu_s = self.tuner.env_steps, self.tuner.offline, cpu_seconds()
+            before, offline = self.tuner.env_steps, self.tuner.offline
             self.tuner.advance()
-            self.progress.train_cpu_s += cpu_seconds() - cpu_s
             bar.update(self.tuner.env_steps - before)
             if self._crossed(before, self.config.eval_every) and not self.tuner.done:
                 self._evaluate()
             if self._crossed(before, self.config.checkpoint_every) or self._learned_offline(offline):
                 self.checkpoint()
+        self._book()
         if self.tuner.done and self.progress.env_steps[-1] < self.tuner.env_steps:
             self._evaluate()
         self.checkpoint()
@@ -287,7 +290,14 @@ class _Loop:
         every, now = self.config.checkpoint_every, self.tuner.offline
         return now > before and (now // every > before // every or self.tuner.phase != "offline")
 
+    def _book(self) -> None:
+        """Count the CPU time since training went on. Asking what the workers used takes as long as a small update."""
+        now_s = cpu_seconds()
+        self.progress.train_cpu_s += now_s - self._since_cpu_s
+        self._since_cpu_s = now_s
+
     def _evaluate(self) -> None:
+        self._book()
         result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self._selection)
         self.progress.env_steps.append(self.tuner.env_steps)
         self.progress.rates.append(result.rate)
@@ -296,12 +306,14 @@ class _Loop:
         score = (result.rate.rate, result.mean_return)
         if self.best is None or score >= self.best.score:
             self.best = Best(self.tuner.env_steps, score, self.tuner.learner.weights())
+        self._since_cpu_s = cpu_seconds()
 
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
         phase = self.tuner.phase
         if phase == "burn_in" or (self.saved_at, self._saved_offline) == (self.tuner.env_steps, self.tuner.offline):
             return
+        self._book()
         self.metrics.sync()
         assert self.best is not None  # there is one at step 0
         state = {
@@ -315,6 +327,7 @@ class _Loop:
         with self.run_dir.new_checkpoint(self.tuner.env_steps, keep=1) as folder:
             save_state(folder, state)
         self.saved_at, self._saved_offline = self.tuner.env_steps, self.tuner.offline
+        self._since_cpu_s = cpu_seconds()
 
 
 def measure(
