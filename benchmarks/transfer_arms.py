@@ -2,8 +2,9 @@
 
 Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
 method=auto`, then `transfer` on 100 starts that no stage has seen. Names: transfer/<task>/<from>/<to>/success, pooled
-over seeds. <from>: "mujoco" was trained without randomisation; "mujoco_mild" with the preset `mild`, and is measured
-without it; "mujoco_mild_within" is the same policy, measured with it. Stages that are in `--folder` are not done again.
+over seeds. <from>: "mujoco" was trained without randomisation; "mujoco_mild" and "mujoco_wide" with these presets, and
+are measured without; "mujoco_mild_within" is the policy of mild, measured with it. Stages that are in `--folder` are
+not done again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ARMS = {  # from -> (randomisation of its training, of its measurement)
     "mujoco": ("none", "none"),
     "mujoco_mild": ("mild", "none"),
     "mujoco_mild_within": ("mild", "mild"),
+    "mujoco_wide": ("wide", "none"),
 }
 Row = dict[str, Any]
 

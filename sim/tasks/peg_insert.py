@@ -103,14 +103,17 @@ class PegInsertTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 6"]:
-        """Right the peg, bring its tip over the mouth, and lower it where it would go in."""
+        """Right the peg, bring its tip over the mouth, lower it gently, and push once it is in: a peg that meets the
+        block at full speed slides up between the fingers, which then reach the block before the peg is home.
+        """
         tip_m, axis = self._tip(view), self._axis(view)
         down = axis.new_tensor([0.0, 0.0, -1.0]).expand_as(axis)
         lean = cross(axis, down)
         aside_m = tip_m[:, :2].norm(dim=-1)
         ready = (aside_m < 0.004) & (lean.norm(dim=-1) < 0.06)
         deep = tip_m[:, 2] < -0.002
-        above_m = torch.where(ready | deep, -0.06, torch.where(aside_m < 0.01, 0.004, 0.02))
+        above_m = torch.where(ready, -0.01, torch.where(aside_m < 0.01, 0.004, 0.02))
+        above_m = torch.where(deep, -0.06, above_m)
         goal_m = view.tool.m - tip_m + torch.nn.functional.pad(above_m[:, None], (2, 0))
         return torch.cat([toward(goal_m, view, reach), turning(lean, reach)], -1)
 
