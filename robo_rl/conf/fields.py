@@ -77,11 +77,11 @@ class Setting:
             return f"{words} >= {self.minimum:g}"
         return f"{words} from {self.minimum:g} to {self.maximum:g}"
 
-    def allows(self, value: float) -> bool:
-        """Is the number within the limits, and finite where there are any?"""
+    def allows(self, value: Any) -> bool:
+        """Is it within the limits, and finite where there are any? What is no number has none."""
         if self.minimum is None:
             return True
-        return self.minimum <= value < math.inf and (self.maximum is None or value <= self.maximum)
+        return bool(self.minimum <= value < math.inf and (self.maximum is None or value <= self.maximum))
 
     @property
     def default_words(self) -> str:
