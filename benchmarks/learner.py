@@ -138,7 +138,8 @@ def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden
             mean = mean_over_seeds(per_seed)
             interval = {"bootstrap95": [mean.low, mean.high]}
         emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / len(seeds), 1), "sum of rewards",
-             per_seed=per_seed, env_steps=env_steps, seeds=list(seeds), hidden=hidden, **interval)  # fmt: skip
+             per_seed=per_seed, env_steps=env_steps, seeds=len(seeds), first_seed=seeds[0], hidden=hidden,
+             **interval)  # fmt: skip
 
 
 def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:

@@ -15,6 +15,7 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Batch
+from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.rl.off_policy import OffPolicyLearner
 
 OBS, ACT, SIZE, DATA, UPDATES = 5, 2, 32, 200, 40
@@ -86,10 +87,10 @@ class Plain:
                     p.copy_((1.0 - TAU) * p + TAU * q)
 
 
-def head(critic: nn.Module, k: int) -> nn.Sequential:
+def head(critic: CriticEnsemble, k: int) -> nn.Sequential:
     """One critic of an ensemble, as layers."""
     layers: list[nn.Module] = []
-    for weight, bias in zip(critic.weights, critic.biases, strict=True):  # type: ignore[call-overload]
+    for weight, bias in zip(critic.weights, critic.biases, strict=True):
         layer = nn.Linear(*weight[k].shape)
         layer.weight.data, layer.bias.data = weight[k].detach().T.clone(), bias[k, 0].detach().clone()
         layers += [layer, nn.ReLU()]
