@@ -1,7 +1,7 @@
 """Peg insertion: a peg in the gripper, held a little askew, into a hole with sub-millimetre clearance.
 
 Observation `state` (26,), relative to the hole's mouth: the tool (3) and the peg's tip (3); where the peg (3) and the
-tool (3) point; joint positions (7) and speeds (7). Success: the tip is 4 cm deep in the hole for 3 steps in a row.
+tool (3) point; joint positions (7) and speeds (7). Success: the tip is 3 cm deep in the hole for 3 steps in a row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PegInsertTask:
     ready_m: tuple[tuple[float, float, float], tuple[float, float, float]] = ((0.42, -0.1, 0.18), (0.58, 0.1, 0.26))
     field_m: tuple[tuple[float, float], tuple[float, float]] = ((0.42, -0.12), (0.58, 0.12))
     askew: tuple[float, float, float] = (0.003, 0.003, 0.1)  # m along x and z of the tool, rad about its y
-    depth_m: float = 0.04
+    depth_m: float = 0.03
     obs_parts: tuple[tuple[str, int, str], ...] = (
         ("tool from mouth", 3, "m"), ("tip from mouth", 3, "m"), ("peg axis", 3, "1"), ("tool axis", 3, "1"),
         ("joints", 7, "rad"), ("joint speeds", 7, "rad/s"),
