@@ -1,16 +1,33 @@
-"""Where bodies are in worlds that have not moved yet: geometry alone, so by MuJoCo's kinematics for every engine."""
+"""Where bodies are in a state, whatever engine reached it: geometry alone, so by MuJoCo's kinematics."""
 
 from __future__ import annotations
 
 import mujoco
 import torch
+from jaxtyping import Float
+from numpy import ndarray
 
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
 
+def place(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    qpos: Float[ndarray, " nq"],
+    fixture_m: Float[ndarray, "nf 3"],
+    fixture_quat: Float[ndarray, "nf 4"],
+) -> None:
+    """Bodies of `data` where these joints and fixtures have them. Quaternion [w, x, y, z; body -> world]."""
+    data.qpos[:], data.mocap_pos[:], data.mocap_quat[:] = qpos, fixture_m, fixture_quat
+    mujoco.mj_kinematics(model, data)
+
+
 class Standing:
-    """States of one scene as they are put into an engine. No change of `sim.engines.changes` moves a body in them."""
+    """Worlds that have not moved yet: states of one scene as they are put into an engine.
+
+    No change of `sim.engines.changes` moves a body in them.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -25,8 +42,7 @@ class Standing:
         given = (start.qpos, start.fixture_m, start.fixture_quat)
         rows = zip(*(each.cpu().numpy() for each in given), body_m.numpy(), body_quat.numpy(), strict=True)
         for qpos, fixture_m, fixture_quat, place_m, place_quat in rows:
-            data.qpos[:], data.mocap_pos[:], data.mocap_quat[:] = qpos, fixture_m, fixture_quat
-            mujoco.mj_kinematics(model, data)
+            place(model, data, qpos, fixture_m, fixture_quat)
             place_m[:], place_quat[:] = data.xpos, data.xquat
         qvel = like.new_zeros(k, model.nv) if start.qvel is None else start.qvel
         touch_n = like.new_zeros(k, len(self._scene.touch))

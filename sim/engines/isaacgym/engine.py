@@ -25,6 +25,7 @@ from sim.engines.isaacgym.process import WORKER, Worker
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.engines.standing import place
 from sim.looks import Look
 
 _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_quat", "touch_n")
@@ -103,10 +104,7 @@ class IsaacGymEngine:
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
     ) -> Tensor:
         data = self._pictures.data
-        data.qpos[:] = self._slots["qpos"][world].numpy()
-        data.mocap_pos[:] = self._slots["fixture_m"][world].numpy()
-        data.mocap_quat[:] = self._slots["fixture_quat"][world].numpy()
-        mujoco.mj_kinematics(self.scene.model, data)
+        self._place(data, world)
         mujoco.mj_camlight(self.scene.model, data)
         return self._pictures.take(camera, height, width, kind, look)
 
@@ -122,7 +120,7 @@ class IsaacGymEngine:
 
     def _put(self, worlds: Tensor, start: Start) -> None:
         """Into the slots, bodies too: Isaac Gym itself places them only in its next step."""
-        slots, data, model = self._slots, self._placed, self.scene.model
+        slots, data = self._slots, self._placed
         slots["qvel"][worlds] = 0.0 if start.qvel is None else start.qvel.to(torch.float32)
         slots["touch_n"][worlds] = 0.0
         given = {
@@ -134,9 +132,13 @@ class IsaacGymEngine:
         for name, value in given.items():
             slots[name][worlds] = value.to(torch.float32)
         for world in worlds.tolist():
-            data.qpos[:] = slots["qpos"][world].numpy()
-            data.mocap_pos[:] = slots["fixture_m"][world].numpy()
-            data.mocap_quat[:] = slots["fixture_quat"][world].numpy()
-            mujoco.mj_kinematics(model, data)
+            self._place(data, world)
             slots["body_m"][world] = torch.from_numpy(data.xpos).float()
             slots["body_quat"][world] = torch.from_numpy(data.xquat).float()
+
+    def _place(self, data: mujoco.MjData, world: int) -> None:
+        place(
+            self.scene.model,
+            data,
+            *(self._slots[name][world].numpy() for name in ("qpos", "fixture_m", "fixture_quat")),
+        )

@@ -24,6 +24,7 @@ from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
+from sim.engines.standing import place
 from sim.looks import Look
 
 MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
@@ -100,7 +101,7 @@ class BulletEngine:
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
     ) -> Tensor:
         data = self._pictures.data
-        place(self.scene.model, data, self._qpos[world], self._fixtures[world])
+        place(self.scene.model, data, self._qpos[world], *apart(self._fixtures[world]))
         mujoco.mj_camlight(self.scene.model, data)
         return self._pictures.take(camera, height, width, kind, look)
 
@@ -143,15 +144,13 @@ class BulletEngine:
 
     def _pose(self, world: int) -> None:
         """Bodies by MuJoCo's kinematics: exact, and quicker than asking Bullet for every link."""
-        place(self.scene.model, self._data, self._qpos[world], self._fixtures[world])
+        place(self.scene.model, self._data, self._qpos[world], *apart(self._fixtures[world]))
         self._bodies[world, :, :3], self._bodies[world, :, 3:] = self._data.xpos, self._data.xquat
 
 
-def place(model: mujoco.MjModel, data: mujoco.MjData, qpos: Float[ndarray, " nq"], fixtures: ndarray) -> None:
-    """Bodies where these joints and fixtures (position [m], quaternion wxyz) have them."""
-    data.qpos[:] = qpos
-    data.mocap_pos[:], data.mocap_quat[:] = fixtures[:, :3], fixtures[:, 3:]
-    mujoco.mj_kinematics(model, data)
+def apart(fixtures: Float[ndarray, "nf 7"]) -> tuple[Float[ndarray, "nf 3"], Float[ndarray, "nf 4"]]:
+    """Their positions and their quaternions."""
+    return fixtures[:, :3], fixtures[:, 3:]
 
 
 def own_fixtures(data: mujoco.MjData) -> Float[ndarray, "nf 7"]:

@@ -27,11 +27,12 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
 from robo_rl.core.orphans import exit_with_parent
 from sim.engines.bullet.scenes.check import check_scene
-from sim.engines.bullet.scenes.engine import BulletEngine, own_fixtures, place
+from sim.engines.bullet.scenes.engine import BulletEngine, apart, own_fixtures
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
+from sim.engines.standing import place
 from sim.looks import Look
 
 _WORLDS_PER_PROCESS = 8  # fewer are not worth starting one for
@@ -109,7 +110,7 @@ class ProcessEngine:
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
     ) -> Tensor:
         data = self._pictures.data
-        place(self.scene.model, data, self._physics.qpos[world].numpy(), self._fixtures[world])
+        place(self.scene.model, data, self._physics.qpos[world].numpy(), *apart(self._fixtures[world]))
         mujoco.mj_camlight(self.scene.model, data)
         return self._pictures.take(camera, height, width, kind, look)
 
