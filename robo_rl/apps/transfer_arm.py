@@ -79,7 +79,9 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
 
 
 def measure(config: TransferConfig, actor: Actor, engines: list[str]) -> list[EngineResult]:
-    """The same seeds everywhere."""
+    """The same seeds everywhere. Raises what an engine that cannot run here raises, before any episode is run."""
+    for engine in engines:
+        make_env(with_option(actor.env, "engine", engine), 1).close()
     results: list[EngineResult] = []
     seeds = eval_seeds(config.seed, config.starts)
     with progress(config.starts * len(engines), "transfer", "episode") as bar:

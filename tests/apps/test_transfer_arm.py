@@ -55,3 +55,13 @@ def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest
     """Without one, engines= was answered as a mistake about flights."""
     assert cli.main(["transfer", "engines=mujoco,pybullet"]) != 0
     assert "Give run=<folder of a run> or bundle=<folder>" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_engine_that_cannot_run_is_named_before_any_episode(
+    base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred episodes in the first engine were lost to the second one's missing package."""
+    monkeypatch.setattr("robo_rl.apps.transfer_arm.evaluate", None)
+    given = [f"run={base}", "env=arm/lift:actuator=dc_motor", "engines=mujoco,isaacgym", "episodes=1"]
+    assert cli.main(["transfer", *given]) != 0
+    assert "The engine isaacgym has no actuator models" in capsys.readouterr().err.replace("\n", " ")
