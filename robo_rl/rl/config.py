@@ -28,6 +28,7 @@ class LearnerConfig:
     lr_actor: float = at_least(0.0, 3e-4)  # learning rate of the actor and of the multipliers
     lr_critic: float = at_least(0.0, 3e-4)  # learning rate of the critics
     actor_delay: int = at_least(1, 1)  # critic updates per actor update
+    target_delay: int = at_least(1, 1)  # critic updates per step of the target networks
     grad_clip: float = at_least(0.0, 0.0)  # norm bound of the actor's and the critics' gradients; 0 is none
     timeout_is_failure: bool = False  # True: a time-out is worth 0; False: it is bootstrapped
     return_floor: bool = False  # targets no lower than the return that the decision's episode really brought (MCAC)

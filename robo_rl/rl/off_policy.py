@@ -152,7 +152,8 @@ class OffPolicyLearner:
         self.updates += 1
         if self.updates % self.cfg.actor_delay == 0:
             info |= self._actor_step(batch)
-        self._follow()
+        if self.updates % self.cfg.target_delay == 0:
+            self._follow()
         return info
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:

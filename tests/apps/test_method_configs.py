@@ -95,8 +95,8 @@ PAPER: dict[str, dict[str, Any]] = {
     "td3": {
         "map.kind": "direct", "learner.actor": "deterministic", "learner.hidden": [256, 256],
         "learner.layer_norm": False, "learner.heads": 2, "learner.batch": 256, "learner.lr_actor": 3e-4,
-        "learner.actor_delay": 2, "learner.explore_std": 0.1, "learner.target_std": 0.2, "learner.target_clip": 0.5,
-        "learner.tau": 0.005, "learner.actor_reduce": "first", "base_steps": 25_000,
+        "learner.actor_delay": 2, "learner.target_delay": 2, "learner.explore_std": 0.1, "learner.target_std": 0.2,
+        "learner.target_clip": 0.5, "learner.tau": 0.005, "learner.actor_reduce": "first", "base_steps": 25_000,
     },
     "resip": {
         "algorithm": "ppo", "map.kind": "residual", "map.scale": 0.1, "map.per_chunk": False,

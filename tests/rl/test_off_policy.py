@@ -98,15 +98,13 @@ def test_the_actor_climbs_the_heads_it_is_told_to() -> None:
         assert made[reduce].actor.mode(batch().obs).sign().eq(wanted).all()
 
 
-def test_td3_moves_its_actor_every_second_update() -> None:
-    """actor_delay = 2."""
-    made, data = learner(actor="deterministic", actor_delay=2), batch()
-    moved = []
-    for _ in range(4):
-        before = made._actor_flat.clone()
+def test_td3_moves_its_actor_and_its_targets_every_second_update() -> None:
+    made, data = learner(actor="deterministic", actor_delay=2, target_delay=2), batch()
+    for moves in (False, True, False, True):
+        before = [made._actor_flat.clone(), *(slow.clone() for slow, _ in made._pairs)]
         made.update(data)
-        moved.append(not torch.equal(before, made._actor_flat))
-    assert moved == [False, True, False, True]
+        now = [made._actor_flat, *(slow for slow, _ in made._pairs)]
+        assert [not torch.equal(old, new) for old, new in zip(before, now, strict=True)] == [moves] * 3
 
 
 def test_sac_log_probability_agrees_with_torch() -> None:

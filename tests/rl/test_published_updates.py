@@ -61,7 +61,7 @@ class Plain:
         self.updates += 1
         if self.updates % 2 == 0:
             self._climb(-judged(self.critics, batch.obs, torch.tanh(self.actor(batch.obs)))[0].mean())
-        self._follow([*self.slow, self.slow_actor], [*self.critics, self.actor])
+            self._follow([*self.slow, self.slow_actor], [*self.critics, self.actor])
 
     def _sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = self.actor(obs).chunk(2, dim=-1)
