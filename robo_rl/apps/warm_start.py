@@ -69,7 +69,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         raise CheckpointError(f"The run {init} holds no checkpoint to start from. Let it finish, or give another.")
     state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
     found, expected = state.get("learner", {}), learner.weights()
-    del expected["map"]  # its reach belongs to this run
+    del expected["map"], expected["gate"]  # reach and doubt belong to this run
     for name in expected:
         if name not in found:
             raise CheckpointError(

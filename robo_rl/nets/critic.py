@@ -20,7 +20,9 @@ class CriticEnsemble(nn.Module):
     element-wise passes per layer cost as much as the matrix product at these sizes.
 
     `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a better start
-    than 0. Initial weights follow torch.nn.Linear, per head. `doubt`: see `compare`.
+    than 0. Initial weights follow torch.nn.Linear, per head.
+
+    `doubt` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they learn.
     """
 
     def __init__(
@@ -28,9 +30,7 @@ class CriticEnsemble(nn.Module):
         doubt: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._config = {
-            "in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm, "doubt": doubt,
-        }  # fmt: skip
+        self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
         self.heads, self.layer_norm, self.doubt = heads, layer_norm, doubt
         sizes = (in_dim, *hidden, 1)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -57,7 +57,7 @@ class CriticEnsemble(nn.Module):
         return h.squeeze(-1)
 
     def compare(
-        self, x: Float[Tensor, "b i"], first: Float[Tensor, "b a"], second: Float[Tensor, "b a"]
+        self, x: Float[Tensor, "b i"], first: Float[Tensor, "b a"], second: Float[Tensor, "b a"], doubt: float = 0.0
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """Q of two candidate actions in one pass: what `first` is worth at least, and `second` at most.
 
@@ -66,10 +66,10 @@ class CriticEnsemble(nn.Module):
         """
         q = self(torch.cat([x, x]), torch.cat([first, second])).view(self.heads, 2, -1)  # chunk(2) would fix the batch
         mean = q.mean(dim=0)
-        if self.doubt == 0.0:
+        if doubt == 0.0:
             return mean[0], mean[1]
-        apart = self.doubt * (q - mean).square().mean(dim=0).sqrt()
+        apart = doubt * (q - mean).square().mean(dim=0).sqrt()
         return mean[0] - apart[0], mean[1] + apart[1]
 
     def config(self) -> dict[str, Any]:
-        return dict(self._config)
+        return self._config | {"doubt": self.doubt}

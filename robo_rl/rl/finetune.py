@@ -119,6 +119,7 @@ class FineTuner:
             self._learn()
             self._widen()
         episodes = self.collector.finish()
+        self._trust()
         self._watch(episodes, phase)
         return episodes
 
@@ -135,6 +136,12 @@ class FineTuner:
         if cfg.reach_steps:
             grown = (1.0 - cfg.reach_start) * self.collector.env.num_envs / cfg.reach_steps
             action_map.reach = min(1.0, action_map.reach + grown)
+
+    def _trust(self) -> None:
+        """The doubt of a deployed gate falls with the steps that are left. Nothing that is learned depends on it."""
+        cfg = self.config
+        left = (cfg.env_steps - self.env_steps) / (cfg.env_steps - cfg.base_steps)
+        self.learner.critic.doubt = cfg.learner.gate_doubt * min(1.0, max(0.0, left))
 
     def _warm_up(self) -> Act | None:
         """Who acts before learning starts; None is the base alone."""

@@ -96,10 +96,14 @@ class OffPolicyLearner:
 
     @torch.no_grad()
     def act(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool) -> Float[Tensor, "b d"]:
-        """u for these observations; with `gate`, 0 wherever the critics prefer the base."""
+        """u for these observations; with `gate`, 0 wherever the critics prefer the base.
+
+        Only what does not explore doubts: a correction that was never tried could not show that it is better.
+        """
         x = self._x(obs, ctx)
         u = self._explore(x) if explore else self.actor.mode(x)
-        return self._gated(u, obs, ctx, self.critic) if self.cfg.gate else u
+        doubt = 0.0 if explore else self.critic.doubt
+        return self._gated(u, obs, ctx, self.critic, doubt) if self.cfg.gate else u
 
     def _explore(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         if isinstance(self.actor, GaussianActor):
@@ -134,10 +138,16 @@ class OffPolicyLearner:
         return torch.randn(rows, self.map.dim, generator=self.generator)
 
     def _gated(
-        self, u: Float[Tensor, "b d"], obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], critic: CriticEnsemble
+        self,
+        u: Float[Tensor, "b d"],
+        obs: Float[Tensor, "b f"],
+        ctx: Float[Tensor, "b c"],
+        critic: CriticEnsemble,
+        doubt: float = 0.0,
     ) -> Float[Tensor, "b d"]:
         zero = torch.zeros_like(u)
-        q_actor, q_base = critic.compare(self._state(obs), self.map.to_critic(u, ctx), self.map.to_critic(zero, ctx))
+        actor, base = self.map.to_critic(u, ctx), self.map.to_critic(zero, ctx)
+        q_actor, q_base = critic.compare(self._state(obs), actor, base, doubt)
         return torch.where((q_actor > q_base).unsqueeze(-1), u, zero)
 
     # Learning
@@ -291,11 +301,12 @@ class OffPolicyLearner:
     # Saving
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """A copy of the actor's and the critics' weights and of the map's reach, to come back to."""
+        """A copy of actor's and critics' weights, of the map's reach and the gate's doubt, to come back to."""
         networks = {
             name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()} for name in NETWORKS
         }
-        return networks | {"map": {"reach": torch.tensor(self.map.reach, dtype=torch.float64)}}
+        reach, doubt = (torch.tensor(value, dtype=torch.float64) for value in (self.map.reach, self.critic.doubt))
+        return networks | {"map": {"reach": reach}, "gate": {"doubt": doubt}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         """Back to `weights`, or, for None, to an actor that reproduces the base. Moments of the optimisers restart."""
@@ -306,6 +317,8 @@ class OffPolicyLearner:
             for name, state in weights.items():
                 if name == "map":
                     self.map.reach = float(state["reach"])
+                elif name == "gate":
+                    self.critic.doubt = float(state["doubt"])
                 else:
                     getattr(self, name).load_state_dict(state)
         self.actor_opt.state.clear()
@@ -316,6 +329,7 @@ class OffPolicyLearner:
         return {
             **{name: getattr(self, name).state_dict() for name in NETWORKS},
             "reach": self.map.reach,
+            "doubt": self.critic.doubt,
             "actor_opt": copy.deepcopy(self.actor_opt.state_dict()),
             "critic_opt": copy.deepcopy(self.critic_opt.state_dict()),
             "dual_opt": copy.deepcopy(self.dual_opt.state_dict()) if self.dual_opt else {},
@@ -330,6 +344,7 @@ class OffPolicyLearner:
         for name in (*NETWORKS, "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
         self.map.reach = float(state.get("reach", 1.0))  # runs of before the ramp have none
+        self.critic.doubt = float(state.get("doubt", self.cfg.gate_doubt))  # nor of before doubt fell
         if self.dual_opt is not None:
             self.dual_opt.load_state_dict(state["dual_opt"])
         with torch.no_grad():

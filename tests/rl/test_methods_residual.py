@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,62 @@ def test_a_resumed_run_is_as_far_on_the_ramp() -> None:
     again.load_state_dict(state)
     other.close()
     assert again.learner.map.reach == tuner.learner.map.reach > 0.25
+
+
+# The gate's doubt
+
+
+def doubting(**config: Any) -> tuple[FineTuner, VecEnv]:
+    """A gated residual that learns from 210 steps after 30 of the base alone."""
+    learner = {"actor": "deterministic", "gate": True, "gate_doubt": 2.0, "penalty": 0.01} | config
+    settings = {"env_steps": 240, "base_steps": 30, "burn_in": 5, "learner": learner}
+    tuner, env, _ = build(ResidualMap(1, 0.4), flow_policy(SPEC), **settings)
+    return tuner, env
+
+
+def test_doubt_falls_with_the_steps_that_are_left() -> None:
+    """2 until learning begins, then 2 * (240 - t) / 210 after t steps, and none at the end."""
+    tuner, env = doubting()
+    while tuner.phase != "online":
+        assert tuner.learner.critic.doubt == 2.0
+        tuner.advance()
+    while not tuner.done:
+        tuner.advance()
+        assert math.isclose(tuner.learner.critic.doubt, 2.0 * (240 - tuner.env_steps) / 210, abs_tol=1e-12)
+    env.close()
+    assert tuner.learner.critic.doubt == 0.0
+
+
+def test_nothing_that_is_learned_depends_on_doubt() -> None:
+    """It is about what is deployed on the way; a policy at the end is the same as without, to the last bit."""
+    ends = []
+    for doubt in (0.0, 2.0):
+        tuner, env = doubting(gate_doubt=doubt)
+        while not tuner.done:
+            tuner.advance()
+        env.close()
+        ends.append(tuner.learner.weights())
+    first, second = ends
+    assert first.keys() == second.keys() > {"actor", "critic", "gate"}
+    for part in first:
+        assert all(torch.equal(first[part][key], second[part][key]) for key in first[part])
+
+
+def test_weights_come_back_with_the_doubt_of_their_time() -> None:
+    """A policy that was best while it doubted is saved with that doubt; a resumed run doubts as much."""
+    tuner, env = doubting()
+    while tuner.env_steps < 120:
+        tuner.advance()
+    kept, doubt, state = tuner.learner.weights(), tuner.learner.critic.doubt, copy.deepcopy(tuner.state_dict())
+    policy = deployed(flow_policy(SPEC), tuner.learner, tuner.learner.map)
+    assert policy.config()["gate"]["doubt"] == doubt > 0.0
+    while not tuner.done:
+        tuner.advance()
+    assert policy.config()["gate"]["doubt"] == 0.0
+    tuner.learner.load_weights(kept)
+    assert policy.config()["gate"]["doubt"] == doubt
+    env.close()
+    again, other = doubting()
+    again.load_state_dict(state)
+    other.close()
+    assert again.learner.critic.doubt == doubt
