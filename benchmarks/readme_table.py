@@ -61,6 +61,15 @@ HEADLINES = (
     Headline("head less teacher, points of success", "head/success_gap_points", "aim at most 1"),
     Headline("SAC updates, ratio to Stable-Baselines3", "learner/sac/updates_ratio_vs_sb3", "aim 3"),
     Headline("TD3 updates, ratio to Stable-Baselines3", "learner/td3/updates_ratio_vs_sb3", "aim 3"),
+    *(
+        Headline(
+            f"{learner.upper()} on {env}, 100,000 steps",
+            f"learner/{learner}/{env}/return",
+            f"Stable-Baselines3 {{learner/{learner}/{env}/sb3_return}}",
+        )
+        for learner in ("sac", "td3")
+        for env in ("Hopper-v5", "HalfCheetah-v5")
+    ),
     Headline(
         "training windows, 2 cameras of 128 x 128",
         "windows/raw/per_cpu_s",
