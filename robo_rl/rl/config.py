@@ -47,9 +47,7 @@ class LearnerConfig:
     conservative: float = at_least(0.0, 0.0)  # SAC: weight of Cal-QL's term, for learning from data alone; 0 is none
     conservative_actions: int = at_least(1, 10)  # actions per kind and state in that term
     gate: bool = False  # choose between u and the base's u = 0 by Q, when acting and when bootstrapping
-    gate_doubt: float = at_least(
-        0.0, 0.0
-    )  # at first u is deployed only where better by so many std of the heads; falls to 0
+    gate_doubt: float = at_least(0.0, 0.0)  # deployed, u has to be better by so many std of the heads; falls to 0
 
 
 def check_learner(cfg: LearnerConfig) -> None:

@@ -144,15 +144,20 @@ def test_the_gate_prefers_the_better_candidate() -> None:
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
 
 
-def test_only_what_does_not_explore_is_doubted() -> None:
+def test_only_what_does_not_explore_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
     """One head prefers large actions and the other, by less, small ones: better in the mean, but not to both."""
     made = learner(ResidualMap(1, 0.5), gate=True, gate_doubt=1.0, actor="deterministic", explore_std=1.0)
     made._actor_flat.fill_(0.3)
     obs, ctx = torch.randn(40, 4), torch.zeros(40, 1)
-    made.critic.forward = lambda x, a, heads=None: torch.stack([2.0 * a.abs().sum(-1), -a.abs().sum(-1)])  # type: ignore[method-assign]
+
+    def heads_say(first: float, second: float) -> None:
+        slopes = torch.tensor([[first], [second]])
+        monkeypatch.setattr(made.critic, "forward", lambda x, action: slopes * action.abs().sum(-1))
+
+    heads_say(2.0, -1.0)
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
     assert made.act(obs, ctx, explore=False).abs().max() == 0.0
-    made.critic.forward = lambda x, a, heads=None: torch.stack([2.0 * a.abs().sum(-1), a.abs().sum(-1)])  # type: ignore[method-assign]
+    heads_say(2.0, 1.0)
     assert made.act(obs, ctx, explore=False).abs().min() > 0.0
 
 
