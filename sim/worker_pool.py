@@ -27,6 +27,11 @@ from sim.lane import MakeLane
 from sim.worker_process import Worker, start_worker, stop_workers
 
 START_TIMEOUT_S = 300.0  # importing and building simulators on a busy machine
+BUILDING = "building its simulators"
+UNGUARDED = (
+    " What stopped it stands above. Workers import the script that starts them: a script of your own must begin its "
+    'work below `if __name__ == "__main__":`.'
+)
 
 
 class WorkerPool:
@@ -111,7 +116,7 @@ class WorkerPool:
 
     def _agree(self) -> tuple[EnvSpec, tuple[str, ...]]:
         self._busy = set(range(len(self._workers)))
-        self.wait("building its simulators", START_TIMEOUT_S)
+        self.wait(BUILDING, START_TIMEOUT_S)
         answers = [self._values[index] for index in range(len(self._workers))]
         for answer in answers[1:]:
             if answer != answers[0]:
@@ -166,6 +171,8 @@ class WorkerPool:
         worker = self._workers[index]
         obituary = f"(pid {worker.process.pid}, {worker.lanes}) died while {doing}: {worker.cause_of_death()}"
         words = worker.last_words()
+        if doing == BUILDING and worker.process.exitcode == 1:  # an error of its own code it would have sent
+            words += UNGUARDED
         self.kill()
         raise EnvError(f"Simulator worker {index} {obituary}.{words}")
 

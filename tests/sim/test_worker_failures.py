@@ -155,3 +155,22 @@ def start(script: Path) -> subprocess.Popen[str]:
 def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+    """Workers import the script that starts them. One that starts workers when imported fails, and must learn why."""
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from sim.workers import WorkerVecEnv\n"
+        "from tests.sim.lanes import CountLane, make\n"
+        "WorkerVecEnv(make(CountLane), 1, 1)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 1
+    assert 'below `if __name__ == "__main__":`' in run.stderr.splitlines()[-1]
