@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from policies.chain import Chain, Explore, log_prob, path, sample_chain, walk
 from policies.flow import FlowConfig
 from policies.observation import Crop, ObsEncoder
-from policies.process import Process, ProcessConfig, load_process, make_process
+from policies.process import Process, ProcessConfig, load_process, make_process, process_config
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import EnvSpec
@@ -63,6 +63,11 @@ class GenerativePolicy(nn.Module):
     def build(cls, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig) -> GenerativePolicy:
         """A policy with fresh weights for this environment or dataset."""
         return cls(env, normalizer, config, make_process(config.process))
+
+    @property
+    def shape(self) -> GenerativeConfig:
+        """What `build` needs for another policy like this one, at the rhythm that this one was built with."""
+        return self._config
 
     # -- acting ------------------------------------------------------------------------------------------------------
 
@@ -135,18 +140,18 @@ class GenerativePolicy(nn.Module):
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> GenerativePolicy:
-        process = load_process(data["process"])
         config = GenerativeConfig(
             obs_steps=int(data["obs_steps"]),
             chunk=int(data["chunk"]),
             execute=int(data["execute"]),
             net=net_config(data["net"]),
+            process=process_config(data["process"]),
             image=ImageEncoderConfig(**data["image"]),
             points=PointEncoderConfig(**data.get("points", {})),  # older policies know of none
         )
         env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
         normalizer = Normalizer({key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"]))
-        return cls(env, normalizer, config, process)
+        return cls(env, normalizer, config, load_process(config.process))
 
     def _check_noise(self, noise: Tensor, batch: int) -> None:
         if noise.shape != torch.Size([batch, self.chunk, self.action_spec.dim]):

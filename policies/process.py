@@ -93,7 +93,7 @@ class Process(Protocol):
         ...
 
     def config(self) -> dict[str, Any]:
-        """Plain JSON values from which `load_process` makes an equal process."""
+        """Plain JSON values of which `process_config` makes the configuration again."""
         ...
 
 
@@ -104,15 +104,22 @@ def make_process(config: ProcessConfig) -> Process:
     return process
 
 
-def load_process(data: Mapping[str, Any]) -> Process:
-    """The process that `config()` describes; its tables are still empty and come with the weights."""
-    cls = lookup("process", PROCESSES, str(data.get("name")))
-    try:
-        process = cls(cls.Config(**data))
-    except TypeError as error:
-        raise ConfigError(f"Process '{data.get('name')}' cannot be configured with {dict(data)}: {error}.") from error
+def load_process(config: ProcessConfig) -> Process:
+    """The process of this configuration; its tables are still empty and come with the weights."""
+    process = lookup("process", PROCESSES, config.name)(config)
     assert isinstance(process, Process)
     return process
+
+
+def process_config(data: Mapping[str, Any]) -> ProcessConfig:
+    """The inverse of `config_json`. Raises ConfigError for a name or a setting that no process has."""
+    cls = lookup("process", PROCESSES, str(data.get("name")))
+    try:
+        config = cls.Config(**data)
+    except TypeError as error:
+        raise ConfigError(f"Process '{data.get('name')}' cannot be configured with {dict(data)}: {error}.") from error
+    assert isinstance(config, ProcessConfig)
+    return config
 
 
 def config_json(config: ProcessConfig) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""`robo-rl finetune method=auto`: a probe of the base chooses steering, a residual, or one on top of the other.
+"""`robo-rl finetune method=auto`: a probe of the base chooses steering, residuals, or those on top of the other.
 
 Steering is cheap and strong where some draw of the base's own noise already succeeds. Where it does not get all the
-way, a residual on top of the best policy so far uses the environment steps that are left. The probe runs the base at
-the rhythm at which it would be steered: planning anew more often changes what a base can do.
+way, residuals use the environment steps that are left, in rounds. After each round a new base imitates all that was
+succeeded in, and the next round corrects that one. The probe runs the base at the rhythm at which it would be steered:
+planning anew more often changes what a base can do.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from robo_rl.apps.finetune import (
     report,
     run_method,
 )
+from robo_rl.apps.imitation import imitate
 from robo_rl.apps.progress import progress
 from robo_rl.apps.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
@@ -49,6 +51,8 @@ FULL_STEPS = 50_000
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
 WEAK = 0.6  # a start that succeeds less often than this misses by more than a usual residual can correct
+ROUND_STEPS = 12_000  # the least that a residual gets before its successes are imitated, while there is so much
+CLOSE = 0.1  # a policy that imitates, and succeeds no less than this below the best, is the next residual's base
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,15 @@ def finetune_auto(config: FinetuneVerb) -> int:
     print(f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}")
     best = start_of(config, base, finer, found, run)
     print(f"start: planning every {best.policy.execute} steps, noise scale {best.noise_scale:g}, {best.rate}")
-    spent, curve = 0, Progress()
+    course = _Course(config, base, run, best)
     if "steering" in plan.method:
-        steps = min(total, stage_method("steering").env_steps)
-        best, spent = _stage(config, "steering", base, best, run, steps, spent, curve)
-    if best.rate.rate < ENOUGH and total - spent >= LEAST_STEPS:
-        recipe = "residual_far" if best.rate.rate < WEAK else "residual"
-        best, spent = _stage(config, recipe, best.policy, best, run, total - spent, spent, curve)
+        course.steer(min(total, stage_method("steering").env_steps))
+    for steps in rounds(total - course.spent):
+        if course.best.rate.rate < ENOUGH:
+            course.correct(steps)
+        if course.best.rate.rate < ENOUGH:
+            course.imitate()
+    best, spent, curve = course.best, course.spent, course.curve
     note = {
         "verb": "finetune",
         "method": "auto",
@@ -98,6 +104,14 @@ def finetune_auto(config: FinetuneVerb) -> int:
     write_json(run.path / "curve.json", curve.to_json())
     report(config, base, Outcome(load_policy(run.policy), best.noise_scale, curve, spent), run)
     return 0
+
+
+def rounds(steps: int) -> list[int]:
+    """Environment steps of the residuals, one after the other, in which `steps` are spent; none for too few."""
+    if steps < LEAST_STEPS:
+        return []
+    count = max(1, steps // ROUND_STEPS)
+    return [steps * (i + 1) // count - steps * i // count for i in range(count)]
 
 
 def steerable(base: SavedPolicy) -> SavedPolicy:
@@ -177,39 +191,81 @@ def stage_method(name: str) -> MethodConfig:
     return load_config("finetune", [f"method={name}", "out=."], FinetuneVerb).method
 
 
-def _stage(
-    config: FinetuneVerb,
-    name: str,
-    start: SavedPolicy,
-    best: Stage,
-    run: RunDir,
-    steps: int,
-    spent: int,
-    curve: Progress,
-) -> tuple[Stage, int]:
-    """Train one method from `start`; keep the better of its result and `best`. A resumed run goes on inside it."""
-    folder = run.path / name.removesuffix("_far")
-    saved = folder / "base"
-    if not (saved / POLICY_FILE).is_file():  # written last
-        save_policy(saved, start, {"noise": best.noise_scale})
-    inner = copy.deepcopy(config)
-    inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
-    inner.method = stage_method(name)
-    inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
-    if name != "steering":
-        inner.method.base_noise = best.noise_scale
-    if config.demos is None:
-        inner.method.mix = MixConfig()
-    inner.resume = Path(inner.out, "run.json").exists()
-    free = FREE_KEYS | {"base"}  # it lies in the run itself, which may have been moved
-    outcome = run_method(inner, inner.method, start, RunDir.create(inner.out, inner, resume=inner.resume, free=free))
-    curve.env_steps += [spent + step for step in outcome.progress.env_steps]
-    curve.rates += outcome.progress.rates
-    curve.returns += outcome.progress.returns
-    curve.train_cpu_s += outcome.progress.train_cpu_s
-    after = Stage(outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale))
-    print(f"{name}: {after.rate} after {outcome.env_steps} steps, {best.rate} before")
-    return (after if after.rate.rate >= best.rate.rate else best), spent + outcome.env_steps
+class _Course:
+    """The stages of one run: what they have left so far, and what they have cost."""
+
+    def __init__(self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage) -> None:
+        self.config, self.base, self.run = config, base, run
+        self.best, self.next = start, start  # what is left in the end; what the next residual corrects
+        self.execute = start.policy.execute  # the rhythm that suits the base
+        self.spent, self.curve = 0, Progress()
+        self.recorded: list[Path] = []  # datasets of the successes of all stages
+        self.demos = config.demos  # with those successes, once there was an imitation
+        self._counts: dict[str, int] = {}
+
+    def steer(self, steps: int) -> None:
+        """Noise steering of the base, at its own rhythm."""
+        self._train("steering", self.base, steps)
+
+    def correct(self, steps: int) -> None:
+        """A residual on the policy that is next."""
+        recipe = "residual_far" if self.next.rate.rate < WEAK else "residual"
+        self._train(recipe, self.next.policy, steps)
+
+    def imitate(self) -> None:
+        """A new base from all that was succeeded in: the next to be corrected, if it is about as good as the best."""
+        if not isinstance(self.base, GenerativePolicy):
+            return
+        folder = self._folder("imitation")
+        made = imitate(self.base, self.config.demos, self.recorded, folder, self.config.seed)
+        if made is None:
+            return
+        policy, cpu_s = made
+        self.curve.train_cpu_s += cpu_s
+        self.demos = str(folder / "data")
+        policy = replanned(policy, self.execute)
+        tried = [Stage(policy, scale, rate_of(self.config, policy, scale)) for scale in (0.0, 1.0)]
+        found = max(tried, key=lambda stage: stage.rate.rate)
+        print(f"imitation: {found.rate} with noise scale {found.noise_scale:g}, {self.best.rate} the best before")
+        if found.rate.rate >= self.best.rate.rate - CLOSE:
+            self.next = found
+        if found.rate.rate >= self.best.rate.rate:
+            self.best = found
+
+    def _train(self, name: str, start: SavedPolicy, steps: int) -> None:
+        """Train one method from `start` and keep its result if it is the best. A resumed run goes on inside it."""
+        config, folder = self.config, self._folder(name.removesuffix("_far"))
+        saved = folder / "base"
+        if not (saved / POLICY_FILE).is_file():  # written last
+            save_policy(saved, start, {"noise": self.next.noise_scale})
+        inner = copy.deepcopy(config)
+        inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
+        inner.demos, inner.record = self.demos, "success"
+        inner.method = stage_method(name)
+        inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
+        if name != "steering":
+            inner.method.base_noise = self.next.noise_scale
+        if self.demos is None:
+            inner.method.mix = MixConfig()
+        inner.resume = Path(inner.out, "run.json").exists()
+        free = FREE_KEYS | {"base", "demos"}  # they may lie in the run itself, which may have been moved
+        run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
+        outcome = run_method(inner, inner.method, start, run)
+        self.curve.env_steps += [self.spent + step for step in outcome.progress.env_steps]
+        self.curve.rates += outcome.progress.rates
+        self.curve.returns += outcome.progress.returns
+        self.curve.train_cpu_s += outcome.progress.train_cpu_s
+        self.spent += outcome.env_steps
+        self.recorded.append(run.episodes)
+        after = Stage(outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale))
+        print(f"{name}: {after.rate} after {outcome.env_steps} steps, {self.best.rate} the best before")
+        if after.rate.rate >= self.best.rate.rate:
+            self.best = self.next = after
+
+    def _folder(self, name: str) -> Path:
+        """Of the next stage of this name: residual, residual2, residual3, ..."""
+        self._counts[name] = count = self._counts.get(name, 0) + 1
+        return self.run.path / (name if count == 1 else f"{name}{count}")
 
 
 def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float) -> SuccessRate:

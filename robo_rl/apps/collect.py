@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.executor import ChunkExecutor
@@ -30,6 +27,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.reader import EpisodeStore
 from robo_rl.data.schema import DATASET_JSON, Codec
+from robo_rl.data.take import Take, write_take
 from robo_rl.data.writer import DatasetWriter
 from sim.experts import Expert
 from sim.registry import make_env, make_expert
@@ -143,25 +141,13 @@ def make_driver(config: CollectConfig, env: VecEnv) -> Driver:
     return PolicyDriver(ChunkExecutor(actor.policy, config.num_envs), noise)
 
 
-@dataclass
-class Take:
-    """One episode while it is simulated."""
-
-    seed: int
-    obs: list[dict[str, NDArray[Any]]] = field(default_factory=list)
-    action: list[NDArray[np.float32]] = field(default_factory=list)
-    reward: list[float] = field(default_factory=list)
-    terminated: bool = False
-    success: bool = False
-    done: bool = False
-
-
 class Collection:
     """Runs the lanes and commits what they recorded, in the order of the seeds."""
 
     def __init__(self, config: CollectConfig, env: VecEnv, driver: Driver, writer: DatasetWriter, bar: Any) -> None:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.tried = self.kept = 0
+        self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
         self._takes: list[Take] = []  # in seed order, from the oldest that is not committed
 
     def run(self, wanted: int, first: int) -> None:
@@ -218,16 +204,6 @@ class Collection:
             take = self._takes.pop(0)
             self.tried += 1
             if take.success or self.config.keep == "all":
-                write_take(self.writer, take, self.config)
+                write_take(self.writer, take, task=self.config.task or self.config.env, info=self._made_by)
                 self.kept += 1
                 self.bar.update(1)
-
-
-def write_take(writer: DatasetWriter, take: Take, config: CollectConfig) -> None:
-    """One committed episode."""
-    by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
-    with writer.episode(task=config.task or config.env, seed=take.seed, info=by) as episode:
-        last = len(take.action) - 1
-        for i, (action, reward) in enumerate(zip(take.action, take.reward, strict=True)):
-            episode.add(take.obs[i], action, reward=reward, terminated=take.terminated and i == last)
-        episode.commit(success=take.success, final_obs=take.obs[-1])

@@ -31,12 +31,15 @@ from robo_rl.core.files import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
+from robo_rl.core.spec import EnvSpec
 from robo_rl.core.state_io import load_state, save_state
 from robo_rl.data.choice import choose
-from robo_rl.data.store import EpisodeStore
+from robo_rl.data.schema import DATASET_JSON
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
+from sim.recorded import Recorded
 from sim.registry import has_dense_reward, make_env
 
 CURVE_FILE = "curve.json"
@@ -178,6 +181,8 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     ):
         metrics.shown = ("eval/success" if config.base else "train/return", "critic/q")
         train_env = supervised(method, name, env, config.seed)
+        if config.record != "none":
+            train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
         session = build_session(
             method, base, train_env, seed=config.seed, demos=demos,
             dense_reward=has_dense_reward(name, config.reward), logger=metrics, say=bar.write,
@@ -197,6 +202,24 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
         write_json(run.path / CURVE_FILE, loop.progress.to_json())
     return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+
+
+def _recorded(
+    config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
+) -> Recorded:
+    """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can be merged.
+
+    spec: of the environment without the patience of training, which is no part of the contract.
+    """
+    folder = run.episodes
+    if (folder / DATASET_JSON).exists():
+        writer = DatasetWriter.open(folder, spec)
+    else:
+        codec, stamps = ("raw", ()) if demos is None else (demos.meta.image_codec, demos.meta.stamps)
+        writer = DatasetWriter.create(folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()})
+    if fresh:  # a run that was killed before its first checkpoint begins anew
+        writer.rewind(0)
+    return Recorded(env, writer, keep_all=config.record == "all", info={"by": config.method.name, "seed": config.seed})
 
 
 def _log(run: RunDir, at: tuple[int, Path] | None, state: dict[str, Any] | None, bar: Any) -> Metrics:

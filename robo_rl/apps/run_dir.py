@@ -6,6 +6,7 @@ runs/<name>/config.yaml            settings, complete
             checkpoints/<step>/    whole training states; a folder is there whole or not at all. A step that is saved
                                    again is <step>.1 until its older state is gone
             policy/                the final policy
+            episodes/              dataset of what training succeeded in, where `finetune` was asked to record it
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from robo_rl.apps.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files import empty_dir, fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.data.schema import EPISODES
 
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 # May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
@@ -38,7 +40,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.checkpoints, self.policy = path / "checkpoints", path / "policy"
+        self.checkpoints, self.policy, self.episodes = path / "checkpoints", path / "policy", path / "episodes"
 
     @classmethod
     def create(
@@ -160,9 +162,10 @@ class RunDir:
 
     def _never_began(self) -> bool:
         """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with it."""
-        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints"}
+        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints", self.episodes.name}
         others = {path.name for path in self.path.iterdir()} - ours
-        if others or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
+        recorded = (self.episodes / EPISODES).glob("[0-9]*")
+        if others or any(recorded) or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
             return False
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 

@@ -34,14 +34,22 @@ DATA_FILE = "data.json"  # in the run: which episodes it learns from
 
 
 def main(config: TrainConfig) -> int:
-    """Train, and leave the policy in `out`/policy."""
+    """Train, and say what to do with the policy."""
+    run = train(config)
+    env = EpisodeStore(config.data).spec
+    print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
+    return 0
+
+
+def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
+    """Train, and leave the policy in `out`/policy. free: more settings that may differ when a run is resumed."""
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
     choice = chosen(config, store)
     source = window_source(config, choice)
     policy = fresh_policy(config, choice).to(device)
-    free = FREE_KEYS | FREE_SETTINGS | {"threads"}
+    free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
     keep_data(run, choice, resume=config.resume)
     if said := choice.sentence():
@@ -65,8 +73,7 @@ def main(config: TrainConfig) -> int:
             kept = f"saved update {newest_step(run.path)} in {run.path}; the same command with resume=true goes on"
             raise KeyboardInterrupt(kept) from stop
     save_policy(run.policy, trained, train_note(config, choice))
-    print(f"Policy: {run.policy}\nNext:   {next_step(run, store.spec)}")
-    return 0
+    return run
 
 
 def next_step(run: RunDir, env: EnvSpec) -> str:

@@ -73,6 +73,13 @@ VERBS = {
         "what a dataset holds: episodes, frames, keys with shapes, success",
         "robo-rl data info path=data/peg20",
     ),
+    "data merge": _verb(
+        "data_merge",
+        "schema:DataMergeConfig",
+        "train",
+        "several datasets that were recorded alike become one",
+        "robo-rl data merge sources=[data/peg20,runs/residual/episodes] out=data/peg-more",
+    ),
     "data validate": _verb(
         "data_validate",
         "schema:DataValidateConfig",

@@ -49,6 +49,7 @@ class FinetuneVerb:
     base: str | None = None  # policy to improve: a policy folder or a run; none: learn from nothing
     env: str | None = None  # none: the one that the base was trained on
     demos: str | None = None  # dataset of demonstrations for the methods that replay them
+    record: str = one_of("none", "success", "all")  # training's episodes that are kept, in `out`/episodes
     init: str | None = None  # earlier run whose actor and critics are the start; none: fresh ones
     method: MethodConfig = field(default_factory=MethodConfig)  # the recipe; method=<name> chooses one
     env_steps: int | None = at_least(1, None)  # environment steps in all; none: the method's own

@@ -39,6 +39,14 @@ class DataValidateConfig:
 
 
 @dataclass
+class DataMergeConfig:
+    """`robo-rl data merge`."""
+
+    sources: list[str] = field(default_factory=list)  # folders of datasets that were recorded alike: [data/a,data/b]
+    out: str = REQUIRED  # folder of the new dataset
+
+
+@dataclass
 class DataImportConfig:
     """`robo-rl data import`. Settings from `robot` on are those of recordings.
 

@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, SupportsInt
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files import write_json
 from robo_rl.core.spec import EnvSpec
+from robo_rl.data.commit import numbers, staging_lock
 from robo_rl.data.disk import full_disk_is_said, require_free
 from robo_rl.data.episode_writer import EpisodeWriter, RecordOptions
 from robo_rl.data.schema import (
@@ -102,6 +104,24 @@ class DatasetWriter:
             info=_json(info),
         )
         return EpisodeWriter(self.path, self.meta, meta, self.options)
+
+    @property
+    def next_number(self) -> int:
+        """Of the episode that is committed next, while nobody else records here."""
+        return max(numbers(self.path), default=-1) + 1
+
+    def rewind(self, next_number: int) -> None:
+        """Take out the episodes from `next_number` on, and what was left half recorded.
+
+        For a run that goes back to a checkpoint and makes them again. Raises DataError while somebody records here.
+        """
+        with staging_lock(self.path, exclusive=True):
+            for number in numbers(self.path):
+                if number >= next_number:
+                    rmtree(self.path / EPISODES / f"{number:06d}")
+            for staged in (self.path / STAGING).iterdir():
+                if staged.is_dir():
+                    rmtree(staged)
 
 
 def _taken(root: Path) -> str:

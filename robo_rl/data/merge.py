@@ -1,0 +1,60 @@
+"""Several datasets of one contract as one: demonstrations, say, and what a policy has succeeded in since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.commit import publish
+from robo_rl.data.reader import EpisodeStore
+from robo_rl.data.schema import STAGING
+from robo_rl.data.whole import whole_dataset
+
+
+def merge(sources: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] | None = None) -> int:
+    """Copy all episodes of `sources`, in order, byte for byte, into a new dataset; returns how many there are.
+
+    The dataset appears under `out` when it is whole. `progress` is called with (episodes done, episodes). Raises
+    DataError when a source is no dataset, when they do not belong together or when `out` exists, ConfigError for none.
+    """
+    if not sources:
+        raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
+    stores = [EpisodeStore(source) for source in sources]
+    first = stores[0]
+    for other in stores[1:]:
+        if what := difference(first, other):
+            raise DataError(
+                f"{first.path} and {other.path} cannot be merged: they have different {what}. Only datasets that were "
+                "recorded alike can."
+            )
+    episodes = [episode for store in stores for episode in store]
+    info = {"merged": [str(source) for source in sources]}
+    longest = replace(first.spec, max_episode_steps=max(store.spec.max_episode_steps for store in stores))
+    with whole_dataset(out, longest, image_codec=first.meta.image_codec, stamps=first.meta.stamps, info=info) as writer:
+        for i, episode in enumerate(episodes):
+            staged = writer.path / STAGING / f"{i:06d}"
+            copytree(episode.path, staged)
+            publish(writer.path, staged)
+            if progress is not None:
+                progress(i + 1, len(episodes))
+    return len(episodes)
+
+
+def difference(first: EpisodeStore, other: EpisodeStore) -> str:
+    """The first thing in which two datasets differ, so that they cannot be merged; empty when there is none."""
+    anyhow = replace(other.spec, max_episode_steps=first.spec.max_episode_steps)  # how long one may be is no contract
+    facts = {
+        "environments": (first.spec.name, other.spec.name),
+        "observations": (sorted(first.spec.obs), sorted(other.spec.obs)),
+        "shapes, units, limits or rates": (first.spec, anyhow),
+        "codecs of images": (first.meta.image_codec, other.meta.image_codec),
+        "columns of stamps": (list(first.meta.stamps), list(other.meta.stamps)),
+    }
+    for what, (one, two) in facts.items():
+        if one != two:
+            return what if isinstance(one, EnvSpec) else f"{what} ({one} and {two})"
+    return ""
