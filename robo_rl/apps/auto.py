@@ -83,9 +83,8 @@ def finetune_auto(config: FinetuneVerb) -> int:
     course = _Course(config, base, run, best)
     if "steering" in plan.method:
         course.steer(min(total, stage_method("steering").env_steps))
-    for steps in rounds(total - course.spent):
-        if course.best.rate.rate < ENOUGH:
-            course.correct(steps)
+    while course.best.rate.rate < ENOUGH and (steps := round_steps(total - course.spent)):
+        course.correct(steps)
         if course.best.rate.rate < ENOUGH:
             course.imitate()
     best, spent, curve = course.best, course.spent, course.curve
@@ -106,12 +105,9 @@ def finetune_auto(config: FinetuneVerb) -> int:
     return 0
 
 
-def rounds(steps: int) -> list[int]:
-    """Environment steps of the residuals, one after the other, in which `steps` are spent; none for too few."""
-    if steps < LEAST_STEPS:
-        return []
-    count = max(1, steps // ROUND_STEPS)
-    return [steps * (i + 1) // count - steps * i // count for i in range(count)]
+def round_steps(left: int) -> int:
+    """Environment steps of the next residual, where `left` are left for it and those after it; 0 for too few."""
+    return 0 if left < LEAST_STEPS else left // max(1, left // ROUND_STEPS)
 
 
 def steerable(base: SavedPolicy) -> SavedPolicy:

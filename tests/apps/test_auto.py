@@ -12,11 +12,15 @@ import yaml
 
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
-from robo_rl.apps import auto
+from policies.checkpoint import load_policy
+from policies.generative import GenerativePolicy
+from robo_rl.apps import auto, imitation
+from robo_rl.apps import finetune as finetune_verb
 from robo_rl.apps.cli import main as robo_rl
 from robo_rl.apps.finetune import replanned
 from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
@@ -54,6 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "stage_method", shrunk)
     monkeypatch.setattr(auto, "CHOICE_EPISODES", 4)
     monkeypatch.setattr(auto, "LEAST_STEPS", 100)
+    monkeypatch.setattr(imitation, "UPDATES", 20)
 
 
 def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
@@ -69,6 +74,16 @@ def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: in
     rates = [SuccessRate(k, 20) for k in (gaussian, zero, best_of)]
     found = Probe(*rates, draws=8, env_steps=0, cpu_s=0.0)
     monkeypatch.setattr(auto, "probe", lambda *_, **__: found)
+
+
+def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record failures, too: so few steps hold no success. They are not imitated, but there is something to merge."""
+    recorded = finetune_verb.Recorded
+
+    def keeping(*arguments: Any, **settings: Any) -> Any:
+        return recorded(*arguments, **settings | {"keep_all": True})
+
+    monkeypatch.setattr(finetune_verb, "Recorded", keeping)
 
 
 def note(out: Path) -> dict[str, Any]:
@@ -115,6 +130,73 @@ def test_a_residual_alone_where_no_noise_helps(
     weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
     assert weights[0] == weights[1]
     assert "no noise helps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        (999, []),
+        (1000, [1000]),
+        (23_999, [24_000]),
+        (24_000, [12_000, 12_000]),
+        (38_000, [12_668, 12_668, 12_664]),
+        (50_000, [12_500] * 4),
+    ],
+)
+def test_residuals_share_the_steps(total: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 12,000 steps or more, all steps spent, whole steps of four lanes; too few are left alone."""
+    monkeypatch.setattr(auto, "LEAST_STEPS", 1000)
+    spent: list[int] = []
+    while steps := auto.round_steps(total - sum(spent)):
+        spent.append(-(-steps // 4) * 4)
+    assert spent == expected
+
+
+def test_a_residual_corrects_what_imitates_the_one_before(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two rounds: what the first recorded, beside the demonstrations, teaches a base like the first and is replayed."""
+    record_all(monkeypatch)
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(2, 4))
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    assert finetune(base, tmp_path / "run") == 0
+    run = tmp_path / "run"
+    first, made = EpisodeStore(run / "residual/run/episodes"), EpisodeStore(run / "imitation/data")
+    assert len(first) > 0
+    assert len(made) == len(EpisodeStore(base[0])) + len(first)
+    imitator = load_policy(run / "imitation/run/policy")
+    assert isinstance(imitator, GenerativePolicy)
+    assert imitator.config()["net"] == load_policy(base[1] / "policy").config()["net"]
+    settings = yaml.safe_load((run / "residual2/run/config.yaml").read_text())
+    assert settings["demos"] == str(run / "imitation/data")
+    weights = [(run / name / "weights.safetensors").read_bytes() for name in ("imitation/run/policy", "residual2/base")]
+    assert weights[0] == weights[1]
+    assert (run / "imitation2/run/policy").exists()
+    assert note(run)["env_steps"] == TOTAL
+    assert "imitation: 2/4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("successes", "corrected"), [(3, "imitation/run/policy"), (2, "residual/run/policy")])
+def test_a_far_worse_imitation_is_not_built_upon(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, corrected: str
+) -> None:
+    """Up to ten points below the best, a policy without corrections is still the better one to correct."""
+    record_all(monkeypatch)
+    rates = [SuccessRate(k, 20) for k in (1, 4, successes, successes, *[1] * 9)]  # start, residual, imitation twice
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "CLOSE", 0.07)
+    monkeypatch.setattr(auto, "own_rates", lambda *_: [rates[0]] * 2)
+    remaining = iter(rates[1:])
+    monkeypatch.setattr(auto, "rate_of", lambda *_: next(remaining))
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    assert finetune(base, tmp_path / "run") == 0
+    weights = [(tmp_path / "run" / name / "weights.safetensors").read_bytes() for name in (corrected, "residual2/base")]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize(("successes", "recipe", "scale"), [(2, "residual_far", 0.4), (3, "residual", 0.2)])

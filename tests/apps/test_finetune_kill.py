@@ -23,7 +23,7 @@ from robo_rl.apps.run_dir import RunDir
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core import state_io
 from robo_rl.core.errors import RoboRLError
-from robo_rl.data.store import DatasetWriter
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.finetune import FineTuner
 from robo_rl.rl.mix import MixConfig
@@ -47,14 +47,17 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
-    """40 steps of the base, a burn-in of two pieces, then 80 online; a checkpoint every 16, an evaluation every 24."""
+    """40 steps of the base, a burn-in of two pieces, then 80 online; a checkpoint every 16, an evaluation every 24.
+
+    Every episode of training is recorded.
+    """
     method = MethodConfig(
         name="residual", env_steps=120, base_steps=40, burn_in=150, replay_capacity=400, guard_window=5,
         map=MapConfig("residual"), learner=LearnerConfig(hidden=[8], batch=8, actor="deterministic", gate=True),
     )  # fmt: skip
     small: dict[str, Any] = {
         "out": str(out), "base": str(base), "method": method, "num_envs": 2, "eval_every": 24, "eval_episodes": 3,
-        "final_episodes": 4, "checkpoint_every": 16,
+        "final_episodes": 4, "checkpoint_every": 16, "record": "all",
     }  # fmt: skip
     return FinetuneVerb(**small | changes)
 
@@ -98,7 +101,17 @@ def test_resumed_equals_never_killed(
     same_run(whole, tmp_path / "run")
 
 
+def recorded(run: Path) -> list[tuple[Any, ...]]:
+    """All that was recorded, in order."""
+    return [
+        (e.number, e.meta.seed, e.success, e.obs("state").tolist(), e.action.tolist(), e.reward.tolist())
+        for e in EpisodeStore(run / "episodes")
+    ]
+
+
 def same_run(one: Path, other: Path) -> None:
+    assert recorded(one) == recorded(other)
+    assert len(recorded(one)) > 20
     for name in ("policy/weights.safetensors", "metrics.jsonl"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     results = [json.loads((run / "results.json").read_text()) for run in (one, other)]

@@ -1,0 +1,87 @@
+"""Several datasets become one, byte for byte, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data import merge as module
+from robo_rl.data.merge import merge
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.validate import validate
+from tests.data.recordings import ENV, STATE_ENV, add_frames
+
+
+def make(path: Path, seeds: range, env: EnvSpec = ENV, **options: Any) -> Path:
+    writer = DatasetWriter.create(path, env, min_free_bytes=0, durable=False, **options)
+    for seed in seeds:
+        with writer.episode(seed=seed, task=f"task {seed}") as episode:
+            add_frames(episode, seed, 3 + seed, env)
+            episode.commit(success=seed % 2 == 0)
+    return path
+
+
+@pytest.mark.parametrize("codec", ["raw", "jpeg"])
+def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
+    """Every file of every episode, marks and stamps with them; JPEGs are not encoded anew."""
+    sources = [
+        make(tmp_path / "a", range(2), image_codec=codec),
+        make(tmp_path / "b", range(5, 8), replace(ENV, max_episode_steps=30), image_codec=codec),
+    ]
+    said: list[tuple[int, int]] = []
+    assert merge(sources, tmp_path / "out", lambda *done: said.append(done)) == 5
+    assert said[-1] == (5, 5)
+    before = [episode for source in sources for episode in EpisodeStore(source)]
+    after = list(EpisodeStore(tmp_path / "out"))
+    assert [episode.number for episode in after] == [0, 1, 2, 3, 4]
+    for one, other in zip(before, after, strict=True):
+        files = sorted(path.relative_to(one.path) for path in one.path.rglob("*") if path.is_file())
+        assert files == sorted(path.relative_to(other.path) for path in other.path.rglob("*") if path.is_file())
+        for file in files:
+            assert (one.path / file).read_bytes() == (other.path / file).read_bytes()
+    assert EpisodeStore(tmp_path / "out").spec.max_episode_steps == 100
+    assert not validate(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "word"),
+    [
+        (STATE_ENV, {}, "environments"),
+        (replace(ENV, control_hz=30.0), {}, "shapes, units, limits or rates"),
+        (ENV, {"image_codec": "jpeg"}, "codecs of images"),
+        (ENV, {"stamps": ("t_capture_ns", "t_receive_ns", "t_command_ns", "t_capture_ns.front")}, "columns of stamps"),
+    ],
+)
+def test_only_what_was_recorded_alike(tmp_path: Path, env: EnvSpec, options: dict[str, Any], word: str) -> None:
+    """The first difference is named, and nothing is left behind."""
+    one, other = make(tmp_path / "a", range(1)), make(tmp_path / "b", range(0), env, **options)
+    with pytest.raises(DataError, match=word):
+        merge([one, other], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the episodes would look like all of them."""
+    source, calls = make(tmp_path / "a", range(3)), []
+
+    def interrupted(*_: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "copytree", interrupted)
+    monkeypatch.setattr(module, "publish", lambda *_: 0)
+    with pytest.raises(KeyboardInterrupt):
+        merge([source], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_no_source_is_a_mistake(tmp_path: Path) -> None:
+    """`robo-rl data merge out=x`: what is missing is said."""
+    with pytest.raises(ConfigError, match="sources"):
+        merge([], tmp_path / "out")
