@@ -50,7 +50,7 @@ DRAWS = 8  # of the noise, in the probe
 FULL_STEPS = 50_000
 ENOUGH = 0.97  # success at which no further stage is tried
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
-WEAK = 0.6  # a start that succeeds less often than this misses by more than a usual residual can correct
+WEAK = 0.9  # a start that succeeds less often than this gets a residual of longer reach
 ROUND_STEPS = 12_000  # the least that a residual gets before its successes are imitated, while there is so much
 CLOSE = 0.1  # a policy that imitates, and succeeds no less than this below the best, is the next residual's base
 

@@ -48,18 +48,19 @@ class Probe:
         """
         return max(self.gaussian.rate, self.zero.rate) if self.alone is None else self.alone.rate
 
-    def recommend(self, support: float = 0.95, headroom: float = 0.05) -> Recommendation:
+    def recommend(self, support: float = 0.95, partial: float = 0.85, headroom: float = 0.05) -> Recommendation:
         """Steering when some draw solves at least `support` of the seeds, else a residual.
 
-        In between, when the best draw still beats the base by at least `headroom`, both: a residual on top of steering.
+        In between, from `partial` on and when the best draw beats the base by at least `headroom`, both: a residual on
+        top of steering. Below it, steps of steering are better spent on residuals, whose successes can be imitated.
         """
         best = f"The best of {self.draws} noise draws solves {self.best_of}"
         if self.best_of.rate >= support:
             return Recommendation("steering", f"{best}: the base's own noise contains the success.")
-        if self.best_of.rate - self.best_alone >= headroom:
+        if self.best_of.rate >= partial and self.best_of.rate - self.best_alone >= headroom:
             gain = f"{100 * (self.best_of.rate - self.best_alone):.0f} points above the base"
             return Recommendation("steering+residual", f"{best}, {gain}: steering helps, but not on every seed.")
-        return Recommendation("residual", f"{best}: no noise helps on the other seeds, so the actions have to change.")
+        return Recommendation("residual", f"{best}: no noise helps on the others, so the actions have to change.")
 
     def to_json(self) -> dict[str, Any]:
         rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of, "alone": self.alone}
