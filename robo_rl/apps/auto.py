@@ -236,7 +236,7 @@ class _Course:
             save_policy(saved, start, {"noise": self.next.noise_scale})
         inner = copy.deepcopy(config)
         inner.out, inner.base, inner.env, inner.env_steps = str(folder / "run"), str(saved), env_name(config), steps
-        inner.demos, inner.record = self.demos, "success"
+        inner.demos, inner.record = self.demos, "success" if config.record == "none" else config.record
         inner.method = stage_method(name)
         inner.method.base_steps = min(inner.method.base_steps, steps // 3)  # a short stage needs steps to learn in
         if name != "steering":

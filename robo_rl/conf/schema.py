@@ -42,7 +42,7 @@ class DataValidateConfig:
 class DataMergeConfig:
     """`robo-rl data merge`."""
 
-    sources: list[str] = field(default_factory=list)  # folders of datasets that were recorded alike: [data/a,data/b]
+    sources: list[str] = REQUIRED  # folders of datasets that were recorded alike: [data/a,data/b]
     out: str = REQUIRED  # folder of the new dataset
 
 

@@ -18,7 +18,7 @@ from robo_rl.data.writer import DatasetWriter
 def refuse_existing(out: str | Path) -> None:
     """Raises DataError when `out` is there already."""
     if Path(out).exists():
-        raise DataError(f"{out} exists already. Choose another path for the imported dataset.")
+        raise DataError(f"{out} exists already. Choose another path for the new dataset.")
 
 
 @contextmanager
