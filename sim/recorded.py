@@ -47,7 +47,8 @@ class Recorded:
         return self.step_wait()
 
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
-        self._action = torch.minimum(torch.maximum(action.float(), self._low), self._high)
+        low, high = self._low.to(action.device), self._high.to(action.device)
+        self._action = torch.minimum(torch.maximum(action.float(), low), high)
         self._env.step_async(action)
 
     def step_wait(self) -> StepResult:
