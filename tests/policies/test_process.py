@@ -13,7 +13,7 @@ from torch import Tensor
 from policies.chain import Explore, sample_chain, walk
 from policies.diffusion import Diffusion, DiffusionConfig
 from policies.flow import Flow, FlowConfig, velocity_of
-from policies.process import ProcessConfig, Transitions, load_process, make_process
+from policies.process import ProcessConfig, Transitions, load_process, make_process, process_config
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 
 TRAINING: dict[str, Any] = {"num_train_timesteps": 100, "beta_schedule": "squaredcos_cap_v2"}
@@ -209,7 +209,7 @@ def test_impossible_processes_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'flow'"):
         make_process(ProcessConfig("flw"))
     with pytest.raises(ConfigError, match="stps"):
-        load_process({"name": "flow", "stps": 3})
+        process_config({"name": "flow", "stps": 3})
 
 
 def test_a_loaded_process_needs_no_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_a_loaded_process_needs_no_diffusers(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("policies.diffusion.import_module", absent)
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[train\]'"):
         Diffusion.build(DiffusionConfig())
-    loaded = load_process(trained.config())
+    loaded = load_process(process_config(trained.config()))
     assert isinstance(loaded, Diffusion)
     assert loaded.transitions(5).mean_out.isnan().all()
     loaded.load_state_dict(trained.state_dict())
