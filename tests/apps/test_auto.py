@@ -169,7 +169,8 @@ def test_a_residual_corrects_what_imitates_the_one_before(
     assert len(made) == len(EpisodeStore(base[0])) + len(first)
     imitator = load_policy(run / "imitation/run/policy")
     assert isinstance(imitator, GenerativePolicy)
-    assert imitator.config()["net"] == load_policy(base[1] / "policy").config()["net"]
+    built, first_base = imitator.config(), load_policy(base[1] / "policy").config()
+    assert all(built[name] == first_base[name] for name in ("net", "process", "obs_steps", "chunk", "execute"))
     settings = yaml.safe_load((run / "residual2/run/config.yaml").read_text())
     assert settings["demos"] == str(run / "imitation/data")
     weights = [(run / name / "weights.safetensors").read_bytes() for name in ("imitation/run/policy", "residual2/base")]
