@@ -49,6 +49,7 @@ LEAST_EPISODES = 10  # ... however short training is: fewer tell nothing apart
 DRAWS = 8  # of the noise, in the probe
 FULL_STEPS = 50_000
 ENOUGH = 0.97  # success at which no further stage is tried
+SURE = 4  # times as many episodes as a comparison has must show it
 LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
 WEAK = 0.9  # a start that succeeds less often than this gets a residual of longer reach
 ROUND_STEPS = 12_000  # the least that a residual gets before its successes are imitated, while there is so much
@@ -83,9 +84,9 @@ def finetune_auto(config: FinetuneVerb) -> int:
     course = _Course(config, base, run, best)
     if "steering" in plan.method:
         course.steer(min(total, stage_method("steering").env_steps))
-    while course.best.rate.rate < ENOUGH and (steps := round_steps(total - course.spent)):
+    while not course.arrived() and (steps := round_steps(total - course.spent)):
         course.correct(steps)
-        if course.best.rate.rate < ENOUGH:
+        if not course.arrived():
             course.imitate()
     best, spent, curve = course.best, course.spent, course.curve
     note = {
@@ -193,11 +194,20 @@ class _Course:
     def __init__(self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage) -> None:
         self.config, self.base, self.run = config, base, run
         self.best, self.next = start, start  # what is left in the end; what the next residual corrects
+        self.sure = False  # was the best one met by more episodes?
         self.execute = start.policy.execute  # the rhythm that suits the base
         self.spent, self.curve = 0, Progress()
         self.recorded: list[Path] = []  # datasets of the successes of all stages
         self.demos = config.demos  # with those successes, once there was an imitation
         self._counts: dict[str, int] = {}
+
+    def arrived(self) -> bool:
+        """Is the best policy good enough? Said only after more episodes: the best of many looks better than it is."""
+        if self.best.rate.rate >= ENOUGH and not self.sure:
+            self.best = replace(self.best, rate=rate_of(self.config, self.best.policy, self.best.noise_scale, SURE))
+            self.sure = True
+            print(f"on more episodes: {self.best.rate}")
+        return self.best.rate.rate >= ENOUGH
 
     def steer(self, steps: int) -> None:
         """Noise steering of the base, at its own rhythm."""
@@ -226,7 +236,7 @@ class _Course:
         if found.rate.rate >= self.best.rate.rate - CLOSE:
             self.next = found
         if found.rate.rate >= self.best.rate.rate:
-            self.best = found
+            self.best, self.sure = found, False
 
     def _train(self, name: str, start: SavedPolicy, steps: int) -> None:
         """Train one method from `start` and keep its result if it is the best. A resumed run goes on inside it."""
@@ -256,7 +266,7 @@ class _Course:
         after = Stage(outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale))
         print(f"{name}: {after.rate} after {outcome.env_steps} steps, {self.best.rate} the best before")
         if after.rate.rate >= self.best.rate.rate:
-            self.best = self.next = after
+            self.best, self.next, self.sure = after, after, False
 
     def _folder(self, name: str) -> Path:
         """Of the next stage of this name: residual, residual2, residual3, ..."""
@@ -264,8 +274,8 @@ class _Course:
         return self.run.path / (name if count == 1 else f"{name}{count}")
 
 
-def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float) -> SuccessRate:
-    """Success on the episodes that stages are compared on."""
+def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float, times: int = 1) -> SuccessRate:
+    """Success on the episodes that stages are compared on; on so many times as many, with those at the beginning."""
     chosen = replace(config, eval_seed=choice_seed(config))
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
-        return measure(policy, noise_scale, env, chosen, effort(total_steps(config))[0]).rate
+        return measure(policy, noise_scale, env, chosen, times * effort(total_steps(config))[0]).rate
