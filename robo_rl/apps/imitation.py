@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from policies.checkpoint import load_policy
 from policies.generative import GenerativePolicy
 from policies.registry import SavedPolicy
@@ -28,8 +30,8 @@ def imitate(
     """A policy built like `base`, trained from nothing on demonstrations and recorded successes, and its CPU seconds.
 
     None where nothing was recorded. `folder` gets data/, the merged dataset, run/ and cost.json. A call that was
-    interrupted goes on where it was; its seconds are then those of the last part. Demonstrations
-    with another contract than the environment's are left out, and the user is told so.
+    interrupted goes on where it was; its seconds are then those of the last part. Demonstrations with another contract
+    than the environment's are left out, and the user is told so.
     """
     sources = [path for path in recorded if len(EpisodeStore(path))]
     if not sources:
@@ -46,8 +48,9 @@ def imitate(
     )  # fmt: skip
     cost = folder / "cost.json"  # written last
     if not cost.exists():
-        start_s = cpu_seconds()
+        start_s, threads = cpu_seconds(), torch.get_num_threads()
         train(config, free=frozenset({"data"}))  # it lies beside the run, and both may have been moved
+        torch.set_num_threads(threads)  # with pictures it takes more: the next stage shall not depend on that
         write_json(cost, {"train_cpu_s": cpu_seconds() - start_s})
     return load_policy(run / "policy"), float(read_json(cost)["train_cpu_s"])
 
