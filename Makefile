@@ -13,13 +13,13 @@ PYTEST_WORKERS ?= 2
 ROBOT_PYTHON ?= python3.10
 ROBOT_VENV ?= .venv-robot
 MUJOCO4 ?= .venv-mujoco4
-ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/test_config.py tests/apps/test_doctor.py
+ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/cli/test_config.py tests/apps/test_doctor.py
 # The pure parts, whose tests are quick with every call checked; those that learn for a while are left out.
-SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/stl tests/sim/swarm/test_terms.py \
+SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/flight/swarm/test_terms.py \
   $(addprefix tests/data/test_,normalizer.py replay.py windows.py) \
-  $(addprefix tests/policies/test_,c_head.py executor.py fine_tuned.py generative.py observation_senses.py process.py \
-    realtime.py vision.py) \
-  $(addprefix tests/sim/quad/test_,craft.py dynamics.py flight_observer.py tracking.py) \
+  $(addprefix tests/policies/,c/test_head.py test_executor.py tuned/test_fine_tuned.py base/test_generative.py \
+    test_observation_senses.py base/test_process.py base/test_realtime.py flight/test_vision.py) \
+  $(addprefix tests/sim/flight/test_,craft.py dynamics.py flight_observer.py tracking.py) \
   tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)
 NOT_SHAPES := not learns and not teach and not lowers and not solved and not resumed and not controllers and not decorator
 ARGS ?=
@@ -53,7 +53,7 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the lock's 3.9 (MetaWorld needs 3.9)
 	@$(PIP) --no-deps --upgrade --target $(MUJOCO4) mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0
 	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) \
-	  tests/sim/actuators tests/sim/engines tests/sim/manipulation tests/sim/arm
+	  tests/sim/actuators tests/sim/engines tests/sim/scenes tests/sim/tasks tests/sim/arms
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results
 	@failed=0; \

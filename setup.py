@@ -1,4 +1,6 @@
-"""What setup.cfg cannot say in a way that pip and colcon both read: the Python range and the files ROS 2 looks for."""
+"""What setup.cfg cannot say in a way that pip and colcon both read: the Python range and the files ROS 2
+looks for.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
     python benchmarks/c_export.py
 
-Two networks of 64-64 tanh: `c/mlp64`, a flight policy (53 observations, 4 motors), and `c/arm64`, the head of an arm
-(20 observations in units, 7 joints), as gcc -O2 builds them for this machine. Time is CPU time of one thread.
+Two networks of 64-64 tanh: `c/mlp64`, a flight policy (53 observations, 4 motors), and `c/arm64`, the head of
+an arm (20 observations in units, 7 joints), as gcc -O2 builds them for this machine. Time is CPU time of one
+thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from common import emit, parser
 from torch import Tensor
 
-from policies.c_export import FLAGS, Physical, verify_c_header, write_c_header
+from policies.c.export import FLAGS, Physical, verify_c_header, write_c_header
 
 WIDTHS = {"mlp64": (53, 64, 64, 4), "arm64": (20, 64, 64, 7)}
 AIM_US = 15.0
@@ -63,7 +64,9 @@ def measure(name: str, widths: tuple[int, ...], folder: Path, calls: int, rounds
     physical = around(widths) if name == "arm64" else None
     examples = torch.randn(4, widths[0], generator=torch.Generator().manual_seed(2))
     path = folder / "policy.h"
-    export = write_c_header(path, "policy", layers, scale, examples, {"network": "random weights"}, physical=physical)
+    export = write_c_header(
+        path, "policy", layers, scale, examples, {"network": "random weights"}, physical=physical
+    )
     difference = verify_c_header(path, "policy", layers, scale, physical=physical)
     program = build(folder, "policy_command" if physical else "policy_act")
     # Best of the rounds: other processes slow a round, and never speed one up.
@@ -78,7 +81,8 @@ def measure(name: str, widths: tuple[int, ...], folder: Path, calls: int, rounds
 def network(widths: tuple[int, ...]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
     rng = torch.Generator().manual_seed(1)
     layers = [
-        (torch.randn(b, a, generator=rng) / a**0.5, 0.1 * torch.randn(b, generator=rng)) for a, b in pairwise(widths)
+        (torch.randn(b, a, generator=rng) / a**0.5, 0.1 * torch.randn(b, generator=rng))
+        for a, b in pairwise(widths)
     ]
     return layers, torch.ones(widths[0])
 
@@ -86,7 +90,10 @@ def network(widths: tuple[int, ...]) -> tuple[list[tuple[Tensor, Tensor]], Tenso
 def around(widths: tuple[int, ...]) -> Physical:
     obs, actions = widths[0], widths[-1]
     return Physical(
-        torch.full((obs,), 0.2), torch.full((obs,), 5.0), torch.full((actions,), -2.0), torch.full((actions,), 2.5)
+        torch.full((obs,), 0.2),
+        torch.full((obs,), 5.0),
+        torch.full((actions,), -2.0),
+        torch.full((actions,), 2.5),
     )
 
 

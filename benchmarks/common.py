@@ -2,7 +2,8 @@
 
 A benchmark takes `parser(...)`'s options, measures, and calls `emit` once per number:
 
-    {"name": "windows/raw/per_cpu_s", "value": 31000.0, "unit": "windows/cpu-s", "machine": ..., "commit": ...}
+    {"name": "windows/raw/per_cpu_s", "value": 31000.0, "unit": "windows/cpu-s", "machine": ..., "commit":
+    ...}
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from robo_rl.eval.timing import cpu_seconds
 __all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "results_file"]
 
 RESULTS = Path(__file__).parent / "results"
-_options = argparse.Namespace(quick=False, out=None)  # what `parser` read; `emit` marks and copies lines by it
+_options = argparse.Namespace(
+    quick=False, out=None
+)  # what `parser` read; `emit` marks and copies lines by it
 
 
 def results_file() -> Path:
@@ -35,7 +38,9 @@ def results_file() -> Path:
 
 
 class _Remembering(argparse.ArgumentParser):
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
         known, rest = super().parse_known_args(args, namespace)
         _options.quick, _options.out = known.quick, known.out
         return known, rest
@@ -44,7 +49,9 @@ class _Remembering(argparse.ArgumentParser):
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser with the two options of every benchmark, `--quick` and `--out`; add your own to it."""
     made = _Remembering(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    made.add_argument("--quick", action="store_true", help="a smaller run, under a CPU-minute; its lines say so")
+    made.add_argument(
+        "--quick", action="store_true", help="a smaller run, under a CPU-minute; its lines say so"
+    )
     made.add_argument(
         "--out",
         type=Path,
@@ -56,10 +63,11 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def own_folder(folder: Path) -> Path:
-    """`folder`, where finished work is kept and not done again; of a quick run a temporary one, gone when it ends.
+    """`folder`, where finished work is kept and not done again; of a quick run a temporary one, gone when it
+    ends.
 
-    So a full run takes nothing of a quick one for its own, a quick run says nothing that it did not measure, and two of
-    them at the same time do not meet.
+    So a full run takes nothing of a quick one for its own, a quick run says nothing that it did not measure,
+    and two of them at the same time do not meet.
     """
     if not _options.quick:
         return folder
@@ -71,7 +79,8 @@ def own_folder(folder: Path) -> Path:
 def emit(name: str, value: float, unit: str, **extra: Any) -> None:
     """Print one result as a JSON line, with machine, commit and versions; append it to `--out` when given.
 
-    JSON has no word for NaN and infinity: a value that is none is said on stderr instead, beside a value it is null.
+    JSON has no word for NaN and infinity: a value that is none is said on stderr instead, beside a value it
+    is null.
     """
     if not math.isfinite(value):
         print(f"{name}: there is no figure to tell ({value})", file=sys.stderr)

@@ -14,7 +14,9 @@ from common import emit, machine, parser
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--results", type=Path, default=Path("runs/demo/results.json"), help="what the demo wrote")
+    options.add_argument(
+        "--results", type=Path, default=Path("runs/demo/results.json"), help="what the demo wrote"
+    )
     args = options.parse_args()
     if args.quick:
         print(

@@ -1,11 +1,12 @@
-"""How soon a robot is brought to rest when the process that feeds its driver is killed, or stalls; per driver.
+"""How soon a robot is brought to rest when the process that feeds its driver is killed, or stalls; per
+driver.
 
     python benchmarks/driver_stop.py             # every driver whose package is installed
     python benchmarks/driver_stop.py --only ur
 
-The robots are the stand-ins of the drivers' tests: processes that speak the robot's protocol on loopback, through the
-vendor's own package. Milliseconds from the signal to the feeder until the stand-in has read the stop: of SIGKILL the
-kernel tells the guard, SIGSTOP it finds out by its watchdog of 80 ms.
+The robots are the stand-ins of the drivers' tests: processes that speak the robot's protocol on loopback,
+through the vendor's own package. Milliseconds from the signal to the feeder until the stand-in has read the
+stop: of SIGKILL the kernel tells the guard, SIGSTOP it finds out by its watchdog of 80 ms.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def first(robot: Peer, is_it: Callable[[Event], bool], after_s: float, within_s:
             if event["t"] >= after_s and is_it(event):
                 return event
         time.sleep(0.005)
-    raise SystemExit(f"The stand-in was not told what was expected within {within_s:g} s: {robot.events[-5:]}")
+    raise SystemExit(
+        f"The stand-in was not told what was expected within {within_s:g} s: {robot.events[-5:]}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Manipulation environments: steps per CPU-second in each engine, what the contract costs, and pictures per CPU-second.
+"""Manipulation environments: steps per CPU-second in each engine, what the contract costs, and pictures per
+CPU-second.
 
-A step is 50 ms of an arm at work: ten sub-steps of 5 ms, control, observation, reward and resets included, averaged
-over episodes of the scripted expert, whose own time is not counted. Beside them, in turns with them and so on the same
-busy or idle machine: plain C MuJoCo, that is `mj_step` alone on the states and commands of those episodes, and
-MetaWorld's peg task as its authors run it. The machine's other work shows in all of them; read the ratios.
+A step is 50 ms of an arm at work: ten sub-steps of 5 ms, control, observation, reward and resets included,
+averaged over episodes of the scripted expert, whose own time is not counted. Beside them, in turns with them
+and so on the same busy or idle machine: plain C MuJoCo, that is `mj_step` alone on the states and commands of
+those episodes, and MetaWorld's peg task as its authors run it. The machine's other work shows in all of them;
+read the ratios.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from common import cpu_seconds, emit, parser
 from robo_rl.core.errors import MissingDependencyError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.table import ENGINES
-from sim.task_env import TaskVecEnv, make_task_env
+from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.manipulation import SUBSTEPS
 from sim.tasks.table import all_tasks
 
@@ -64,7 +66,9 @@ class Runner:
 
 
 class PlainMujoco:
-    """`mj_step` and nothing else, through the states and commands of an expert's episodes, one world after another."""
+    """`mj_step` and nothing else, through the states and commands of an expert's episodes, one world after
+    another.
+    """
 
     def __init__(self, task: str, lanes: int = 16, steps: int = 40) -> None:
         env = make_task_env(task, lanes)
@@ -121,7 +125,8 @@ def metaworld_round(budget_s: float) -> float:
 def measure(task: str, engine: str, options: argparse.Namespace) -> None:
     """Rates at 64 lanes with one thread and two, and at 4,096; interleaved, the median of the rounds.
 
-    A round is longer than an episode, however many lanes there are: half of one, before the grasp, is cheaper.
+    A round is longer than an episode, however many lanes there are: half of one, before the grasp, is
+    cheaper.
     """
     rounds, steps = (3, 20) if options.quick else (9, 40)
     counts = [(64, 1)] if options.quick or engine != "mujoco" else [(4096, 1), (64, 2), (64, 1)]
@@ -143,8 +148,13 @@ def measure(task: str, engine: str, options: argparse.Namespace) -> None:
     if plain is not None:
         emit(f"engine/plain_mujoco/{task}/env_steps_per_cpu_s", round(statistics.median(plain_rates)),
              "env steps/cpu-s", best=round(max(plain_rates)), rounds=rounds)  # fmt: skip
-        emit(f"engine/metaworld/{PEER}/env_steps_per_cpu_s", round(statistics.median(peer_rates)), "env steps/cpu-s",
-             best=round(max(peer_rates)), rounds=rounds)  # fmt: skip
+        emit(
+            f"engine/metaworld/{PEER}/env_steps_per_cpu_s",
+            round(statistics.median(peer_rates)),
+            "env steps/cpu-s",
+            best=round(max(peer_rates)),
+            rounds=rounds,
+        )
     for (lanes, threads), values in rates.items():
         extra = {"num_envs": lanes, "threads": threads, "best": round(max(values)), "rounds": len(values)}
         if plain is not None:
@@ -175,11 +185,18 @@ def measure_wall(task: str, options: argparse.Namespace) -> None:
                 env.step(action)
             best = max(best, 5 * 256 / (time.perf_counter() - start_s))
         walls[threads] = best
-    emit(f"engine/mujoco/{task}/two_threads_speedup", round(walls[2] / walls[1], 2), "x, wall", one=round(walls[1]))
+    emit(
+        f"engine/mujoco/{task}/two_threads_speedup",
+        round(walls[2] / walls[1], 2),
+        "x, wall",
+        one=round(walls[1]),
+    )
 
 
 def measure_pictures(options: argparse.Namespace) -> None:
-    """84 x 84, one camera, a scene of primitive shapes; beside the renderer's own settings of a stock MuJoCo."""
+    """84 x 84, one camera, a scene of primitive shapes; beside the renderer's own settings of a stock
+    MuJoCo.
+    """
     env = make_task_env("lift", 1, render_size=84)
     env.reset(EpisodeSeeds("benchmark"))
     kinds: dict[str, Callable[[], Any]] = {
@@ -244,8 +261,12 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     arguments = parser("Environment steps per CPU-second of manipulation tasks, engine by engine.")
     arguments.add_argument("--tasks", nargs="*", choices=all_tasks(), help="none for the usual ones")
-    arguments.add_argument("--engines", nargs="*", default=["mujoco"], choices=list(ENGINES), help="engines to measure")
-    arguments.add_argument("--gpu", action="store_true", help="MuJoCo Warp on the GPU, 256 to 16,384 environments")
+    arguments.add_argument(
+        "--engines", nargs="*", default=["mujoco"], choices=list(ENGINES), help="engines to measure"
+    )
+    arguments.add_argument(
+        "--gpu", action="store_true", help="MuJoCo Warp on the GPU, 256 to 16,384 environments"
+    )
     try:
         main(arguments.parse_args())
     except RoboRLError as error:

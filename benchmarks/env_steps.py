@@ -1,7 +1,8 @@
 """Environment steps per CPU-second, in this process and through workers, with random actions.
 
-CPU seconds count the workers too, so the figure says what a step costs, whatever the number of cores. `package` is
-MetaWorld as its authors run it, one environment, the dense reward computed, for the before and after of our adapter.
+CPU seconds count the workers too, so the figure says what a step costs, whatever the number of cores.
+`package` is MetaWorld as its authors run it, one environment, the dense reward computed, for the before and
+after of our adapter.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def measure(name: str, lanes: int, workers: int, budget_s: float) -> None:
         env.reset(EpisodeSeeds("benchmark"))
         shape = (lanes, env.spec.action.dim)
         generator = torch.Generator().manual_seed(0)
-        actions = [env.spec.action.denormalize(torch.rand(shape, generator=generator) * 2 - 1) for _ in range(64)]
+        actions = [
+            env.spec.action.denormalize(torch.rand(shape, generator=generator) * 2 - 1) for _ in range(64)
+        ]
         for action in actions[:5]:
             env.step(action)
         steps, cpu_s, wall_s = 0, cpu_seconds(), time.monotonic()

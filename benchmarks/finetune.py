@@ -1,11 +1,12 @@
-"""Success of fine-tuning methods over seeds: each seed has its own demonstrations, its own base and its own training.
+"""Success of fine-tuning methods over seeds: each seed has its own demonstrations, its own base and its own
+training.
 
     python benchmarks/finetune.py --task peg-insert-side --method steering --seeds 5
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --env-steps 24000
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --base-seed 0
 
-With --base-seed all seeds start from the demonstrations and the base of that seed, so that only training differs; the
-names then end in /one_base.
+With --base-seed all seeds start from the demonstrations and the base of that seed, so that only training
+differs; the names then end in /one_base.
 
 Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
@@ -28,7 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here a
 
 from common import emit, own_folder, parser
 
-from robo_rl.core.orphans import exit_with_parent
+from robo_rl.core.parent_death_signal import exit_with_parent
 
 DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 EXPERT_NOISE = 0.1
@@ -53,7 +54,9 @@ class SeedResult:
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
-    options.add_argument("--method", default="steering", help="methods that improve a base, several by commas")
+    options.add_argument(
+        "--method", default="steering", help="methods that improve a base, several by commas"
+    )
     options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
     options.add_argument("--base-seed", type=int, help="one base for all seeds: that of this seed")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
@@ -66,7 +69,8 @@ def main() -> None:
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             calls = [
-                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick) for seed in range(seeds)
+                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick)
+                for seed in range(seeds)
             ]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would
@@ -133,7 +137,7 @@ def make_base(call: Call) -> None:
 
 def _run(call: Call) -> SeedResult:
     from robo_rl.apps.finetune import CURVE_FILE, Progress
-    from robo_rl.core.files import read_json
+    from robo_rl.core.files.durable import read_json
 
     method, quick, home, label = call.method, call.quick, call.home, call.label
     data, base, out = call.base_folder / "demonstrations", call.base_folder / "base", home / label
@@ -141,12 +145,22 @@ def _run(call: Call) -> SeedResult:
     steps = 1500 if quick else call.env_steps
     if not (out / "policy").exists():
         _verb(
-            "finetune", f"base={base}", f"out={out}", f"method={method}", f"demos={data}",
-            f"seed={call.seed}", f"eval_seed={FINAL_SEED - 1}", "final_episodes=10",
+            "finetune",
+            f"base={base}",
+            f"out={out}",
+            f"method={method}",
+            f"demos={data}",
+            f"seed={call.seed}",
+            f"eval_seed={FINAL_SEED - 1}",
+            "final_episodes=10",
             *([] if steps is None else [f"env_steps={steps}"]),
-            *(["method.base_steps=1000", "method.burn_in=300"] if quick and method not in ("auto", "resip") else []),
+            *(
+                ["method.base_steps=1000", "method.burn_in=300"]
+                if quick and method not in ("auto", "resip")
+                else []
+            ),
             "resume=true" if (out / "checkpoints").exists() else "overwrite=true",
-        )  # fmt: skip
+        )
     rates = {}
     for name, policy, noise in (("base", base, 1.0), ("zero", base, 0.0), ("tuned", out, None)):
         result = home / f"{label}-{name}.eval.json"
@@ -162,22 +176,28 @@ def _run(call: Call) -> SeedResult:
         base_zero_noise=rates["zero"],
         success=rates["tuned"],
         episodes=episodes,
-        env_steps_to_95=next((s for s, r in zip(curve.env_steps, curve.rates, strict=True) if r.rate >= 0.95), None),
+        env_steps_to_95=next(
+            (s for s, r in zip(curve.env_steps, curve.rates, strict=True) if r.rate >= 0.95), None
+        ),
         env_steps=int(json.loads((out / "policy" / "policy.json").read_text())["train"]["env_steps"]),
         cpu_s=curve.train_cpu_s,
-        worst_drop=max((curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0),  # good bases stay
+        worst_drop=max(
+            (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
+        ),  # good bases stay
     )
 
 
 def _verb(name: str, *overrides: str) -> None:
-    from robo_rl.apps.cli import main as robo_rl
+    from robo_rl.apps.cli.main import main as robo_rl
 
     if code := robo_rl([name, *overrides]):
         raise SystemExit(f"robo-rl {name} {' '.join(overrides)} failed with exit code {code}")
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:
-    """Mean and interquartile mean with bootstrap intervals, and the worst seed; `trained_at`: commits of trainings."""
+    """Mean and interquartile mean with bootstrap intervals, and the worst seed; `trained_at`: commits of
+    trainings.
+    """
     import numpy as np
 
     from robo_rl.eval.stats import interquartile_mean, mean_over_seeds
@@ -196,11 +216,20 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
     reached = [result.env_steps_to_95 for result in results]
     known = [steps for steps in reached if steps is not None]
     if known:
-        emit(f"{name}/env_steps_to_95{suffix}", fmean(known), "env steps", reached_by=len(known), seeds=len(results))
+        emit(
+            f"{name}/env_steps_to_95{suffix}",
+            fmean(known),
+            "env steps",
+            reached_by=len(known),
+            seeds=len(results),
+        )
     emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
     emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")
     # Under the method's name: another method may have been run on other seeds, and so on other bases.
-    for what, rates in (("base", [r.base for r in results]), ("base_zero_noise", [r.base_zero_noise for r in results])):
+    for what, rates in (
+        ("base", [r.base for r in results]),
+        ("base_zero_noise", [r.base_zero_noise for r in results]),
+    ):
         emit(f"{name}/{what}/success{suffix}", fmean(rates), "fraction", per_seed=rates)
 
 

@@ -3,8 +3,8 @@
     python benchmarks/head.py                      # speed
     python benchmarks/head.py --teacher runs/demo/steering --head runs/demo/head    # and success, 200 paired episodes
 
-Speed is decisions per second of CPU time of one thread in ONNX Runtime, a whole `sample` call from raw observation to
-chunk. The base beside it has the same network and takes 10 steps.
+Speed is decisions per second of CPU time of one thread in ONNX Runtime, a whole `sample` call from raw
+observation to chunk. The base beside it has the same network and takes 10 steps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
-from policies.bundle import load_bundle, write_bundle
-from policies.flow import FlowConfig
-from policies.generative import GenerativeConfig, GenerativePolicy
+from policies.base.flow import FlowConfig
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.deploy.bundle import load_bundle, write_bundle
+from policies.deploy.runner import OnnxPolicy
 from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
-from policies.runner import OnnxPolicy
-from policies.single_step import SingleStepPolicy
+from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
@@ -34,7 +34,8 @@ from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.unet1d import Unet1dConfig
 
-# Diffusion Policy's low-dimensional shape: a condition of 2 x 20 numbers, chunks of 16 two-dimensional actions.
+# Diffusion Policy's low-dimensional shape: a condition of 2 x 20 numbers, chunks of 16 two-dimensional
+# actions.
 ENV = EnvSpec("benchmark/head", {"state": ArraySpec((20,))}, ActionSpec((-1.0,) * 2, (1.0,) * 2), 300, 10.0)
 TO, TP, TA = 2, 16, 8
 
@@ -48,13 +49,24 @@ def main() -> None:
     torch.set_num_threads(1)
     rounds = 5 if args.quick else 40
     with tempfile.TemporaryDirectory() as folder:
-        nets: dict[str, NetConfig] = {"mlp": MlpDenoiserConfig(), "unet_5m": Unet1dConfig(widths=[64, 128, 256])}
+        nets: dict[str, NetConfig] = {
+            "mlp": MlpDenoiserConfig(),
+            "unet_5m": Unet1dConfig(widths=[64, 128, 256]),
+        }
         if args.quick:
             del nets["unet_5m"]  # the graph of its 10 steps alone takes a minute to write
         for name, net in nets.items():
-            head, base = (runnable(policy, Path(folder) / f"{name}-{kind}") for kind, policy in make(net).items())
+            head, base = (
+                runnable(policy, Path(folder) / f"{name}-{kind}") for kind, policy in make(net).items()
+            )
             fast, slow = interleaved(head, base, rounds)
-            emit(f"head/{name}/decisions_per_s", 1.0 / fast, "decisions/cpu-s", threads=1, runtime="onnxruntime")
+            emit(
+                f"head/{name}/decisions_per_s",
+                1.0 / fast,
+                "decisions/cpu-s",
+                threads=1,
+                runtime="onnxruntime",
+            )
             emit(f"head/{name}/speedup_vs_10_steps", slow / fast, "ratio", base_decisions_per_s=1.0 / slow)
     if args.teacher and args.head:
         success_gap(args.teacher, args.head, 20 if args.quick else args.episodes)
@@ -77,7 +89,9 @@ def runnable(policy: SavedPolicy, folder: Path) -> OnnxPolicy:
 
 
 def interleaved(first: ChunkPolicy, second: ChunkPolicy, rounds: int) -> tuple[float, float]:
-    """Best CPU seconds per decision of each, measured in turns: other processes slow both, and never speed one up."""
+    """Best CPU seconds per decision of each, measured in turns: other processes slow both, and never speed
+    one up.
+    """
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
         for i, policy in enumerate((first, second)):
@@ -97,9 +111,9 @@ def seconds_per_decision(policy: ChunkPolicy, decisions: int = 50) -> float:
 
 def success_gap(teacher: Path, head: Path, episodes: int) -> None:
     """Teacher minus head on the same episodes, in points."""
+    from policies.base.noise import EpisodeNoise
     from policies.executor import ChunkExecutor
-    from policies.noise import EpisodeNoise
-    from robo_rl.apps.acting import load_actor
+    from robo_rl.apps.runs.loaded_policy import load_actor
     from robo_rl.eval.rollout import compare, eval_seeds, evaluate
     from sim.registry import make_env
 
@@ -113,7 +127,14 @@ def success_gap(teacher: Path, head: Path, episodes: int) -> None:
     env.close()
     gap = 100 * (results[0].rate.rate - results[1].rate.rate)
     p = compare(results[0], results[1]).p_value
-    emit("head/success_gap_points", gap, "points", teacher=str(results[0].rate), head=str(results[1].rate), mcnemar_p=p)
+    emit(
+        "head/success_gap_points",
+        gap,
+        "points",
+        teacher=str(results[0].rate),
+        head=str(results[1].rate),
+        mcnemar_p=p,
+    )
 
 
 if __name__ == "__main__":

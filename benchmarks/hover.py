@@ -1,14 +1,17 @@
-"""Hover from 1,000 tumbling starts with disturbance and sensor noise: error over the last 2 s, per CPU-seconds trained.
+"""Hover from 1,000 tumbling starts with disturbance and sensor noise: error over the last 2 s, per
+CPU-seconds trained.
 
     python benchmarks/hover.py --seeds 5
 
-The protocol is Learning to Fly in Seconds' (start distribution, disturbance, noise, box of 0.6 m, 5 s), re-implemented.
-Names: hover/first_order/<budget>/position_error_m and .../terminated_fraction (mean over seeds, every seed beside it),
-.../train_cpu_s, and hover/pid/..., hover/geometric/... on the same starts. `--updates` sets the budgets.
+The protocol is Learning to Fly in Seconds' (start distribution, disturbance, noise, box of 0.6 m, 5 s),
+re-implemented. Names: hover/first_order/<budget>/position_error_m and .../terminated_fraction (mean over
+seeds, every seed beside it), .../train_cpu_s, and hover/pid/..., hover/geometric/... on the same starts.
+`--updates` sets the budgets.
 
     python benchmarks/hover.py --level rates --seeds 3 --updates 1300
 
-is the same for thrust and body rates over a link, 20 ms late: hover/rates/first_order/..., hover/rates/pid/...
+is the same for thrust and body rates over a link, 20 ms late: hover/rates/first_order/...,
+hover/rates/pid/...
 
     python benchmarks/hover.py --methods all --seeds 3 --budgets 30
 
@@ -33,9 +36,9 @@ from common import emit, parser
 from hover_methods import ARMS, compare, picture
 
 from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, baseline, evaluated, row, train_all
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
-from robo_rl.core.flight_level import LEVELS
+from robo_rl.core.flight.level import LEVELS
 
 
 def main() -> None:
@@ -45,8 +48,12 @@ def main() -> None:
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
     options.add_argument("--level", default="motors", choices=LEVELS, help="what is commanded")
     options.add_argument("--methods", help=f"compare these, by commas, or all: {', '.join(ARMS)}")
-    options.add_argument("--budgets", default="30,60", help="of --methods: CPU seconds of training, by commas")
-    options.add_argument("--marks", type=int, default=6, help="of --methods: points on the curve of the first seed")
+    options.add_argument(
+        "--budgets", default="30,60", help="of --methods: CPU seconds of training, by commas"
+    )
+    options.add_argument(
+        "--marks", type=int, default=6, help="of --methods: points on the curve of the first seed"
+    )
     options.add_argument("--picture", type=Path, help="of --methods: draw those curves into this PNG")
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -95,7 +102,13 @@ def report(name: str, rows: list[FlyRow]) -> None:
     cpu_s = [item.train_cpu_s for item in rows]
     spent = {"train_cpu_s": round(fmean(cpu_s), 1)} if any(cpu_s) else {}
     if math.isfinite(fmean(errors)):  # else nobody stayed, which the next line says
-        emit(f"{name}/position_error_m", round(fmean(errors), 4), "m", per_seed=[round(e, 4) for e in errors], **spent)
+        emit(
+            f"{name}/position_error_m",
+            round(fmean(errors), 4),
+            "m",
+            per_seed=[round(e, 4) for e in errors],
+            **spent,
+        )
     emit(f"{name}/terminated_fraction", round(fmean(ended), 4), "fraction", per_seed=ended)
     if spent:
         emit(f"{name}/train_cpu_s", round(fmean(cpu_s), 1), "cpu-s", per_seed=cpu_s,

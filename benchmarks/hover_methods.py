@@ -1,7 +1,8 @@
 """Learners of hover side by side: the same task, starts and seeds, each for the same CPU seconds.
 
-A learner's updates per CPU second are measured first, in a short training that is thrown away; then every seed makes as
-many updates as the budget pays for, so that schedules end with it. Compiling, measuring and the curve are not counted.
+A learner's updates per CPU second are measured first, in a short training that is thrown away; then every
+seed makes as many updates as the budget pays for, so that schedules end with it. Compiling, measuring and the
+curve are not counted.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 import torch
 from common import cpu_seconds, emit
 
+from robo_rl.apps.flight.fly_methods import hand_over, make_trainer, new_policy, total_updates
+from robo_rl.apps.flight.fly_setting import Setting
 from robo_rl.apps.fly import evaluated
-from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_updates
-from robo_rl.apps.fly_setting import Setting
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import METHODS
 from robo_rl.eval.stats import mean_over_seeds
-from sim.engines.quad.trial import policy_pilot
+from sim.flight.trial import policy_pilot
 
 ARMS = ("first_order", "first_order_lqr", "shac", "td3", "sac", "ppo")
 
@@ -112,9 +113,15 @@ def report(name: str, runs: list[Point], updates: int, env_steps: int) -> None:
             found = mean_over_seeds(values)
             extra = {"low": round(found.low, 4), "high": round(found.high, 4)}
         emit(
-            f"{name}/{what}", round(mean, 4), unit, per_seed=[round(value, 4) for value in values], train_cpu_s=cpu_s,
-            updates=updates, env_steps=env_steps, **extra,
-        )  # fmt: skip
+            f"{name}/{what}",
+            round(mean, 4),
+            unit,
+            per_seed=[round(value, 4) for value in values],
+            train_cpu_s=cpu_s,
+            updates=updates,
+            env_steps=env_steps,
+            **extra,
+        )
 
 
 def picture(path: Path, curves: dict[str, list[Point]]) -> None:

@@ -1,9 +1,11 @@
-"""Kill a recorder at random instants and count what is lost: `python benchmarks/kill_recorder.py --kills 200`.
+"""Kill a recorder at random instants and count what is lost: `python benchmarks/kill_recorder.py --kills
+200`.
 
-A second process records short episodes with two cameras, one after the other, and reports each frame that `add` and
-each episode that `commit` has returned from. After a random time it gets SIGKILL. Then every episode it reported must
-be there, bit for bit, and `recover` must bring back every frame it reported of the running one. (SIGKILL keeps the page
-cache: what a power loss does depends on fsync, which is done but cannot be tested here.)
+A second process records short episodes with two cameras, one after the other, and reports each frame that
+`add` and each episode that `commit` has returned from. After a random time it gets SIGKILL. Then every
+episode it reported must be there, bit for bit, and `recover` must bring back every frame it reported of the
+running one. (SIGKILL keeps the page cache: what a power loss does depends on fsync, which is done but cannot
+be tested here.)
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 from common import emit, parser
 
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.data.schema import Codec
+from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, Episode, EpisodeStore, recover
 from robo_rl.data.validate import validate
 
@@ -29,7 +31,11 @@ FRAMES = 150
 IMAGE = (32, 32, 3)
 ENV = EnvSpec(
     "benchmark/recorder",
-    {"state": ArraySpec((7,)), "image.left": ArraySpec(IMAGE, "uint8"), "image.right": ArraySpec(IMAGE, "uint8")},
+    {
+        "state": ArraySpec((7,)),
+        "image.left": ArraySpec(IMAGE, "uint8"),
+        "image.right": ArraySpec(IMAGE, "uint8"),
+    },
     ActionSpec((-1.0,) * 7, (1.0,) * 7),
     FRAMES,
     30.0,
@@ -53,7 +59,9 @@ def frame(seed: int, i: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Every number of a frame follows from the episode's seed and the frame's position."""
     image = np.full(IMAGE, (seed * 31 + i) % 256, dtype=np.uint8)
     state = np.array([seed, i, 0, 0, 0, 0, 0], dtype=np.float32)
-    return {"state": state, "image.left": image, "image.right": 255 - image}, np.full(7, i / FRAMES, dtype=np.float32)
+    return {"state": state, "image.left": image, "image.right": 255 - image}, np.full(
+        7, i / FRAMES, dtype=np.float32
+    )
 
 
 def record_for_ever(path: Path, first_seed: int, progress_fd: int) -> None:
@@ -88,7 +96,10 @@ def wrong_rows(episode: Episode) -> int:
     wrong = 0
     for i in range(episode.obs_rows):
         obs, action = frame(seed, i)
-        far = [np.abs(episode.obs(k, i, i + 1)[0].astype(int) - v.astype(int)).max() > slack for k, v in obs.items()]
+        far = [
+            np.abs(episode.obs(k, i, i + 1)[0].astype(int) - v.astype(int)).max() > slack
+            for k, v in obs.items()
+        ]
         wrong += any(far) or (i < episode.frames and not np.array_equal(episode.action[i], action))
     return wrong
 
@@ -131,7 +142,13 @@ def main() -> None:
         emit("recorder/committed", count.committed, "episodes", codec=codec)
         emit("recorder/committed_lost", count.lost_episodes, "episodes", codec=codec)
         emit("recorder/frames_lost", count.lost_frames, "frames", codec=codec)
-        emit("recorder/salvaged", count.salvaged, "episodes", codec=codec, finished_commits=count.finished_commits)
+        emit(
+            "recorder/salvaged",
+            count.salvaged,
+            "episodes",
+            codec=codec,
+            finished_commits=count.finished_commits,
+        )
         emit("recorder/wrong_rows", count.wrong_rows, "rows", codec=codec)
         emit("recorder/faults", count.faults, "faults", codec=codec)
 

@@ -3,11 +3,11 @@
     python benchmarks/learner.py                                   # gradient steps per CPU-second, as a ratio
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
 
-Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3 have the
-same). A gradient step is a batch from the replay, both losses and both optimisers; the two take turns, so that a busy
-machine slows them alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256 x 256, batch 256: matrix
-products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small ones: overhead does),
-learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
+Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3
+have the same). A gradient step is a batch from the replay, both losses and both optimisers; the two take
+turns, so that a busy machine slows them alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256
+x 256, batch 256: matrix products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small
+ones: overhead does), learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
-from robo_rl.apps.compose import build_session
-from robo_rl.apps.config import load_config
-from robo_rl.apps.warm_start import empty_policy
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.tuning.compose import build_session
+from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.core.orphans import exit_with_parent
+from robo_rl.core.parent_death_signal import exit_with_parent
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import mean_over_seeds
 from sim.registry import make_env
@@ -44,10 +44,14 @@ EVAL_EPISODES = 10
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--returns", action="store_true", help="train both for --env-steps and compare returns")
+    options.add_argument(
+        "--returns", action="store_true", help="train both for --env-steps and compare returns"
+    )
     options.add_argument("--env-steps", type=int, default=100_000, help="of each training")
     options.add_argument("--seeds", type=int, default=3, help="trainings of each")
-    options.add_argument("--first-seed", type=int, default=0, help="of these trainings: further ones go on from there")
+    options.add_argument(
+        "--first-seed", type=int, default=0, help="of these trainings: further ones go on from there"
+    )
     options.add_argument("--width", type=int, default=256, help="hidden units per layer, in --returns")
     options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
@@ -75,13 +79,22 @@ def ratio(name: str, width: int, label: str, rounds: int) -> None:
             update(50)
             best[who] = min(best[who], (time.process_time() - start_s) / 50)
     ours, sb3 = 1.0 / best["ours"], 1.0 / best["sb3"]
-    emit(f"learner/{label}/updates_ratio_vs_sb3", round(ours / sb3, 3), "ratio", hidden=[width, width], batch=256,
-         ours_per_cpu_s=round(ours, 1), sb3_per_cpu_s=round(sb3, 1))  # fmt: skip
+    emit(
+        f"learner/{label}/updates_ratio_vs_sb3",
+        round(ours / sb3, 3),
+        "ratio",
+        hidden=[width, width],
+        batch=256,
+        ours_per_cpu_s=round(ours, 1),
+        sb3_per_cpu_s=round(sb3, 1),
+    )
 
 
 def our_updates(name: str, width: int) -> Callable[[int], None]:
     overrides = [f"method.learner.hidden=[{width},{width}]", f"method.base_steps={WARM_UP}"]
-    config = load_config("finetune", [f"method={name}", "out=.", "env=gym/Hopper-v5", *overrides], FinetuneVerb)
+    config = load_config(
+        "finetune", [f"method={name}", "out=.", "env=gym/Hopper-v5", *overrides], FinetuneVerb
+    )
     env = make_env("gym/Hopper-v5", 1)
     tuner = build_session(config.method, empty_policy(env.spec, None, None), env, seed=0, demos=None).tuner
     tuner.collector.reset(env.reset(EpisodeSeeds("benchmark")), [next(EpisodeSeeds("benchmark"))])
@@ -119,7 +132,9 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
 
 
 def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden: list[int]) -> None:
-    """Mean deterministic return after `env_steps`, each seed trained anew; each training is told as it ends."""
+    """Mean deterministic return after `env_steps`, each seed trained anew; each training is told as it
+    ends.
+    """
     totals: dict[str, dict[int, float]] = {"sb3_return": {}, "return": {}}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
         trainings = {
@@ -143,17 +158,28 @@ def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden
 
 
 def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
-    from robo_rl.apps.cli import main as robo_rl
-    from robo_rl.core.files import read_json
+    from robo_rl.apps.cli.main import main as robo_rl
+    from robo_rl.core.files.durable import read_json
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         code = robo_rl(
-            ["finetune", f"method={name}", f"env=gym/{env}", f"out={out}", f"seed={seed}", f"env_steps={env_steps}",
-             f"method.base_steps={WARM_UP}", f"method.learner.hidden={hidden}".replace(" ", ""), "num_envs=1",
-             "eval_every=0", f"final_episodes={EVAL_EPISODES}", f"eval_episodes={EVAL_EPISODES}",
-             "checkpoint_every=1000000000"]
-        )  # fmt: skip
+            [
+                "finetune",
+                f"method={name}",
+                f"env=gym/{env}",
+                f"out={out}",
+                f"seed={seed}",
+                f"env_steps={env_steps}",
+                f"method.base_steps={WARM_UP}",
+                f"method.learner.hidden={hidden}".replace(" ", ""),
+                "num_envs=1",
+                "eval_every=0",
+                f"final_episodes={EVAL_EPISODES}",
+                f"eval_episodes={EVAL_EPISODES}",
+                "checkpoint_every=1000000000",
+            ]
+        )
         if code:
             raise SystemExit(f"robo-rl finetune method={name} env=gym/{env} failed with exit code {code}")
         totals = read_json(out / "results.json")["policy"]["returns"]

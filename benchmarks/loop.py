@@ -3,9 +3,10 @@
     python benchmarks/loop.py                    # in process for a minute, kills over DDS, then loop_dds.py
     python benchmarks/loop.py --only inproc      # or kill, or dds
 
-In process: a perceptron that decides one action, and the safety filter behind it, at 1 kHz on absolute deadlines; the
-number is CPU time of the thread. Kills: simulated arm, safety filter and whoever commands are processes of their own on
-DDS; one of them gets SIGKILL, and the time until the arm is held is measured by who says so.
+In process: a perceptron that decides one action, and the safety filter behind it, at 1 kHz on absolute
+deadlines; the number is CPU time of the thread. Kills: simulated arm, safety filter and whoever commands are
+processes of their own on DDS; one of them gets SIGKILL, and the time until the arm is held is measured by who
+says so.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from hardware.nodes.sim_robot import HOLDS
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.reasons import Reason
 from hardware.topics import JOINT_STATES, LOOP_STATUS, RAW, SAFETY_STATE
-from policies.bundle import Bundle, write_bundle
+from policies.deploy.bundle import Bundle, write_bundle
 from policies.observation import ObsEncoder
-from policies.single_step import SingleStepPolicy
+from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.core.ticks import ticks
 from robo_rl.data.normalizer import Normalizer
@@ -52,7 +53,9 @@ HELD = {"policy": Reason.STALE_COMMAND.sentence, "state": Reason.STALE_STATE.sen
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--only", choices=["inproc", "kill", "dds"], help="one part of it")
-    options.add_argument("--peer", choices=["commander"], help="for the process that commands, which this one starts")
+    options.add_argument(
+        "--peer", choices=["commander"], help="for the process that commands, which this one starts"
+    )
     args = options.parse_args()
     if args.peer:
         return command()
@@ -97,9 +100,17 @@ def in_process(seconds: float) -> None:
         missed += time.monotonic() - now_s + late_s > 1.0 / RATE_HZ
     extra = {"seconds": seconds, "load": os.getloadavg()[0]}
     half, most = np.percentile(cpu_ms, [50, 99])
-    emit("loop/inproc/1khz/decision_ms_p99", float(most), "cpu-ms", p50=float(half), ticks=len(cpu_ms), **extra)
+    emit(
+        "loop/inproc/1khz/decision_ms_p99", float(most), "cpu-ms", p50=float(half), ticks=len(cpu_ms), **extra
+    )
     percent = 100.0 * missed / len(cpu_ms)
-    emit("loop/inproc/1khz/missed_percent", percent, "%", late_ms_p99=float(np.percentile(late_ms, 99)), **extra)
+    emit(
+        "loop/inproc/1khz/missed_percent",
+        percent,
+        "%",
+        late_ms_p99=float(np.percentile(late_ms, 99)),
+        **extra,
+    )
 
 
 def make_head(folder: Path) -> Bundle:
@@ -115,12 +126,14 @@ def make_head(folder: Path) -> Bundle:
 def robot_7() -> RobotDescription:
     joint = {"low_rad": -2.9, "high_rad": 2.9, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
     joints = [{"name": name, **joint} for name in NAMES]
-    return parse_description({"name": "seven", "command_hz": RATE_HZ, "state_hz": RATE_HZ, "joints": joints}, "seven")
+    return parse_description(
+        {"name": "seven", "command_hz": RATE_HZ, "state_hz": RATE_HZ, "joints": joints}, "seven"
+    )
 
 
 def kill(who: str) -> float:
     """Milliseconds from SIGKILL until the arm is held."""
-    from hardware.bus.dds import DdsBus
+    from hardware.bus.dds.bus import DdsBus
 
     os.environ["ROS_DOMAIN_ID"] = str(DOMAIN)
     heard: list[tuple[str, float]] = []
@@ -137,11 +150,15 @@ def kill(who: str) -> float:
     with ExitStack() as stack:
         started = {
             "state": stack.enter_context(process(*node, "sim_robot", "bus=dds")),
-            "filter": stack.enter_context(process(*node, "safety_filter", "robot=sim_arm", "arm=true", "bus=dds")),
+            "filter": stack.enter_context(
+                process(*node, "safety_filter", "robot=sim_arm", "arm=true", "bus=dds")
+            ),
             "policy": stack.enter_context(process(sys.executable, __file__, "--peer", "commander")),
         }
         end_s = time.monotonic() + 60.0
-        bus.spin(lambda: (moves(places) and heard[-1:] != [] and heard[-1][0] == "following policy") or late(end_s))
+        bus.spin(
+            lambda: (moves(places) and heard[-1:] != [] and heard[-1][0] == "following policy") or late(end_s)
+        )
         begin_s = time.monotonic()
         bus.spin(lambda: time.monotonic() - begin_s > 1.0)
         heard.clear()
@@ -165,7 +182,7 @@ def late(end_s: float) -> bool:
 
 def command() -> None:
     """The process that commands: a slow sine from where the arm is, at 50 Hz, as action_head would."""
-    from hardware.bus.dds import DdsBus
+    from hardware.bus.dds.bus import DdsBus
 
     robot, bus = load_description("sim_arm"), DdsBus("commander", warn=lambda sentence: None)
     say, start = RAW.publisher(bus), list[Any]()

@@ -3,10 +3,11 @@
     python benchmarks/loop_dds.py                # 20 s at 100 and at 500 Hz, 15 s of pictures
     python benchmarks/loop_dds.py --realtime     # both processes under SCHED_FIFO, as on a robot (root)
 
-A robot publishes the state of seven joints at a rate; a policy in another process answers each with a command. A tick
-is missed when its answer has not come by the next one. What the middleware adds is the median; the tail is the
-machine's scheduler, so the load of the machine stands beside each number. The same with `peer` is what the machine
-and the middleware take by themselves: the binding alone, the same bytes there and back, no message, bus or decision.
+A robot publishes the state of seven joints at a rate; a policy in another process answers each with a
+command. A tick is missed when its answer has not come by the next one. What the middleware adds is the
+median; the tail is the machine's scheduler, so the load of the machine stands beside each number. The same
+with `peer` is what the machine and the middleware take by themselves: the binding alone, the same bytes there
+and back, no message, bus or decision.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Any
 import numpy as np
 from common import emit, parser
 
-from hardware.bus import dds_types
-from hardware.bus.cdr import ros_types
-from hardware.bus.dds import DdsBus
+from hardware.bus.dds import types as dds_types
+from hardware.bus.dds.bus import DdsBus
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Profile
-from hardware.camera_source import Pattern, number_of
+from hardware.camera.source import Pattern, number_of
 from hardware.messages import Flag, Image, JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, SAFE, image_topic
 from robo_rl.core.ticks import ticks
@@ -122,7 +123,10 @@ def measure_loop(rate_hz: int, seconds: float, realtime: bool) -> None:
     cpu_s = time.process_time() - cpu_s
     bus.close()
     times_ms = sorted(1e3 * value for value in rtt_s.values())
-    extra = surroundings(realtime) | {"ticks": len(sent), "robot_cpu_percent": round(100.0 * cpu_s / seconds, 1)}
+    extra = surroundings(realtime) | {
+        "ticks": len(sent),
+        "robot_cpu_percent": round(100.0 * cpu_s / seconds, 1),
+    }
     p99, worst = times_ms[int(0.99 * len(times_ms))], times_ms[-1]
     emit(f"loop/dds/{rate_hz}/rtt_ms_p50", statistics.median(times_ms), "ms", p99=p99, max=worst, **extra)
     emit(f"loop/dds/{rate_hz}/missed_percent", 100.0 * len(missed) / max(1, len(sent)), "%", **extra)
@@ -144,8 +148,14 @@ def measure_bare(rate_hz: int, seconds: float, realtime: bool) -> None:
         if ends.wait(1.0 / rate_hz):
             times_ms.append(1e3 * (time.perf_counter() - start_s))
     p99 = float(np.percentile(times_ms, 99))
-    emit(f"loop/dds/{rate_hz}/rtt_ms_p50", statistics.median(times_ms), "ms", peer="cyclonedds alone", p99=p99,
-         **surroundings(realtime))  # fmt: skip
+    emit(
+        f"loop/dds/{rate_hz}/rtt_ms_p50",
+        statistics.median(times_ms),
+        "ms",
+        peer="cyclonedds alone",
+        p99=p99,
+        **surroundings(realtime),
+    )
 
 
 class Bare:
@@ -162,7 +172,9 @@ class Bare:
         dds_types.join_domain(domain, dds_types.LOOPBACK)
         participant, qos = DomainParticipant(domain), dds_types.endpoint_qos(False, False, 1)
         self._kind = dds_types.carrier(ros_types(), "sensor_msgs/msg/JointState")
-        topics = [Topic(participant, name, self._kind, dds_types.Qos(dds_types.PLAIN)) for name in (written, read)]
+        topics = [
+            Topic(participant, name, self._kind, dds_types.Qos(dds_types.PLAIN)) for name in (written, read)
+        ]
         self.writer: Any = DataWriter(participant, topics[0], qos)
         self.reader: Any = DataReader(participant, topics[1], qos)
         self._waitset: Any = WaitSet(participant)
@@ -249,13 +261,20 @@ def viewer() -> None:
     bus.spin(lambda: bool(stopped) or (bus.now() > 0 and _joined(bus)))
     say(Flag(True))
     bus.spin(lambda: bool(stopped))
-    print(json.dumps({"pictures": len(numbers), "latency_ms_p50": statistics.median(latency_ms) if latency_ms else 0}))
+    print(
+        json.dumps(
+            {"pictures": len(numbers), "latency_ms_p50": statistics.median(latency_ms) if latency_ms else 0}
+        )
+    )
     bus.close()
 
 
 def _joined(bus: Any) -> bool:
     """Has the viewer's reader found the camera?"""
-    return any(reader.topic.endswith("image_raw") and reader.dds.get_matched_publications() for reader in bus._readers)
+    return any(
+        reader.topic.endswith("image_raw") and reader.dds.get_matched_publications()
+        for reader in bus._readers
+    )
 
 
 def surroundings(realtime: bool) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
     python benchmarks/missions.py --scenes 100
 
-A scene counts when the exact margin of the flight, at 100 Hz, pushed and with noisy sensors, is above 0. `--seeds`
-trains that many followers of curves; scenes are the same for all.
+A scene counts when the exact margin of the flight, at 100 Hz, pushed and with noisy sensors, is above 0.
+`--seeds` trains that many followers of curves; scenes are the same for all.
 """
 
 from __future__ import annotations
@@ -44,9 +44,17 @@ def main() -> None:
         plan_cpu_s = round(cpu_seconds() - start_s, 1)
         name, formula = f"mission/{mission.name}", str(mission.formula)
         found = float((planned.plans.margin_m > 0.0).float().mean())
-        emit(f"{name}/planned", found, "fraction", formula=formula, scenes=config.scenes, plan_cpu_s=plan_cpu_s)
+        emit(
+            f"{name}/planned", found, "fraction", formula=formula, scenes=config.scenes, plan_cpu_s=plan_cpu_s
+        )
         rates = [flown(config, planned, POLICY, tracker).satisfied.rate for tracker in trackers]
-        emit(f"{name}/policy/satisfied", round(fmean(rates), 4), "fraction", per_seed=rates, scenes=config.scenes)
+        emit(
+            f"{name}/policy/satisfied",
+            round(fmean(rates), 4),
+            "fraction",
+            per_seed=rates,
+            scenes=config.scenes,
+        )
         for pilot in config.controllers:
             rate = flown(config, planned, pilot, trackers[0]).satisfied
             emit(f"{name}/{pilot}/satisfied", round(rate.rate, 4), "fraction", **rate.to_json())

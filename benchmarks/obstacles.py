@@ -2,11 +2,11 @@
 
     python benchmarks/obstacles.py --seeds 3
 
-Trained once per seed as `robo-rl fly task=obstacles` does, on densities between 0 and 80 %, and measured at each of
-`--densities`. Names: obstacles/<density>/<pilot>/reached, the share of starts that come within 0.5 m of a goal 9 m away
-and stay there without ever touching a cylinder, with its Wilson interval; .../hit_a_cylinder; .../time_to_goal_s.
-Pilots: policy (all seeds together), pid_straight and geometric_straight on the straight line, pid_planned on a path
-around the cylinders, all of which it knows.
+Trained once per seed as `robo-rl fly task=obstacles` does, on densities between 0 and 80 %, and measured at
+each of `--densities`. Names: obstacles/<density>/<pilot>/reached, the share of starts that come within 0.5 m
+of a goal 9 m away and stay there without ever touching a cylinder, with its Wilson interval;
+.../hit_a_cylinder; .../time_to_goal_s. Pilots: policy (all seeds together), pid_straight and
+geometric_straight on the straight line, pid_planned on a path around the cylinders, all of which it knows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ import torch
 from common import emit, parser
 
 from policies.checkpoint import load_policy
-from policies.flight import FlightPolicy
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_setting import Setting
 from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
-from robo_rl.apps.fly_setting import Setting
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.quad.trial import controller_pilot, policy_pilot
+from sim.flight.trial import controller_pilot, policy_pilot
 
-BASELINES = {"pid_straight": ("pid", False), "geometric_straight": ("geometric", False), "pid_planned": ("pid", True)}
+BASELINES = {
+    "pid_straight": ("pid", False),
+    "geometric_straight": ("geometric", False),
+    "pid_planned": ("pid", True),
+}
 
 
 def main() -> None:
@@ -39,7 +43,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="trainings, from seed 0")
     options.add_argument("--densities", type=float, nargs="*", default=[0.2, 0.4, 0.8], help="measured with")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
-    options.add_argument("--run", type=Path, help="a finished run of robo-rl fly task=obstacles: measure its policies")
+    options.add_argument(
+        "--run", type=Path, help="a finished run of robo-rl fly task=obstacles: measure its policies"
+    )
     args = options.parse_args()
     torch.set_num_threads(1)
     small = (

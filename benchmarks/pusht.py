@@ -2,9 +2,10 @@
 
     python benchmarks/pusht.py --data ../shared/data/pusht_human.zarr
 
-The protocol of Diffusion Policy (Chi et al. 2023, section V-A): episodes of at most 300 steps at 10 Hz, 2 observations
-in, 16 actions out, 8 executed; an episode's score is its largest coverage over 0.95, at most 1, and it succeeds above a
-coverage of 0.95. Published there for state policies: 0.91 (mean of the last checkpoints) to 0.95 (best checkpoint).
+The protocol of Diffusion Policy (Chi et al. 2023, section V-A): episodes of at most 300 steps at 10 Hz, 2
+observations in, 16 actions out, 8 executed; an episode's score is its largest coverage over 0.95, at most 1,
+and it succeeds above a coverage of 0.95. Published there for state policies: 0.91 (mean of the last
+checkpoints) to 0.95 (best checkpoint).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import cpu_seconds, emit, own_folder, parser
 
-from policies.batches import TensorWindows
+from policies.base.flow import FlowConfig
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.base.noise import EpisodeNoise
 from policies.checkpoint import load_policy, read_policy_json, save_policy
 from policies.executor import ChunkExecutor
-from policies.flow import FlowConfig
-from policies.generative import GenerativeConfig, GenerativePolicy
-from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
-from policies.training import BaseTrainConfig, train_base
-from robo_rl.apps.progress import progress
+from policies.training.base import BaseTrainConfig, train_base
+from policies.training.batches import TensorWindows
+from robo_rl.apps.runs.progress import progress
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.data.importers import import_replay_buffer
 from robo_rl.data.normalizer import Normalizer
@@ -63,13 +64,17 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=DATA, help="the zarr v2 buffer")
     options.add_argument("--episodes", type=int, default=200, help="evaluation episodes")
     options.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
-    options.add_argument("--run", type=Path, help="keep checkpoints and the policy here; an interrupted run goes on")
+    options.add_argument(
+        "--run", type=Path, help="keep checkpoints and the policy here; an interrupted run goes on"
+    )
     args = options.parse_args()
     torch.set_num_threads(1)
     if not args.data.exists():
         raise DataError(f"{args.data} does not exist. Give the published demonstrations with --data.")
     with run_folder(args.run and own_folder(args.run)) as run:
-        policy = trained(args.data, run, QUICK if args.quick else FULL, args.seed, limit=60 if args.quick else None)
+        policy = trained(
+            args.data, run, QUICK if args.quick else FULL, args.seed, limit=60 if args.quick else None
+        )
         note = read_policy_json(run / "policy")["train"]
         result = evaluated(policy, 20 if args.quick else args.episodes)
     report(result, note)
@@ -83,7 +88,9 @@ def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: in
     if (run / "policy" / "policy.json").exists():
         steps = read_policy_json(run / "policy")["train"]["steps"]
         if steps != config.steps:
-            raise DataError(f"{run} holds a policy of {steps} updates, not of {config.steps}. Give another --run.")
+            raise DataError(
+                f"{run} holds a policy of {steps} updates, not of {config.steps}. Give another --run."
+            )
         return load_policy(run / "policy")
     config.seed = seed
     env = pusht_spec(NAME)
@@ -95,8 +102,15 @@ def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: in
     policy = GenerativePolicy.build(env, Normalizer.fit({"state": windows["state"][:, -1]}), POLICY)
     start_s = cpu_seconds()
     with progress(config.steps, "train", "update") as bar:
-        average = train_base(policy, source, config, folder=run, on_step=lambda step: bar.update(step - bar.n))
-    note = {"data": data.name, "steps": config.steps, "seed": seed, "train_cpu_s": round(cpu_seconds() - start_s, 1)}
+        average = train_base(
+            policy, source, config, folder=run, on_step=lambda step: bar.update(step - bar.n)
+        )
+    note = {
+        "data": data.name,
+        "steps": config.steps,
+        "seed": seed,
+        "train_cpu_s": round(cpu_seconds() - start_s, 1),
+    }
     save_policy(run / "policy", average, note)
     return average
 

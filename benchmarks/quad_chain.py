@@ -1,11 +1,13 @@
-"""The arms' chain on a quadcopter: PID demonstrations, a flow base, a residual on it, a single-step head, a bundle.
+"""The arms' chain on a quadcopter: PID demonstrations, a flow base, a residual on it, a single-step head, a
+bundle.
 
     python benchmarks/quad_chain.py --seeds 3
 
-Each seed has its own demonstrations, base, residual and head; all policies, and the PID that taught them, meet the
-same 100 starts, which no stage of training has seen. Names: quad_chain/<task>/<who>/success (over all seeds, with its
-Wilson interval and every seed beside it), .../error_m (of those that stayed), quad_chain/<task>/cpu_s (all four stages,
-per seed) and quad_chain/<task>/deadlines_missed (the bundle at 100 Hz). What a seed has finished in `--folder` is kept.
+Each seed has its own demonstrations, base, residual and head; all policies, and the PID that taught them,
+meet the same 100 starts, which no stage of training has seen. Names: quad_chain/<task>/<who>/success (over
+all seeds, with its Wilson interval and every seed beside it), .../error_m (of those that stayed),
+quad_chain/<task>/cpu_s (all four stages, per seed) and quad_chain/<task>/deadlines_missed (the bundle at 100
+Hz). What a seed has finished in `--folder` is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import torch
 from common import cpu_seconds, emit, own_folder, parser
 
-from robo_rl.apps.cli import main as robo_rl
+from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.collect import ExpertDriver
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
@@ -31,19 +33,46 @@ from sim.registry import make_env, make_expert
 TASK = "hover:history=0"  # last actions in sight, a base copies them instead of looking where it flies
 FINAL_SEED = 1  # of the starts that are reported; evaluations on the way use 0
 COLLECT = {"episodes": 200, "num_envs": 100}
-TRAIN = {"steps": 8000, "batch_size": 256, "chunk": 4, "execute": 1, "net": "mlp", "net.width": 256, "process.steps": 5}
+TRAIN = {
+    "steps": 8000,
+    "batch_size": 256,
+    "chunk": 4,
+    "execute": 1,
+    "net": "mlp",
+    "net.width": 256,
+    "process.steps": 5,
+}
 FINETUNE = {"method": "residual_dense", "num_envs": 64, "eval_every": 20_000, "eval_episodes": 64,
             "final_episodes": 64, "checkpoint_every": 40_000}  # fmt: skip
-DISTILL = {"net": "mlp", "net.width": 128, "steps": 1500, "rollout_steps": 16_000, "round_steps": 8000, "num_envs": 64,
-           "eval_episodes": 10}  # fmt: skip
+DISTILL = {
+    "net": "mlp",
+    "net.width": 128,
+    "steps": 1500,
+    "rollout_steps": 16_000,
+    "round_steps": 8000,
+    "num_envs": 64,
+    "eval_episodes": 10,
+}
 QUICK: dict[str, dict[str, Any]] = {
     "collect": {"episodes": 4, "num_envs": 4},  # whole flights: of those that are cut short none succeeds
     "train": {"steps": 100},
-    "finetune": {"env_steps": 1200, "num_envs": 8, "method.base_steps": 800, "method.burn_in": 20, "eval_every": 0,
-                 "max_episode_steps": 200},
-    "distill": {"steps": 50, "rollout_steps": 400, "round_steps": 400, "rounds": 1, "num_envs": 8,
-                "max_episode_steps": 200},
-}  # fmt: skip
+    "finetune": {
+        "env_steps": 1200,
+        "num_envs": 8,
+        "method.base_steps": 800,
+        "method.burn_in": 20,
+        "eval_every": 0,
+        "max_episode_steps": 200,
+    },
+    "distill": {
+        "steps": 50,
+        "rollout_steps": 400,
+        "round_steps": 400,
+        "rounds": 1,
+        "num_envs": 8,
+        "max_episode_steps": 200,
+    },
+}
 WHO = {"base": 1.0, "base_zero_noise": 0.0, "residual": None, "head": None}  # scale of the initial noise
 
 
@@ -51,13 +80,17 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--task", default=TASK, help="of the quad suite, with its options")
     options.add_argument("--seeds", type=int, default=3, help="chains, from seed 0")
-    options.add_argument("--folder", type=Path, default=Path("runs/quad_chain"), help="done stages are kept here")
+    options.add_argument(
+        "--folder", type=Path, default=Path("runs/quad_chain"), help="done stages are kept here"
+    )
     args = options.parse_args()
     torch.set_num_threads(1)
     episodes, folder = 10 if args.quick else 100, own_folder(args.folder) / args.task.replace(":", "-")
     name = f"quad_chain/{args.task.partition(':')[0]}"
     seeds = range(1 if args.quick else args.seeds)
-    results = [run_seed(f"quad/{args.task}", seed, folder / f"seed{seed}", episodes, args.quick) for seed in seeds]
+    results = [
+        run_seed(f"quad/{args.task}", seed, folder / f"seed{seed}", episodes, args.quick) for seed in seeds
+    ]
     success, errors_m = teacher(f"quad/{args.task}", episodes)
     report(f"{name}/pid", [success], [errors_m])
     for who in WHO:
@@ -81,7 +114,14 @@ def run_seed(env: str, seed: int, home: Path, episodes: int, quick: bool) -> dic
         folder, out = home / who.removesuffix("_zero_noise"), home / f"{who}.json"
         asked = {} if noise is None else {"noise": noise}
         verb(
-            "evaluate", policy=folder, episodes=episodes, seed=FINAL_SEED, num_envs=64, num_workers=0, out=out, **asked
+            "evaluate",
+            policy=folder,
+            episodes=episodes,
+            seed=FINAL_SEED,
+            num_envs=64,
+            num_workers=0,
+            out=out,
+            **asked,
         )
         results[who] = json.loads(out.read_text())
     verb("export", policy=home / "head", out=home / "bundle")
@@ -149,7 +189,15 @@ def report(name: str, success: list[list[bool]], errors_m: list[list[float | Non
     low, high = rate.wilson()
     interval = [round(low, 3), round(high, 3)]
     per_seed = [sum(seed) for seed in success]
-    emit(f"{name}/success", round(rate.rate, 4), "fraction", k=rate.k, n=rate.n, wilson95=interval, per_seed=per_seed)
+    emit(
+        f"{name}/success",
+        round(rate.rate, 4),
+        "fraction",
+        k=rate.k,
+        n=rate.n,
+        wilson95=interval,
+        per_seed=per_seed,
+    )
     means = [[error for error in seed or () if error is not None] for seed in errors_m]
     if known := [error for seed in means for error in seed]:
         emit(f"{name}/error_m", round(fmean(known), 4), "m", stayed=len(known), n=rate.n,

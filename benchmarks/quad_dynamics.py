@@ -1,4 +1,5 @@
-"""Speed of the quadcopter engine: drone-steps per CPU-second on one core, compiled, beside the same formulas eager.
+"""Speed of the quadcopter engine: drone-steps per CPU-second on one core, compiled, beside the same formulas
+eager.
 
     python benchmarks/quad_dynamics.py
 
@@ -22,13 +23,13 @@ import torch
 from common import emit, parser
 from torch import Tensor
 
+from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.dynamics import Physics, make_step
-from sim.engines.quad.flight import Senses
-from sim.engines.quad.flights import Flights
 from sim.engines.quad.rows import EXTERNAL_ROWS, ROTOR, Spread, parameters, start
-from sim.kernels import compile_kernel, differentiable
-from sim.tasks.hover import HoverTask
+from sim.flight.flight import Senses
+from sim.flight.flights import Flights
+from sim.tasks.flight.hover import HoverTask
 
 CRAFT = load_craft("cf21")
 GRAD_STEPS = 32
@@ -60,7 +61,9 @@ def inputs(num: int, device: str = "cpu") -> tuple[Tensor, ...]:
     state = start(num)
     state[ROTOR] = CRAFT.hover_speed
     command = CRAFT.hover_speed + 0.01 * torch.randn(4, num, generator=random)
-    params = parameters(CRAFT, 0.01, num, Spread(0.1, 0.1, 0.1, 0.1, 0.1), torch.rand(9, num, generator=random) * 2 - 1)
+    params = parameters(
+        CRAFT, 0.01, num, Spread(0.1, 0.1, 0.1, 0.1, 0.1), torch.rand(9, num, generator=random) * 2 - 1
+    )
     return tuple(value.to(device) for value in (state, command, params, torch.zeros(EXTERNAL_ROWS, num)))
 
 
@@ -69,10 +72,17 @@ def steps(num: int, integrator: str, args: argparse.Namespace) -> None:
     given = inputs(num)
     kernel = compile_kernel(lambda *x: (step(*x),), given)
     name = f"quad/{integrator}/{num}/drone_steps_per_cpu_s"
-    emit(name, rate(lambda: kernel(*given), num), "drone-steps/cpu-s", compile_cpu_s=round(kernel.compile_s, 1))
+    emit(
+        name, rate(lambda: kernel(*given), num), "drone-steps/cpu-s", compile_cpu_s=round(kernel.compile_s, 1)
+    )
     if integrator == "rk4" and not args.quick:
         with torch.no_grad():
-            emit(name, rate(lambda: step(*given), num), "drone-steps/cpu-s", peer="the same formulas, eager torch")
+            emit(
+                name,
+                rate(lambda: step(*given), num),
+                "drone-steps/cpu-s",
+                peer="the same formulas, eager torch",
+            )
 
 
 def environment(num: int, noise: bool) -> None:
@@ -101,7 +111,12 @@ def gradients(num: int) -> None:
     name, unit = f"quad/grad/{num}/drone_steps_per_cpu_s", "drone-steps/cpu-s"
     ours = rate(lambda: there_and_back(lambda *x: compiled(*x)[0]), num * GRAD_STEPS)
     emit(name, ours, unit, compile_cpu_s=round(compile_s, 1))
-    emit(name, rate(lambda: there_and_back(step), num * GRAD_STEPS), unit, peer="the same formulas, eager torch")
+    emit(
+        name,
+        rate(lambda: there_and_back(step), num * GRAD_STEPS),
+        unit,
+        peer="the same formulas, eager torch",
+    )
 
 
 def rate(work: Callable[[], object], per_call: int) -> float:

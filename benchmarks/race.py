@@ -2,11 +2,11 @@
 
     python benchmarks/race.py --seeds 3
 
-Trained as `robo-rl fly task=waypoints` and `task=race track=...` do. Names: race/<track>/<pilot>/laps_completed, the
-share of starts that flew two laps or more, with its Wilson interval; .../lap_time_s, the median flying lap, with the
-best; waypoints/<pilot>/completed and .../time_per_waypoint_s. Pilots: policy (mean over seeds), pid, geometric. In
-a race the controllers follow a smooth path at the fastest of a few speeds at which they still fly 95 % of their laps,
-or at the one that flew most.
+Trained as `robo-rl fly task=waypoints` and `task=race track=...` do. Names:
+race/<track>/<pilot>/laps_completed, the share of starts that flew two laps or more, with its Wilson interval;
+.../lap_time_s, the median flying lap, with the best; waypoints/<pilot>/completed and .../time_per_waypoint_s.
+Pilots: policy (mean over seeds), pid, geometric. In a race the controllers follow a smooth path at the
+fastest of a few speeds at which they still fly 95 % of their laps, or at the one that flew most.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ import torch
 from common import emit, parser
 
 from robo_rl.apps.fly import FlyRow, Setting, evaluated, row, train_all
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.quad.trial import controller_pilot
-from sim.tasks.race import RaceTask
-from sim.tasks.track import list_tracks
+from sim.flight.trial import controller_pilot
+from sim.tasks.flight.race import RaceTask
+from sim.tasks.flight.track import list_tracks
 
 CONTROLLERS = ("pid", "geometric")
-SPEEDS_M_S = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # of the controllers' path; two laps at the slowest take some 19 s
+SPEEDS_M_S = (
+    1.25,
+    1.5,
+    1.75,
+    2.0,
+    2.5,
+    3.0,
+)  # of the controllers' path; two laps at the slowest take some 19 s
 
 
 def main() -> None:

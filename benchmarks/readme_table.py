@@ -1,7 +1,7 @@
 """Write the tables of results from the lines under benchmarks/results/. `--check` only compares.
 
-README.md gets the demo's table and the headlines, docs/results.md every line. Quick runs are left out; of several lines
-with one name on one machine the newest stands.
+README.md gets the demo's table and the headlines, docs/results.md every line. Quick runs are left out; of
+several lines with one name on one machine the newest stands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ DEMO = {  # names of the demo's rows, in the order of the table
 
 @dataclass(frozen=True)
 class Headline:
-    """One row: what was measured, the line's name, and what to read it against; {name} is replaced by that line."""
+    """One row: what was measured, the line's name, and what to read it against; {name} is replaced by that
+    line.
+    """
 
     what: str
     name: str
@@ -39,9 +41,15 @@ class Headline:
 
 _SUCCESS = "base {finetune/RUN/base/success}, without noise {finetune/RUN/base_zero_noise/success}"
 HEADLINES = (
-    Headline("Push-T, 206 human demonstrations: max coverage", "pusht/human/max_coverage", "published 0.91–0.95"),
+    Headline(
+        "Push-T, 206 human demonstrations: max coverage", "pusht/human/max_coverage", "published 0.91–0.95"
+    ),
     *(
-        Headline(f"{task}: {method}", f"finetune/{task}/{method}/success", _SUCCESS.replace("RUN", f"{task}/{method}"))
+        Headline(
+            f"{task}: {method}",
+            f"finetune/{task}/{method}/success",
+            _SUCCESS.replace("RUN", f"{task}/{method}"),
+        )
         for task in ("peg-insert-side", "assembly", "push", "hand-insert", "pick-place")
         for method in ("steering", "residual", "residual_far", "auto")
     ),
@@ -173,7 +181,9 @@ HEADLINES = (
 
 def load(folder: Path) -> dict[str, dict[str, Line]]:
     """machine -> name -> newest line. What a peer did has the same name and its own place: `name [peer]`."""
-    texts = [text for path in sorted(folder.glob("*.jsonl")) for text in path.read_text().splitlines() if text]
+    texts = [
+        text for path in sorted(folder.glob("*.jsonl")) for text in path.read_text().splitlines() if text
+    ]
     lines = [json.loads(text) for text in texts]
     found: dict[str, dict[str, Line]] = {}
     for line in sorted(lines, key=lambda line: str(line.get("date", ""))):
@@ -184,7 +194,9 @@ def load(folder: Path) -> dict[str, dict[str, Line]]:
 
 
 def number(value: float | str | None) -> str:
-    """Four significant digits, thousands separated, millions as such; a dash for a seed that has no such figure."""
+    """Four significant digits, thousands separated, millions as such; a dash for a seed that has no such
+    figure.
+    """
     if value is None:
         return "–"
     if isinstance(value, str):  # such as 790/800
@@ -226,18 +238,24 @@ def demo_table(lines: dict[str, Line]) -> str:
         return ""
     head = "| policy | success | 95 % | p vs base | ms per decision, p50 / p99 | env steps | CPU-s |\n"
     wall = lines.get("demo/wall_minutes")
-    after = "" if wall is None else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {commits(wall)}).\n"
+    after = (
+        ""
+        if wall is None
+        else f"\nThe whole demo took {wall['value']:.1f} minutes (commit {commits(wall)}).\n"
+    )
     return head + "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n" + after
 
 
 def reference(name: str, lines: dict[str, Line]) -> Line | None:
     """What a row is read against: the bases of its own seeds or, of older results, those of its task."""
-    return lines.get(name) or lines.get(re.sub(r"^(finetune/[^/]+)/[^/]+(/base(_zero_noise)?/)", r"\1\2", name))
+    return lines.get(name) or lines.get(
+        re.sub(r"^(finetune/[^/]+)/[^/]+(/base(_zero_noise)?/)", r"\1\2", name)
+    )
 
 
 def against(ours: Line, theirs: Line) -> float | str:
-    """What ours is read against. Of more seeds than ours has, as older results may say, those that ours has: seeds
-    count from 0.
+    """What ours is read against. Of more seeds than ours has, as older results may say, those that ours has:
+    seeds count from 0.
     """
     mine, all_of_them = len(ours.get("per_seed", [])), theirs.get("per_seed", [])
     value: float | str = fmean(all_of_them[:mine]) if 0 < mine < len(all_of_them) else theirs["value"]
@@ -260,17 +278,23 @@ def headline_table(lines: dict[str, Line]) -> str:
 
 def full_table(lines: dict[str, Line]) -> str:
     """Every line."""
-    rows = "\n".join(f"| `{name}` | {shown(line)} | {commits(line)} |" for name, line in sorted(lines.items()))
+    rows = "\n".join(
+        f"| `{name}` | {shown(line)} | {commits(line)} |" for name, line in sorted(lines.items())
+    )
     return f"| what | value | commit |\n| --- | --- | --- |\n{rows}\n"
 
 
 def commits(line: Line) -> str:
-    """Where it was measured; of trainings that were kept and only summed up later, where they were trained."""
+    """Where it was measured; of trainings that were kept and only summed up later, where they were
+    trained.
+    """
     return ", ".join(line.get("trained_at", [line.get("demo_commit", line["commit"])]))
 
 
 def for_readme(results: dict[str, dict[str, Line]]) -> str:
-    """Per machine, the best known first: the demo's table and the headlines; says so when nothing was measured yet."""
+    """Per machine, the best known first: the demo's table and the headlines; says so when nothing was
+    measured yet.
+    """
     if not results:
         return "No results are kept in `benchmarks/results/` yet; `make demo` prints its own table.\n"
     return "\n".join(
@@ -294,14 +318,18 @@ def rewrite(text: str, tables: str, where: str = "README.md") -> str:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page is out of date")
+    options.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 when a page is out of date"
+    )
     check = options.parse_args().check
     results, stale = load(ROOT / "benchmarks" / "results"), 0
     for where, tables in (("README.md", for_readme(results)), ("docs/results.md", for_docs(results))):
         old = (ROOT / where).read_text()
         new = rewrite(old, tables, where)
         if check:
-            print(f"{where} is {'up to date' if new == old else 'out of date: run benchmarks/readme_table.py'}.")
+            print(
+                f"{where} is {'up to date' if new == old else 'out of date: run benchmarks/readme_table.py'}."
+            )
             stale |= new != old
         elif new != old:
             (ROOT / where).write_text(new)

@@ -2,10 +2,10 @@
 
     python benchmarks/swarm.py --seeds 3
 
-Trains with 8 drones, measures with 8 at 20 % and 32 at 80 % obstacle density, five scenarios, 15 s, 100 episodes each.
-Names: swarm/8x20/success and .../collision (mean over seeds, every seed and every scenario beside it), swarm/32x80/...,
-swarm/train_cpu_s, swarm/agent_steps_per_cpu_s (physics, neighbours, observation and cost; no policy; 8 drones at 20 %;
-quad-swarm-rl's figure beside it), swarm/policy_us_per_drone/<n>.
+Trains with 8 drones, measures with 8 at 20 % and 32 at 80 % obstacle density, five scenarios, 15 s, 100
+episodes each. Names: swarm/8x20/success and .../collision (mean over seeds, every seed and every scenario
+beside it), swarm/32x80/..., swarm/train_cpu_s, swarm/agent_steps_per_cpu_s (physics, neighbours, observation
+and cost; no policy; 8 drones at 20 %; quad-swarm-rl's figure beside it), swarm/policy_us_per_drone/<n>.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 from common import cpu_seconds, emit, parser
 
 from policies.checkpoint import load_policy
-from policies.swarm import SwarmPolicy
-from robo_rl.apps.run_dir import RunDir
+from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.swarm import SwarmRow, SwarmSetting, train_all
 from robo_rl.conf.swarm import SwarmConfig
 from sim.tasks.swarm.world import SwarmWorld
@@ -69,7 +69,9 @@ def report(world: SwarmWorld, rows: list[SwarmRow]) -> None:
     whole = [row for row in ours if row.scenario == "all"]
     name = f"swarm/{world.drones}x{round(100 * world.density)}"
     scenarios = dict.fromkeys(row.scenario for row in ours if row.scenario != "all")
-    each = {key: round(fmean(row.success.rate for row in ours if row.scenario == key), 4) for key in scenarios}
+    each = {
+        key: round(fmean(row.success.rate for row in ours if row.scenario == key), 4) for key in scenarios
+    }
     seeds = [f"{row.success.k}/{row.success.n}" for row in whole]
     emit(
         f"{name}/success",
@@ -78,7 +80,10 @@ def report(world: SwarmWorld, rows: list[SwarmRow]) -> None:
         per_seed=seeds,
         scenarios=each,
     )
-    parts = {key: round(fmean(getattr(row, key) for row in whole), 4) for key in ("hit_drone", "hit_cylinder", "left")}
+    parts = {
+        key: round(fmean(getattr(row, key) for row in whole), 4)
+        for key in ("hit_drone", "hit_cylinder", "left")
+    }
     emit(f"{name}/collision", round(fmean(row.collided for row in whole), 4), "fraction", **parts)
 
 

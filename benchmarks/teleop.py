@@ -1,11 +1,12 @@
-"""From a human's hand to a policy: episodes driven through the nodes, recorded, imported, trained on and evaluated.
+"""From a human's hand to a policy: episodes driven through the nodes, recorded, imported, trained on and
+evaluated.
 
     python benchmarks/teleop.py                    # 3 seeds of 100 episodes, beside as many of robo-rl collect
 
-The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. All else is what runs beside a
-robot: teleop, safety filter, simulated arm and recorder on one bus, here on virtual time. The recordings go through
-`robo-rl data import`, and what was collected in the environment itself is trained on and evaluated alike. Names:
-teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
+The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. All else is what runs
+beside a robot: teleop, safety filter, simulated arm and recorder on one bus, here on virtual time. The
+recordings go through `robo-rl data import`, and what was collected in the environment itself is trained on
+and evaluated alike. Names: teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import TeleopNode
 from hardware.teleop.device import NOTHING, Wish
 from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, SAFE, TASK, TELEOP
-from robo_rl.apps.cli import main as robo_rl
+from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.core.seeding import derive_seed
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.arm.body import HOME_RAD, ArmBody
-from sim.engines.arm.expert import ArmExpert
-from sim.engines.arm.lanes import start_of
-from sim.engines.arm.reach import CONTROL_HZ, ReachTask
+from sim.arms.arm6.body import HOME_RAD, ArmBody
+from sim.arms.arm6.expert import ArmExpert
+from sim.arms.arm6.lanes import start_of
+from sim.arms.arm6.reach import CONTROL_HZ, ReachTask
 
 ENV, GOAL_UNIT = "arm6/reach", "m: goal_x, goal_y, goal_z"
 NOISE = 0.1
@@ -66,9 +67,21 @@ def main() -> None:
             if not (own / "recordings").exists():
                 drive(own / "recordings", episodes, seed)
             started_s = cpu_seconds()
-            call("data import", source=own / "recordings", robot="sim_arm", env=ENV, goal=GOAL_UNIT, out=recorded)
+            call(
+                "data import",
+                source=own / "recordings",
+                robot="sim_arm",
+                env=ENV,
+                goal=GOAL_UNIT,
+                out=recorded,
+            )
             frames = EpisodeStore(recorded).totals.frames
-            emit("teleop/import/frames_per_cpu_s", frames / (cpu_seconds() - started_s), "frames/cpu-s", seed=seed)
+            emit(
+                "teleop/import/frames_per_cpu_s",
+                frames / (cpu_seconds() - started_s),
+                "frames/cpu-s",
+                seed=seed,
+            )
         if not collected.exists():
             call("collect", env=ENV, episodes=episodes, noise=NOISE, seed=seed, out=collected)
         for name, data in (("recorded", recorded), ("collected", collected)):
@@ -77,8 +90,16 @@ def main() -> None:
         k, n = (sum(result[key] for result in results) for key in ("k", "n"))
         rate = SuccessRate(k, n)
         each = [result["k"] / result["n"] for result in results]
-        emit(f"teleop/{name}/success", rate.rate, "fraction", k=k, n=n, wilson95=list(rate.wilson()), per_seed=each,
-             demonstrations=episodes)  # fmt: skip
+        emit(
+            f"teleop/{name}/success",
+            rate.rate,
+            "fraction",
+            k=k,
+            n=n,
+            wilson95=list(rate.wilson()),
+            per_seed=each,
+            demonstrations=episodes,
+        )
 
 
 def trained(data: Path, run: Path, seed: int, *, quick: bool) -> dict[str, Any]:
@@ -94,7 +115,9 @@ def trained(data: Path, run: Path, seed: int, *, quick: bool) -> dict[str, Any]:
 
 def call(verb: str, **settings: Any) -> None:
     """A verb of the command line, as users call it."""
-    words = [f"{key}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in settings.items()]
+    words = [
+        f"{key}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in settings.items()
+    ]
     if robo_rl([*verb.split(), *words]) != 0:
         raise SystemExit(f"robo-rl {verb} failed")
 
@@ -104,7 +127,9 @@ def _silent(sentence: str) -> None:
 
 
 class Operator:
-    """A leader arm in the hand of the expert, who sees joints and goal. `goal_m` None: he brings it to `rest_rad`."""
+    """A leader arm in the hand of the expert, who sees joints and goal. `goal_m` None: he brings it to
+    `rest_rad`.
+    """
 
     def __init__(self, see: Callable[[], tuple[ndarray, ndarray]], noise: float, seed: int) -> None:
         self.goal_m: Float[ndarray, " 3"] | None = None
@@ -137,9 +162,14 @@ class Operator:
 class Station:
     """Arm, filter, teleop and recorder in one process, on virtual time."""
 
-    def __init__(self, folder: Path, seed: int, noise: float = NOISE, say: Callable[[str], None] = _silent) -> None:
+    def __init__(
+        self, folder: Path, seed: int, noise: float = NOISE, say: Callable[[str], None] = _silent
+    ) -> None:
         self.world, self.body, robot = World(), ArmBody(), load_description("sim_arm")
-        buses = {name: self.world.bus(name) for name in ("sim_robot", "safety_filter", "teleop", "recorder", "task")}
+        buses = {
+            name: self.world.bus(name)
+            for name in ("sim_robot", "safety_filter", "teleop", "recorder", "task")
+        }
         self.task, self.bus = ReachTask(HOME_RAD), buses["task"]
         self.operator = Operator(self.body.read, noise, seed)
         SimArmNode(buses["sim_robot"], self.body, robot.state_hz)
@@ -152,7 +182,9 @@ class Station:
         self.bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def episode(self, number: int) -> bool:
-        """From a start like the environment's to a goal like its; recorded with what came of it. Returns success."""
+        """From a start like the environment's to a goal like its; recorded with what came of it. Returns
+        success.
+        """
         start_rad, goal_m = start_of(self.task, self._elsewhere, derive_seed("teleop", self._seed, number))
         self.operator.goal_m, self.operator.rest_rad = None, start_rad
         self._until(lambda: np.abs(self.body.read()[0] - start_rad).max() < 0.02, 10.0)

@@ -1,10 +1,12 @@
-"""Figure-eight at 2 m/s: root mean square error of a learned policy beside classical controllers, on the same starts.
+"""Figure-eight at 2 m/s: root mean square error of a learned policy beside classical controllers, on the same
+starts.
 
     python benchmarks/tracking.py --seeds 3
 
-The policy is trained on random Lissajous curves by `robo-rl fly task=figure8`, never on the figure itself. Names:
-tracking/figure8/<pilot>/rmse_m in nominal dynamics (no disturbance; sensors stay noisy), .../disturbed_rmse_m with a
-constant force and torque in every episode. Pilots: learned (mean over seeds), pid, geometric, mellinger, lqr.
+The policy is trained on random Lissajous curves by `robo-rl fly task=figure8`, never on the figure itself.
+Names: tracking/figure8/<pilot>/rmse_m in nominal dynamics (no disturbance; sensors stay noisy),
+.../disturbed_rmse_m with a constant force and torque in every episode. Pilots: learned (mean over seeds),
+pid, geometric, mellinger, lqr.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ import torch
 from common import emit, parser
 
 from policies.checkpoint import load_policy
-from policies.flight import FlightPolicy
+from policies.flight.policy import FlightPolicy
 from robo_rl.apps.fly import FlyRow, Setting, evaluated, row, train_all
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
-from sim.engines.quad.trial import Pilot, controller_pilot, policy_pilot
+from sim.flight.trial import Pilot, controller_pilot, policy_pilot
 
 CONTROLLERS = ("pid", "geometric", "mellinger", "lqr")
 
@@ -40,7 +42,9 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     small = (
-        {"updates": 5, "eval_flights": 100, "eval_s": 3.0, "eager": True} if args.quick else {"updates": args.updates}
+        {"updates": 5, "eval_flights": 100, "eval_s": 3.0, "eager": True}
+        if args.quick
+        else {"updates": args.updates}
     )
     seeds = 1 if args.quick else args.seeds
     config = FlyConfig(task="figure8", craft=args.craft, speed_m_s=args.speed, seeds=seeds, **small)
@@ -60,7 +64,11 @@ def main() -> None:
         }
         for pilot, flown in pilots.items():
             results = [row(pilot, evaluated(config, setting, one)) for one in flown]
-            extra = {"train_cpu_s": round(fmean(item.train_cpu_s for item in rows), 1)} if pilot == "learned" else {}
+            extra = (
+                {"train_cpu_s": round(fmean(item.train_cpu_s for item in rows), 1)}
+                if pilot == "learned"
+                else {}
+            )
             report(f"tracking/figure8/{pilot}/{name}", results, extra)
 
 

@@ -2,13 +2,13 @@
 
     python benchmarks/transfer.py --seeds 3
 
-Each seed is trained by `robo-rl fly task=hover randomize=0.2` and flown on 1,000 starts with disturbance and sensor
-noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names: transfer/hover/<engine>/held,
-pooled over seeds, .../position_error_m and .../terminated_fraction, means over seeds, and transfer/hover/drop_points,
-mean over seeds (positive: fewer held in PyBullet) with the exact McNemar test of each seed. Beside "hover" stand
-"hover_randomized", where the drones of both engines differ by 20 %, and "hover_wake", 25 cm over the floor and 90 cm
-under another craft. `--tasks hover,figure8`; `--run` takes a trained run. `--tasks peg_insert` and other tasks of arms:
-see `transfer_arms.py`.
+Each seed is trained by `robo-rl fly task=hover randomize=0.2` and flown on 1,000 starts with disturbance and
+sensor noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names:
+transfer/hover/<engine>/held, pooled over seeds, .../position_error_m and .../terminated_fraction, means over
+seeds, and transfer/hover/drop_points, mean over seeds (positive: fewer held in PyBullet) with the exact
+McNemar test of each seed. Beside "hover" stand "hover_randomized", where the drones of both engines differ by
+20 %, and "hover_wake", 25 cm over the floor and 90 cm under another craft. `--tasks hover,figure8`; `--run`
+takes a trained run. `--tasks peg_insert` and other tasks of arms: see `transfer_arms.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import torch
 from common import emit, parser
 from transfer_arms import ARMS, report_arm
 
-from robo_rl.apps.flown import load_flown
+from robo_rl.apps.flight.flight_run import load_flown
 from robo_rl.apps.fly import Setting, train_all
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
@@ -43,8 +43,12 @@ SCENES: dict[str, dict[str, float]] = {
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="trainings per task, from seed 0")
-    options.add_argument("--tasks", default="hover,figure8", help="which tasks, by commas; flights or tasks of arms")
-    options.add_argument("--folder", type=Path, default=Path("runs/transfer-arms"), help="where arms are trained")
+    options.add_argument(
+        "--tasks", default="hover,figure8", help="which tasks, by commas; flights or tasks of arms"
+    )
+    options.add_argument(
+        "--folder", type=Path, default=Path("runs/transfer-arms"), help="where arms are trained"
+    )
     options.add_argument("--arms", default=",".join(ARMS), help="which trainings of arms, by commas")
     options.add_argument("--updates", type=int, default=900, help="updates of each training")
     options.add_argument("--episodes", type=int, default=1000, help="starts per policy and engine")
@@ -58,11 +62,15 @@ def main() -> None:
             report_arm(task, args)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            run = args.run or trained(task, seeds, 5 if args.quick else args.updates, Path(folder) / "run", args.quick)
+            run = args.run or trained(
+                task, seeds, 5 if args.quick else args.updates, Path(folder) / "run", args.quick
+            )
             policies = sorted(run.glob("seed*"))[:seeds]
             for name, changes in SCENES.items():
                 if task == "hover" or not name.endswith("wake"):  # the figure is wider than the wake
-                    report(f"transfer/{task}{name}", [flown(policy, episodes, changes) for policy in policies])
+                    report(
+                        f"transfer/{task}{name}", [flown(policy, episodes, changes) for policy in policies]
+                    )
 
 
 def trained(task: str, seeds: int, updates: int, out: Path, eager: bool) -> Path:
@@ -97,9 +105,15 @@ def report(name: str, pairs: list[list[TransferRow]]) -> None:
         emit(f"{name}/{engine}/terminated_fraction", round(left, 4), "fraction")
     drops = [Drop.of(*rows) for rows in pairs]
     points = [drop.points for drop in drops]
-    emit(f"{name}/drop_points", round(fmean(points), 2), "points", per_seed=[round(drop, 2) for drop in points],
-         only_quad=[drop.test.only_first for drop in drops], only_pybullet=[drop.test.only_second for drop in drops],
-         mcnemar_p=[round(drop.test.p_value, 4) for drop in drops])  # fmt: skip
+    emit(
+        f"{name}/drop_points",
+        round(fmean(points), 2),
+        "points",
+        per_seed=[round(drop, 2) for drop in points],
+        only_quad=[drop.test.only_first for drop in drops],
+        only_pybullet=[drop.test.only_second for drop in drops],
+        mcnemar_p=[round(drop.test.p_value, 4) for drop in drops],
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Arm policies fine-tuned in MuJoCo and moved, unchanged, to PyBullet: how much of their success they keep.
 
 Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
-method=auto`, then `transfer` on 100 starts that no stage has seen. Names: transfer/<task>/<from>/<to>/success, pooled
-over seeds. <from>: "mujoco" was trained without randomisation; "mujoco_mild" and "mujoco_wide" with these presets, and
-are measured without; "mujoco_mild_within" is the policy of mild, measured with it. Stages that are in `--folder` are
-not done again.
+method=auto`, then `transfer` on 100 starts that no stage has seen. Names:
+transfer/<task>/<from>/<to>/success, pooled over seeds. <from>: "mujoco" was trained without randomisation;
+"mujoco_mild" and "mujoco_wide" with these presets, and are measured without; "mujoco_mild_within" is the
+policy of mild, measured with it. Stages that are in `--folder` are not done again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,24 @@ def report_arm(task: str, options: argparse.Namespace) -> None:
             raise SystemExit(f"--arms {source} is unknown; known: {', '.join(ARMS)}")
         trained, measured = ARMS[source]
         folders = [root / task / trained / f"seed{seed}" for seed in range(seeds)]
-        found = [results_of(task, trained, measured, seed, folder, options) for seed, folder in enumerate(folders)]
+        found = [
+            results_of(task, trained, measured, seed, folder, options) for seed, folder in enumerate(folders)
+        ]
         for engine in [row["engine"] for row in found[0]]:
             rows = [next(row for row in each if row["engine"] == engine) for each in found]
             rate = SuccessRate(sum(row["k"] for row in rows), sum(row["n"] for row in rows))
             kept = [row["kept"] for row in rows if row["kept"] is not None]
-            emit(f"transfer/{task}/{source}/{engine}/success", rate.rate, "fraction of episodes", k=rate.k, n=rate.n,
-                 wilson95=list(rate.wilson()), by_seed=[row["success"] for row in rows],
-                 kept=fmean(kept) if kept else None, mcnemar_p=[row["mcnemar_p"] for row in rows])  # fmt: skip
+            emit(
+                f"transfer/{task}/{source}/{engine}/success",
+                rate.rate,
+                "fraction of episodes",
+                k=rate.k,
+                n=rate.n,
+                wilson95=list(rate.wilson()),
+                by_seed=[row["success"] for row in rows],
+                kept=fmean(kept) if kept else None,
+                mcnemar_p=[row["mcnemar_p"] for row in rows],
+            )
 
 
 def results_of(
@@ -57,17 +67,36 @@ def results_of(
     data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", f"transfer-{measured}"))
     own = f"seed={seed}"
     stages = {
-        data / "dataset.json": ["collect", f"env={env}", f"episodes={demos}", "noise=0.3", f"out={data}", own],
+        data / "dataset.json": [
+            "collect",
+            f"env={env}",
+            f"episodes={demos}",
+            "noise=0.3",
+            f"out={data}",
+            own,
+        ],
         base / "policy": ["train", f"data={data}", f"out={base}", f"steps={updates}", own],
         tuned / "policy": [
-            "finetune", f"base={base}", f"demos={data}", "method=auto", f"env_steps={steps}", f"out={tuned}",
-            own, f"resume={str(tuned.exists()).lower()}",
+            "finetune",
+            f"base={base}",
+            f"demos={data}",
+            "method=auto",
+            f"env_steps={steps}",
+            f"out={tuned}",
+            own,
+            f"resume={str(tuned.exists()).lower()}",
         ],
         out / "results.json": [
-            "transfer", f"run={tuned}", f"out={out}", f"env={there}", "engines=mujoco,pybullet", f"episodes={episodes}",
-            f"seed={1000 + seed}", "video=false",
+            "transfer",
+            f"run={tuned}",
+            f"out={out}",
+            f"env={there}",
+            "engines=mujoco,pybullet",
+            f"episodes={episodes}",
+            f"seed={1000 + seed}",
+            "video=false",
         ],
-    }  # fmt: skip
+    }
     for product, words in stages.items():
         if not product.exists():
             subprocess.run([sys.executable, "-m", "robo_rl", *words], check=True, stdout=subprocess.DEVNULL)

@@ -2,10 +2,10 @@
 
     python benchmarks/vision.py --seeds 3
 
-As `robo-rl vision` does. Names: vision/<pilot>/held, the share of starts whose mean distance over the last 2 s is below
-10 cm, with its Wilson interval; vision/<pilot>/error_mm of those that stayed; vision/camera/<px>px/per_cpu_s, pictures
-that the renderer makes per CPU-second. Pilots: policy (all seeds together), teacher (told where it is), blind (the
-first student with a dark camera).
+As `robo-rl vision` does. Names: vision/<pilot>/held, the share of starts whose mean distance over the last 2
+s is below 10 cm, with its Wilson interval; vision/<pilot>/error_mm of those that stayed;
+vision/camera/<px>px/per_cpu_s, pictures that the renderer makes per CPU-second. Pilots: policy (all seeds
+together), teacher (told where it is), blind (the first student with a dark camera).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from common import cpu_seconds, emit, parser
 
 from robo_rl.apps.fly import FlyRow
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.vision import compared, sight_of, taught, train_students
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval.stats import SuccessRate
@@ -34,7 +34,9 @@ SIDES_PX = (32, 48, 64, 96)
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="students, from seed 0, of one teacher")
-    options.add_argument("--teacher", help="a run of robo-rl fly task=hover integral=false; none: trained first")
+    options.add_argument(
+        "--teacher", help="a run of robo-rl fly task=hover integral=false; none: trained first"
+    )
     options.add_argument("--camera-only", action="store_true", help="measure the renderer only")
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -42,8 +44,15 @@ def main() -> None:
         camera(px, 20 if args.quick else 200)
     if args.camera_only:
         return
-    small = {"flights": 6, "rounds": 2, "shots": 1000, "eye_updates": 50, "eval_flights": 10, "teacher_updates": 10,
-             "eager": True}  # fmt: skip
+    small = {
+        "flights": 6,
+        "rounds": 2,
+        "shots": 1000,
+        "eye_updates": 50,
+        "eval_flights": 10,
+        "teacher_updates": 10,
+        "eager": True,
+    }
     given = small | {"seeds": 1} if args.quick else {"seeds": args.seeds}
     with tempfile.TemporaryDirectory() as folder:
         config = VisionConfig(teacher=args.teacher, out=str(Path(folder) / "run"), **given)
@@ -71,7 +80,12 @@ def tell(name: str, rows: list[FlyRow]) -> None:
          per_seed=[item.held.rate for item in rows], **({"train_cpu_s": cost} if cost else {}))  # fmt: skip
     errors = [1000.0 * item.position_error_m for item in rows if item.position_error_m is not None]
     if errors:
-        emit(f"vision/{name}/error_mm", round(fmean(errors), 1), "mm", per_seed=[round(error, 1) for error in errors])
+        emit(
+            f"vision/{name}/error_mm",
+            round(fmean(errors), 1),
+            "mm",
+            per_seed=[round(error, 1) for error in errors],
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Training windows per CPU-second, beside a zarr v2 replay buffer read by zarr-python: `python benchmarks/windows.py`.
+"""Training windows per CPU-second, beside a zarr v2 replay buffer read by zarr-python: `python
+benchmarks/windows.py`.
 
-The same camera-like frames (a smooth scene, sensor noise of 2 grey levels; 128 x 128 x 3, two cameras) are stored three
-times: in the episode store raw and as JPEG, and as a replay buffer in the layout of Diffusion Policy (one Blosc-zstd
-chunk per frame). A window is 2 observations of both cameras and a 14-dimensional state, and 16 actions. Windows are
-read in random order in batches of 64, files in the page cache; the value is the median round, `first_pass` the round
-that came before them. `dataloader_2w` counts the workers' CPU time and what it takes to send batches to this process.
+The same camera-like frames (a smooth scene, sensor noise of 2 grey levels; 128 x 128 x 3, two cameras) are
+stored three times: in the episode store raw and as JPEG, and as a replay buffer in the layout of Diffusion
+Policy (one Blosc-zstd chunk per frame). A window is 2 observations of both cameras and a 14-dimensional
+state, and 16 actions. Windows are read in random order in batches of 64, files in the page cache; the value
+is the median round, `first_pass` the round that came before them. `dataloader_2w` counts the workers' CPU
+time and what it takes to send batches to this process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from common import cpu_seconds, emit, parser
 from numcodecs import Blosc
 
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.data.schema import Codec
+from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, window_loader
 
@@ -78,7 +80,10 @@ def timed_ms(call: Callable[[], Any]) -> float:
 
 def write_replay_buffer(path: Path, episodes: list[Arrays]) -> None:
     """zarr v2, `data/*` and `meta/episode_ends`, a chunk per image."""
-    group, codec = zarr.create_group(path, zarr_format=2), Blosc(cname="zstd", clevel=5, shuffle=Blosc.BITSHUFFLE)
+    group, codec = (
+        zarr.create_group(path, zarr_format=2),
+        Blosc(cname="zstd", clevel=5, shuffle=Blosc.BITSHUFFLE),
+    )
     for key in (*ENV.obs, "action"):
         data = np.concatenate([arrays[key] for arrays in episodes])
         chunk = 1 if key in CAMERAS else 161
@@ -87,7 +92,9 @@ def write_replay_buffer(path: Path, episodes: list[Arrays]) -> None:
 
 
 def replay_buffer_reader(path: Path) -> Callable[[np.ndarray], Any]:
-    """Windows as a sequence sampler of a replay buffer reads them: one slice per key, edges padded by repetition."""
+    """Windows as a sequence sampler of a replay buffer reads them: one slice per key, edges padded by
+    repetition.
+    """
     group = zarr.open_group(path, mode="r")
     arrays: dict[str, Any] = {key: group[f"data/{key}"] for key in (*ENV.obs, "action")}
 
@@ -130,12 +137,19 @@ def measure_loader(path: Path, epochs: int) -> None:
     wall_s = time.perf_counter() - start_s
     del loader  # joins the workers, so that their CPU time counts
     emit("windows/dataloader_2w/wall", count / wall_s, "windows/s", windows=count)
-    emit("windows/dataloader_2w/per_cpu_s", count / (cpu_seconds() - start_cpu_s), "windows/cpu-s", windows=count)
+    emit(
+        "windows/dataloader_2w/per_cpu_s",
+        count / (cpu_seconds() - start_cpu_s),
+        "windows/cpu-s",
+        windows=count,
+    )
 
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--folder", type=Path, default=None, help="where to put the files; a temporary one by default")
+    options.add_argument(
+        "--folder", type=Path, default=None, help="where to put the files; a temporary one by default"
+    )
     args = options.parse_args()
     torch.set_num_threads(1)
     count, rounds, scale = (4, 5, 1) if args.quick else (50, 9, 4)
@@ -147,8 +161,12 @@ def main() -> None:
         write_replay_buffer(root / "buffer.zarr", episodes)
         del episodes
         os.sync()  # what was just written must not be written back while we measure
-        raw = measure("windows/raw/per_cpu_s", WindowDataset(root / "raw", SPEC).gather, frames, 4096 * scale, rounds)
-        measure("windows/jpeg/per_cpu_s", WindowDataset(root / "jpeg", SPEC).gather, frames, 384 * scale, rounds)
+        raw = measure(
+            "windows/raw/per_cpu_s", WindowDataset(root / "raw", SPEC).gather, frames, 4096 * scale, rounds
+        )
+        measure(
+            "windows/jpeg/per_cpu_s", WindowDataset(root / "jpeg", SPEC).gather, frames, 384 * scale, rounds
+        )
         name = "windows/zarr_v2_replay_buffer/per_cpu_s"
         zarr_v2 = measure(name, replay_buffer_reader(root / "buffer.zarr"), frames, 128 * scale, rounds)
         emit("windows/raw/ratio_to_zarr_v2", raw / zarr_v2, "x")

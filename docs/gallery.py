@@ -17,18 +17,18 @@ from numpy import ndarray
 from PIL import Image
 
 from robo_rl.apps.collect import make_driver
+from robo_rl.apps.flight.fly_report import flight_log
+from robo_rl.apps.flight.fly_setting import Setting
 from robo_rl.apps.fly import evaluated
-from robo_rl.apps.fly_report import flight_log
-from robo_rl.apps.fly_setting import Setting
-from robo_rl.apps.progress import progress
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.protocols import VecEnv
-from robo_rl.eval.flight_video import FlightScene
-from robo_rl.eval.gates import GateFrame
-from sim.engines.quad.trial import controller_pilot
+from robo_rl.eval.flight.flight_video import FlightScene
+from robo_rl.eval.flight.gates import GateFrame
+from sim.flight.trial import controller_pilot
 from sim.registry import make_env
-from sim.tasks.race import RaceTask
+from sim.tasks.flight.race import RaceTask
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 
@@ -50,7 +50,9 @@ def main() -> None:
             bar.update()
     pictures = [Image.fromarray(mosaic([episode[i] for episode in episodes])) for i in range(FRAMES)]
     out = Path(__file__).parent / "gallery.webp"
-    pictures[0].save(out, save_all=True, append_images=pictures[1:], duration=1000 // FPS, loop=0, quality=60, method=6)
+    pictures[0].save(
+        out, save_all=True, append_images=pictures[1:], duration=1000 // FPS, loop=0, quality=60, method=6
+    )
     print(f"{out}: {out.stat().st_size / 1024:.0f} KB")
 
 
@@ -80,10 +82,14 @@ def flown() -> list[Frame]:
     assert isinstance(setting.task, RaceTask)
     track = setting.task.track
     trial = evaluated(config, setting, controller_pilot("geometric", setting.craft, setting.task.dt_s, 1))
-    gates = [GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates]
+    gates = [
+        GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates
+    ]
     log = flight_log(setting, "geometric", trial)
     scene = FlightScene(log, drones=1, size=(4 * SIDE_PX, 4 * SIDE_PX), gates=gates)
-    return [squared(scene.frame(float(time_s))) for time_s in np.linspace(log.time_s[0], log.time_s[-1], FRAMES)]
+    return [
+        squared(scene.frame(float(time_s))) for time_s in np.linspace(log.time_s[0], log.time_s[-1], FRAMES)
+    ]
 
 
 def squared(frame: Frame) -> Frame:

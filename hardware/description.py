@@ -1,7 +1,7 @@
 """A robot arm as data: its joints and their limits, the rates of its messages, its cameras, its workspace.
 
-One YAML or JSON file per robot. The safety filter takes its limits from it, and a bundle is compared with it before
-anything moves.
+One YAML or JSON file per robot. The safety filter takes its limits from it, and a bundle is compared with it
+before anything moves.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from hardware.plain_values import Vec3, keys, number, rows, text, vector, whole
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 FOLDER = Path(__file__).parent / "robots"
-LAG_S = 0.1  # how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
+# how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
+LAG_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """One joint. step_rad: how far a command may be from where the joint is measured; none: 0.1 s at full velocity.
+    """One joint. step_rad: how far a command may be from where the joint is measured; none: 0.1 s at full
+    velocity.
 
-    axis, offset_m: direction and place of the joint in the frame of the one before, at zero; only for a workspace.
+    axis, offset_m: direction and place of the joint in the frame of the one before, at zero; only for a
+    workspace.
     """
 
     name: str
@@ -44,7 +47,9 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """One camera, by what its pictures are. source: its device, for sets of nodes; empty: another program's."""
+    """One camera, by what its pictures are. source: its device, for sets of nodes; empty: another
+    program's.
+    """
 
     width_px: int
     height_px: int
@@ -90,7 +95,10 @@ class RobotDescription:
 
     @property
     def step_rad(self) -> Float[ndarray, " j"]:
-        steps = [LAG_S * joint.velocity_rad_s if joint.step_rad is None else joint.step_rad for joint in self.joints]
+        steps = [
+            LAG_S * joint.velocity_rad_s if joint.step_rad is None else joint.step_rad
+            for joint in self.joints
+        ]
         return np.array(steps, dtype=np.float64)
 
 
@@ -100,13 +108,15 @@ def list_robots() -> list[str]:
 
 
 def load_description(name: str) -> RobotDescription:
-    """A robot by name, or a YAML or JSON file of one's own by path. Raises UnknownNameError, or ConfigError."""
+    """A robot by name, or a YAML or JSON file of one's own by path. Raises UnknownNameError, or
+    ConfigError.
+    """
     if name.endswith((".yaml", ".yml", ".json")):
         path = Path(name)
         if not path.is_file():
             raise ConfigError(
-                f"The robot's description {name} is not there (looked in {Path.cwd()}). Give the path of a file, "
-                f"or one of the robots that come along: {', '.join(list_robots())}."
+                f"The robot's description {name} is not there (looked in {Path.cwd()}). Give the path of a "
+                f"file, or one of the robots that come along: {', '.join(list_robots())}."
             )
     else:
         path = FOLDER / f"{name}.yaml"
@@ -125,11 +135,15 @@ def parse_description(data: Any, source: str) -> RobotDescription:
     rows_of = rows(data["joints"], f"{source}: joints")
     body["joints"] = tuple(_joint(item, f"{source}: joints[{i}]") for i, item in enumerate(rows_of))
     cameras = keys(data.get("cameras") or {}, f"{source}: cameras")
-    body["cameras"] = {str(name): _camera(item, f"{source}: camera '{name}'") for name, item in cameras.items()}
+    body["cameras"] = {
+        str(name): _camera(item, f"{source}: camera '{name}'") for name, item in cameras.items()
+    }
     if (box := data.get("workspace")) is not None:
         where = f"{source}: workspace"
         keys(box, where, _names(Box), _needed(Box))
-        body["workspace"] = Box(vector(box["low_m"], f"{where}: low_m"), vector(box["high_m"], f"{where}: high_m"))
+        body["workspace"] = Box(
+            vector(box["low_m"], f"{where}: low_m"), vector(box["high_m"], f"{where}: high_m")
+        )
     if data.get("tool_m") is not None:
         body["tool_m"] = vector(data["tool_m"], f"{source}: tool_m")
     for key in ("command_hz", "state_hz", "start_jump_rad"):
@@ -173,7 +187,9 @@ def _camera(item: Any, where: str) -> Camera:
     keys(item, where, _names(Camera), _needed(Camera))
     width, height = (whole(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
     source = item.get("source")
-    named = str(source) if isinstance(source, int) else "" if source is None else text(source, f"{where}: source")
+    named = (
+        str(source) if isinstance(source, int) else "" if source is None else text(source, f"{where}: source")
+    )
     return Camera(width, height, number(item["rate_hz"], f"{where}: rate_hz"), named)
 
 
@@ -189,14 +205,16 @@ def _needed(kind: Any) -> list[str]:
 def _check(robot: RobotDescription) -> None:
     """Raises ConfigError for what cannot be a robot."""
     if not robot.joints or len(set(robot.names)) != len(robot.joints):
-        raise ConfigError(f"Robot '{robot.name}' needs joints with names of their own, found {list(robot.names)}.")
+        raise ConfigError(
+            f"Robot '{robot.name}' needs joints with names of their own, found {list(robot.names)}."
+        )
     for key in ("command_hz", "state_hz", "start_jump_rad"):
         _positive(robot.name, key, getattr(robot, key))
     for joint in robot.joints:
         if not -math.inf < joint.low_rad < joint.high_rad < math.inf:
             raise ConfigError(
-                f"Joint '{joint.name}' of '{robot.name}' needs finite low_rad < high_rad, found {joint.low_rad:g} and "
-                f"{joint.high_rad:g}."
+                f"Joint '{joint.name}' of '{robot.name}' needs finite low_rad < high_rad, found "
+                f"{joint.low_rad:g} and {joint.high_rad:g}."
             )
         for key in ("velocity_rad_s", "acceleration_rad_s2"):
             _positive(f"{robot.name}.{joint.name}", key, getattr(joint, key))
@@ -214,8 +232,8 @@ def _check_box(robot: RobotDescription, box: Box) -> None:
         raise ConfigError(f"The workspace of '{robot.name}' is empty: {box.low_m} to {box.high_m} m.")
     if missing := [joint.name for joint in robot.joints if joint.axis is None or joint.offset_m is None]:
         raise ConfigError(
-            f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} lack them. "
-            "Give them, or leave workspace out."
+            f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} "
+            "lack them. Give them, or leave workspace out."
         )
     if zero := [joint.name for joint in robot.joints if not any(joint.axis or ())]:
         raise ConfigError(f"axis of {', '.join(zero)} of '{robot.name}' has length 0; give a direction.")

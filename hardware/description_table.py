@@ -1,4 +1,6 @@
-"""The keys of a description in docs/robot.md, from the code: `python -m hardware.description_table` prints them."""
+"""The keys of a description in docs/robot.md, from the code: `python -m hardware.description_table` prints
+them.
+"""
 
 from __future__ import annotations
 

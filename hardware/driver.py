@@ -4,8 +4,9 @@
         state = arm.read()
         sent = arm.write(JointCommand(target_rad))                # what the robot was really told
 
-A policy never talks to a driver: the safety filter does. A driver bounds commands once more, by what its device can do,
-and brings the robot to rest when commands stop coming; the hardware emergency stop stays within reach all the same.
+A policy never talks to a driver: the safety filter does. A driver bounds commands once more, by what its
+device can do, and brings the robot to rest when commands stop coming; the hardware emergency stop stays
+within reach all the same.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from hardware.states import ArmState, JointCommand, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
 from robo_rl.core.registry import Table, lookup
 
-# Without a `write` for this long, the robot is brought to rest: it has to rest 100 ms after the last command, and what
-# is left of them is for the stop's own way to the robot.
+# Without a `write` for this long, the robot is brought to rest: it has to rest 100 ms after the last command,
+# and what is left of them is for the stop's own way to the robot.
 WATCHDOG_S = 0.08
 PERIODS = 1.5  # of commands that the watchdog has to outlast, for one that comes a little late
 
@@ -34,13 +35,14 @@ ARMS: Table = {
     "sim_arm": ("hardware.arms.simulated:SimulatedArmDriver", None),
 }
 QUADS: Table = {
-    "crazyflie": ("hardware.quads.crazyflie:CrazyflieDriver", "crazyflie"),
-    "px4": ("hardware.quads.px4:Px4Driver", "px4"),
-    "px4_topics": ("hardware.quads.px4_topics:Px4TopicsDriver", "dds"),
-    "crazyswarm2": ("hardware.quads.crazyswarm2:Crazyswarm2Driver", "dds"),
+    "crazyflie": ("hardware.quads.crazyflie.driver:CrazyflieDriver", "crazyflie"),
+    "px4": ("hardware.quads.px4.mavlink_driver:Px4Driver", "px4"),
+    "px4_topics": ("hardware.quads.px4.topics_driver:Px4TopicsDriver", "dds"),
+    "crazyswarm2": ("hardware.quads.crazyswarm2.driver:Crazyswarm2Driver", "dds"),
 }
 DRIVERS: Table = {**ARMS, **QUADS}
-# These are handed a bus or a simulator, which cannot pass into another process; what guards them stands in their files.
+# These are handed a bus or a simulator, which cannot pass into another process; what guards them stands in
+# their files.
 IN_PROCESS = ("ros2_control", "sim_arm")
 
 StateT = TypeVar("StateT", covariant=True)
@@ -49,7 +51,9 @@ CommandT = TypeVar("CommandT")
 
 @runtime_checkable
 class Driver(Protocol[StateT, CommandT]):
-    """One robot. Not thread-safe. After `stop`, or when its watchdog fired, it must be connected anew to obey."""
+    """One robot. Not thread-safe. After `stop`, or when its watchdog fired, it must be connected anew to
+    obey.
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,7 +61,8 @@ class Driver(Protocol[StateT, CommandT]):
         ...
 
     def connect(self) -> None:
-        """Reach the robot and check that it is the one that was meant. Moves nothing, and may be called again.
+        """Reach the robot and check that it is the one that was meant. Moves nothing, and may be called
+        again.
 
         Raises DriverError or MissingDependencyError with a sentence that says what to do.
         """
@@ -70,17 +75,21 @@ class Driver(Protocol[StateT, CommandT]):
     def write(self, command: CommandT) -> CommandT:
         """Send one command; returns what was really sent, after the limits of driver and device.
 
-        The first one starts the watchdog. Raises DriverError, and has sent nothing, for what is not finite, has the
-        wrong size or kind, or comes while the robot refuses.
+        The first one starts the watchdog. Raises DriverError, and has sent nothing, for what is not finite,
+        has the wrong size or kind, or comes while the robot refuses.
         """
         ...
 
     def stop(self, reason: str) -> None:
-        """Come to rest now: an arm holds, a quadcopter lands. Returns at once, does nothing the second time."""
+        """Come to rest now: an arm holds, a quadcopter lands. Returns at once, does nothing the second
+        time.
+        """
         ...
 
     def close(self) -> None:
-        """Stop if it moves, wait until a landing is over, and let go of the connection. May be called twice."""
+        """Stop if it moves, wait until a landing is over, and let go of the connection. May be called
+        twice.
+        """
         ...
 
 
@@ -115,21 +124,24 @@ class Session:
 
 
 def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Session:
-    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or stalls.
+    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or
+    stalls.
 
     `watchdog_s` may also stand among the settings, as in a settings file.
     """
     if name in IN_PROCESS:
         return Session(make_driver(name, settings, watchdog_s))
-    from hardware.guard import Guarded  # here, because the guarded process imports this module too
+    from hardware.guard.guard import Guarded  # here, because the guarded process imports this module too
 
     return Session(Guarded(name, *_watched(settings, watchdog_s)))
 
 
 def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Driver[Any, Any]:
-    """The bare driver, in this process: what guards it then is the device's own watchdog, see docs/drivers.md.
+    """The bare driver, in this process: what guards it then is the device's own watchdog, see
+    docs/drivers.md.
 
-    Raises UnknownNameError, or ConfigError that lists the settings, for a name or a setting that does not exist.
+    Raises UnknownNameError, or ConfigError that lists the settings, for a name or a setting that does not
+    exist.
     """
     settings, watchdog_s = _watched(settings, watchdog_s)
     check_settings(name, settings)
@@ -143,7 +155,9 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
     parameters = inspect.signature(lookup("driver", DRIVERS, name)).parameters
     known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # every driver has one
     if unknown := sorted(settings.keys() - set(known)):
-        raise ConfigError(f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}.")
+        raise ConfigError(
+            f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}."
+        )
     empty = inspect.Parameter.empty
     if needed := [key for key, value in parameters.items() if value.default is empty and key not in settings]:
         raise ConfigError(f"The driver '{name}' needs the setting {', '.join(needed)}.")
@@ -155,19 +169,22 @@ def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, 
     given = rest.pop("watchdog_s", watchdog_s)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0.0 < given <= 10.0:
         raise ConfigError(
-            f"watchdog_s={given!r} cannot be used, expected seconds above 0 and at most 10, such as {WATCHDOG_S}."
+            f"watchdog_s={given!r} cannot be used, expected seconds above 0 and at most 10, such as "
+            f"{WATCHDOG_S}."
         )
     return rest, float(given)
 
 
 def _check_rate(name: str, settings: Mapping[str, Any], watchdog_s: float) -> None:
-    """Raise ConfigError for commands so far apart that the watchdog would stop the robot between two of them."""
+    """Raise ConfigError for commands so far apart that the watchdog would stop the robot between two of
+    them.
+    """
     rate_hz = settings.get("rate_hz")
     if isinstance(rate_hz, int | float) and 0.0 < rate_hz < PERIODS / watchdog_s:
         raise ConfigError(
             f"rate_hz={rate_hz:g} of the driver '{name}' is too slow: its watchdog stops the robot "
-            f"{1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, or a longer "
-            "watchdog_s."
+            f"{1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, or a "
+            "longer watchdog_s."
         )
 
 
@@ -189,6 +206,6 @@ def reachable(robot: str, host: str, port: int, timeout_s: float = 2.0) -> None:
     except OSError as error:
         why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         raise DriverError(
-            f"Nothing answers as {robot} at {host}:{port} ({why}). Is it switched on, is the address right, is this "
-            "computer on its network?"
+            f"Nothing answers as {robot} at {host}:{port} ({why}). Is it switched on, is the address right, "
+            "is this computer on its network?"
         ) from error

@@ -1,10 +1,11 @@
-"""Between a flight policy and the filter: the units of its contract, and those of `flight/raw` and `flight/safe`.
+"""Between a flight policy and the filter: the units of its contract, and those of `flight/raw` and
+`flight/safe`.
 
     motors  the same four numbers in [-1, 1]
     rates   thrust [weights] <-> thrust 0 ... 1 as the autopilot counts it, hover * weights; rates [rad/s] as they are
 
-Around hover an autopilot's thrust is taken as proportional to force. Where it is not, or `hover` is wrong, the policy's
-integral makes up for some of it and the craft sinks or climbs by the rest.
+Around hover an autopilot's thrust is taken as proportional to force. Where it is not, or `hover` is wrong,
+the policy's integral makes up for some of it and the craft sinks or climbs by the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.flight_level import UNITS
+from robo_rl.core.flight.level import UNITS
 from robo_rl.core.spec import ActionSpec
 
 Four = Float[ndarray, " 4"]
@@ -32,7 +33,9 @@ class FlightUnits:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.hover < 1.0:
-            raise ConfigError(f"hover={self.hover:g} cannot carry a craft: a thrust above 0 and below 1 does.")
+            raise ConfigError(
+                f"hover={self.hover:g} cannot carry a craft: a thrust above 0 and below 1 does."
+            )
 
     @property
     def rates(self) -> bool:

@@ -17,8 +17,8 @@ Forward = Callable[[Float[ndarray, " j"]], Float[ndarray, "k 3"]]
 def forward_kinematics(robot: RobotDescription) -> Forward:
     """fk(position_rad (j,)) -> origins of joints 2..j and the tool, (j, 3), in the base's frame [m].
 
-    Joint i turns by its angle about its axis, at its offset in the frame of joint i-1. Raises ConfigError for a
-    description without axes.
+    Joint i turns by its angle about its axis, at its offset in the frame of joint i-1. Raises ConfigError for
+    a description without axes.
     """
     if any(joint.axis is None or joint.offset_m is None for joint in robot.joints):
         raise ConfigError(f"Robot '{robot.name}' has no kinematics: give axis and offset_m of every joint.")

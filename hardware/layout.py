@@ -1,7 +1,9 @@
-"""What the numbers of a bundle's vectors are, by the words of their unit: "rad: base, elbow; rad/s: base, elbow; m: x".
+"""What the numbers of a bundle's vectors are, by the words of their unit: "rad: base, elbow; rad/s: base,
+elbow; m: x".
 
-Segments stand in the order of the numbers, each a unit and the names of what it counts. That is how a bundle says which
-joints it was trained on; an environment writes it once into its spec, and it travels with dataset, policy and bundle.
+Segments stand in the order of the numbers, each a unit and the names of what it counts. That is how a bundle
+says which joints it was trained on; an environment writes it once into its spec, and it travels with dataset,
+policy and bundle.
 """
 
 from __future__ import annotations

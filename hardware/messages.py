@@ -1,8 +1,9 @@
 """What nodes say to each other: plain frozen records. The bus turns them into ROS messages and back.
 
-Frames follow REP 103 and 105 (SI units, world ENU, body FLU); quaternions are wxyz, body to world, here, and xyzw on
-the wire. `stamp_s` is the time of capture by the sender's clock: for alignment and logs alone. How old a message is, is
-judged by the local monotonic time at which it was received, which the bus hands to the subscriber.
+Frames follow REP 103 and 105 (SI units, world ENU, body FLU); quaternions are wxyz, body to world, here, and
+xyzw on the wire. `stamp_s` is the time of capture by the sender's clock: for alignment and logs alone. How
+old a message is, is judged by the local monotonic time at which it was received, which the bus hands to the
+subscriber.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class JointState:
 
 @dataclass(frozen=True, slots=True)
 class JointTrajectory:
-    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command is one waypoint.
+    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command is one
+    waypoint.
 
-    epoch counts resets of the sender, from the time of its start [ms], and sequence its messages since: a receiver
-    refuses what is out of order. On the wire they are the header's frame_id, as "<epoch>/<sequence>", which trajectory
-    controllers ignore.
+    epoch counts resets of the sender, from the time of its start [ms], and sequence its messages since: a
+    receiver refuses what is out of order. On the wire they are the header's frame_id, as
+    "<epoch>/<sequence>", which trajectory controllers ignore.
     """
 
     stamp_s: float
@@ -49,7 +51,9 @@ class JointTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """std_msgs/Float64MultiArray: what forward_command_controller takes, and what a policy is shown of its task."""
+    """std_msgs/Float64MultiArray: what forward_command_controller takes, and what a policy is shown of its
+    task.
+    """
 
     values: Float[ndarray, " v"]
 
@@ -58,8 +62,8 @@ class Floats:
 class FlightCommand:
     """std_msgs/Float64MultiArray: four motor commands, or thrust and body rates.
 
-    epoch and sequence as in a JointTrajectory; the message has no header, so on the wire they are the label of its
-    first dimension, as "<epoch>/<sequence>".
+    epoch and sequence as in a JointTrajectory; the message has no header, so on the wire they are the label
+    of its first dimension, as "<epoch>/<sequence>".
     """
 
     values: Float[ndarray, " v"]
@@ -69,7 +73,9 @@ class FlightCommand:
 
 @dataclass(frozen=True, slots=True)
 class Odometry:
-    """nav_msgs/Odometry. Position in the world frame; velocity and rates in the body frame, as the message has them."""
+    """nav_msgs/Odometry. Position in the world frame; velocity and rates in the body frame, as the message
+    has them.
+    """
 
     stamp_s: float
     position_m: Float[ndarray, " 3"]
@@ -82,7 +88,9 @@ class Odometry:
 
 @dataclass(frozen=True, slots=True)
 class Imu:
-    """sensor_msgs/Imu, in the body frame; acceleration includes gravity's reaction (+9.81 upwards at rest)."""
+    """sensor_msgs/Imu, in the body frame; acceleration includes gravity's reaction (+9.81 upwards at
+    rest).
+    """
 
     stamp_s: float
     quat_wxyz: Float[ndarray, " 4"]
@@ -102,7 +110,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class DepthImage:
-    """sensor_msgs/Image, encoding 32FC1: metres along the camera's axis (REP 118); what is not known is not finite.
+    """sensor_msgs/Image, encoding 32FC1: metres along the camera's axis (REP 118); what is not known is not
+    finite.
 
     Cameras that send 16UC1, millimetres with 0 for what is not known, are read as well.
     """
@@ -114,7 +123,9 @@ class DepthImage:
 
 @dataclass(frozen=True, slots=True)
 class CompressedImage:
-    """sensor_msgs/CompressedImage: a JPEG, of which `format` says what it was made of, as image_transport has it."""
+    """sensor_msgs/CompressedImage: a JPEG, of which `format` says what it was made of, as image_transport has
+    it.
+    """
 
     stamp_s: float
     data: UInt8[ndarray, " n"]

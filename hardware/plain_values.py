@@ -12,8 +12,15 @@ from typing import Any
 from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
-_WORDS = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "keys", tuple:
-          "a list"}  # fmt: skip
+_WORDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "keys",
+    tuple: "a list",
+}
 
 
 def number(value: Any, where: str) -> float:
@@ -52,7 +59,9 @@ def rows(value: Any, where: str) -> Sequence[Any]:
     raise ConfigError(f"{where} must be a list, found {shown(value)}.")
 
 
-def keys(value: Any, where: str, known: Iterable[str] | None = None, needed: Iterable[str] = ()) -> Mapping[str, Any]:
+def keys(
+    value: Any, where: str, known: Iterable[str] | None = None, needed: Iterable[str] = ()
+) -> Mapping[str, Any]:
     """A mapping that holds all `needed` keys, and none but `known` ones; any key when `known` is None."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where} must hold 'key: value' lines, found {shown(value)}.")

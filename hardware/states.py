@@ -1,7 +1,9 @@
-"""What robots tell and take, at their drivers: plain frozen records, SI units, world ENU, body FLU, quaternions wxyz.
+"""What robots tell and take, at their drivers: plain frozen records, SI units, world ENU, body FLU,
+quaternions wxyz.
 
-`received_s` is the local monotonic time at which the oldest part of a state arrived: its age is judged by that alone.
-Records pass between processes (`hardware/guard.py`), so their fields are numbers, text, flags and arrays only.
+`received_s` is the local monotonic time at which the oldest part of a state arrived: its age is judged by
+that alone. Records pass between processes (`hardware/guard/guard.py`), so their fields are numbers, text,
+flags and arrays only.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ class ArmState:
     position_rad: Float[ndarray, " j"]
     velocity_rad_s: Float[ndarray, " v"]  # v = j, or 0 where the robot does not tell it
     fault: str = ""  # why the arm does not move now, in a sentence; empty when it would
-    speed_scaling: float = 1.0  # of the robot's own speed slider and safety: commands are followed this much slower
+    speed_scaling: float = (
+        1.0  # of the robot's own speed slider and safety: commands are followed this much slower
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,9 @@ class FullState:
 
 @dataclass(frozen=True, slots=True)
 class Motors:
-    """Four motor commands in -1 ... 1. No radio carries these: every driver refuses them, see `docs/drivers.md`."""
+    """Four motor commands in -1 ... 1. No radio carries these: every driver refuses them, see
+    `docs/drivers.md`.
+    """
 
     action: Float[ndarray, " 4"]
 

@@ -39,7 +39,9 @@ def quality_rows() -> list[str]:
 def service_rows() -> list[str]:
     """Markdown lines, one per service; all are std_srvs/Trigger."""
     rows = ["| node | service | what it does |", "| --- | --- | --- |"]
-    return rows + [f"| {node} | `{name}` | {what} |" for node, pairs in SERVICES.items() for name, what in pairs]
+    return rows + [
+        f"| {node} | `{name}` | {what} |" for node, pairs in SERVICES.items() for name, what in pairs
+    ]
 
 
 if __name__ == "__main__":

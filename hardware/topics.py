@@ -1,7 +1,8 @@
-"""Names, types, quality of service and rates of all topics and services: one table, which nodes and docs are held to.
+"""Names, types, quality of service and rates of all topics and services: one table, which nodes and docs are
+held to.
 
-Names are relative, so that a namespace gives each robot its own. Every stamped message carries the time of capture,
-but for `command/safe`; how old it is, is judged by the local time of its receipt.
+Names are relative, so that a namespace gives each robot its own. Every stamped message carries the time of
+capture, but for `command/safe`; how old it is, is judged by the local time of its receipt.
 """
 
 from __future__ import annotations
@@ -126,12 +127,26 @@ SAFETY_STATE = Topic(
     "diagnostics, recorder, arm_policy, action_head, quad_policy",
     "phase, reason, counts",
 )
-ESTOP = Topic("estop", Flag, LATCHED, "at changes", "a button", "safety_filter", "the emergency stop; true is pressed")
+ESTOP = Topic(
+    "estop", Flag, LATCHED, "at changes", "a button", "safety_filter", "the emergency stop; true is pressed"
+)
 TELEOP = Topic(
-    "teleop/command", JointTrajectory, COMMAND, "50 Hz", "teleop", "safety_filter, recorder", "what a human commands"
+    "teleop/command",
+    JointTrajectory,
+    COMMAND,
+    "50 Hz",
+    "teleop",
+    "safety_filter, recorder",
+    "what a human commands",
 )
 INTERVENTION = Topic(
-    "teleop/intervention", Flag, LATCHED, "at changes", "teleop", "safety_filter, recorder", "a human has taken over"
+    "teleop/intervention",
+    Flag,
+    LATCHED,
+    "at changes",
+    "teleop",
+    "safety_filter, recorder",
+    "a human has taken over",
 )
 GOAL = Topic(
     "goal",
@@ -152,7 +167,9 @@ ODOM = Topic(
     "quad_policy, safety_filter, recorder",
     "where the craft is",
 )
-IMU = Topic("imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "rates and acceleration of the craft")
+IMU = Topic(
+    "imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "rates and acceleration of the craft"
+)
 FLIGHT_RAW = Topic(
     "flight/raw",
     FlightCommand,
@@ -190,7 +207,13 @@ DRIVER_STATUS = Topic(
     "does the robot obey, and why not",
 )
 DIAGNOSTICS = Topic(
-    "diagnostics", Diagnostics, STATE, "1 Hz", "diagnostics", "recorder, a human", "all of the above in one list"
+    "diagnostics",
+    Diagnostics,
+    STATE,
+    "1 Hz",
+    "diagnostics",
+    "recorder, a human",
+    "all of the above in one list",
 )
 SUCCESS = Topic(
     "episode/success",
@@ -210,7 +233,9 @@ ASK = Topic(
     "recorder",
     "start, stop, success, failure or discard: as the recorder's services",
 )
-EPISODE = Topic("episode/status", Text, LATCHED, "at changes", "recorder", "a human", "which episode is being recorded")
+EPISODE = Topic(
+    "episode/status", Text, LATCHED, "at changes", "recorder", "a human", "which episode is being recorded"
+)
 
 
 def image_topic(camera: str) -> Topic[Image]:
@@ -306,8 +331,16 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("~/stop", "infer no more"),
         ("~/reset", "a new episode: forget what was seen"),
     ),
-    "action_head": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "a new episode, a new epoch")),
-    "quad_policy": (("~/start", "command"), ("~/stop", "command no more"), ("~/reset", "forget what was seen")),
+    "action_head": (
+        ("~/start", "command"),
+        ("~/stop", "command no more"),
+        ("~/reset", "a new episode, a new epoch"),
+    ),
+    "quad_policy": (
+        ("~/start", "command"),
+        ("~/stop", "command no more"),
+        ("~/reset", "forget what was seen"),
+    ),
     "recorder": (
         ("~/start", "record"),
         ("~/stop", "save the recording"),

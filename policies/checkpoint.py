@@ -1,7 +1,8 @@
-"""Policy folders: {policy.json, weights.safetensors}, everything that acting needs and nothing that runs code.
+"""Policy folders: {policy.json, weights.safetensors}, everything that acting needs and nothing that runs
+code.
 
-policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum ties the two files
-together: a folder whose files were written at different times is refused instead of acting wrongly.
+policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum ties the two
+files together: a folder whose files were written at different times is refused instead of acting wrongly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from policies.registry import SavedPolicy, build
 from robo_rl.core.errors import CheckpointError, DataError
-from robo_rl.core.files import read_json, write_atomic, write_json
+from robo_rl.core.files.durable import read_json, write_atomic, write_json
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import EnvSpec
 
@@ -27,7 +28,9 @@ POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
 
 
 def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:
-    """Write the policy. `train` is a note of JSON values about its origin (data, steps, commit, measured success)."""
+    """Write the policy. `train` is a note of JSON values about its origin (data, steps, commit, measured
+    success).
+    """
     assert isinstance(policy, nn.Module)
     config = policy.config()
     env = config.pop("env", None)
@@ -62,7 +65,9 @@ def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy
 
 
 def read_policy_json(folder: Path) -> dict[str, Any]:
-    """policy.json, checked: its origin, measured success and contract can be read without loading the weights."""
+    """policy.json, checked: its origin, measured success and contract can be read without loading the
+    weights.
+    """
     path = folder / POLICY_FILE
     try:
         data = read_json(path)
@@ -71,16 +76,20 @@ def read_policy_json(folder: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__
         raise CheckpointError(
-            f"{path} has format {found!r}, expected {FORMAT}. Load it with the version of robo-rl that wrote it, or "
-            "train and save the policy again."
+            f"{path} has format {found!r}, expected {FORMAT}. Load it with the version of robo-rl that wrote "
+            "it, or train and save the policy again."
         )
     if missing := {"kind", "config", "env", "weights_crc32"} - data.keys():
-        raise CheckpointError(f"{path} lacks {sorted(missing)}. It was edited or cut off; save the policy again.")
+        raise CheckpointError(
+            f"{path} lacks {sorted(missing)}. It was edited or cut off; save the policy again."
+        )
     return data
 
 
 def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
-    """load_state_dict, with a sentence instead of a traceback for missing, unexpected and mis-shaped tensors."""
+    """load_state_dict, with a sentence instead of a traceback for missing, unexpected and mis-shaped
+    tensors.
+    """
     expected = policy.state_dict()
     _refuse(source, "lacks the tensors", expected.keys() - weights.keys())
     _refuse(source, "holds unexpected tensors", weights.keys() - expected.keys())
@@ -94,26 +103,30 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
-    """Raise CheckpointError naming the first observation key, shape or action limit of `env` that does not fit."""
+    """Raise CheckpointError naming the first observation key, shape or action limit of `env` that does not
+    fit.
+    """
     trained = getattr(policy, "env", None)
     where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
         if key not in env.obs:
             raise CheckpointError(
                 f"The policy was trained{where} and needs observation '{key}', but {env.name} offers "
-                f"{sorted(env.obs)}. Use the environment that it was trained for, or one with the same observations."
+                f"{sorted(env.obs)}. Use the environment that it was trained for, or one with the same "
+                "observations."
             )
         found = env.obs[key]
         if (found.shape, found.dtype) != (array.shape, array.dtype):
             raise CheckpointError(
-                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was trained{where} "
-                f"on {array.dtype} {array.shape}. Use the task that it was trained for, with the same options."
+                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was "
+                f"trained{where} on {array.dtype} {array.shape}. Use the task that it was trained for, with "
+                "the same options."
             )
     ours, theirs = policy.action_spec, env.action
     if ours.dim != theirs.dim:
         raise CheckpointError(
-            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained{where} for dimension "
-            f"{ours.dim}. Use the action space that it was trained for."
+            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained{where} for "
+            f"dimension {ours.dim}. Use the action space that it was trained for."
         )
     if (ours.low, ours.high) != (theirs.low, theirs.high):
         raise CheckpointError(
@@ -142,12 +155,15 @@ def _read_weights(path: Path, crc32: int) -> dict[str, Tensor]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}). Copy the whole policy folder.") from error
+        raise CheckpointError(
+            f"{path} cannot be read ({error.strerror}). Copy the whole policy folder."
+        ) from error
     weights = unpack(data, str(path))
     if zlib.crc32(data) != crc32:
         raise CheckpointError(
-            f"{path} does not belong to the {POLICY_FILE} beside it (checksum {zlib.crc32(data)}, expected {crc32}). "
-            "One of the two was replaced or damaged; copy both from the same place, or save the policy again."
+            f"{path} does not belong to the {POLICY_FILE} beside it (checksum {zlib.crc32(data)}, expected "
+            f"{crc32}). One of the two was replaced or damaged; copy both from the same place, or save the "
+            "policy again."
         )
     return weights
 
@@ -157,5 +173,6 @@ def _refuse(source: str, what: str, names: set[str] | list[str]) -> None:
         shown = sorted(names)
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
         raise CheckpointError(
-            f"{source} {what} {', '.join(shown[:3])}{more}. It belongs to another policy or version; save it again."
+            f"{source} {what} {', '.join(shown[:3])}{more}. It belongs to another policy or version; save it "
+            "again."
         )

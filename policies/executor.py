@@ -1,7 +1,7 @@
 """The chunk executor owns time: history stacking, chunk queues, re-planning and reset, per environment.
 
-Training, evaluation and the robot all drive a policy through this class, so that they cannot drift apart. One control
-step reads `due` -> `plan` -> `peek` -> `advance`; `act` does it in one call.
+Training, evaluation and the robot all drive a policy through this class, so that they cannot drift apart. One
+control step reads `due` -> `plan` -> `peek` -> `advance`; `act` does it in one call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from policies.noise import NoiseSource
+from policies.base.noise import NoiseSource
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 
@@ -25,9 +25,11 @@ class ChunkExecutor:
     """Runs one policy in n lanes.
 
     execute: actions taken from a chunk before the next is planned (Ta); the policy's own value when None.
-    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step and the executed action is the
-        weighted mean of all chunks that speak about this instant, the oldest weighted 1 and each newer one exp(-m)
-        times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation", algorithm 2).
+    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step and the executed
+    action is the
+        weighted mean of all chunks that speak about this instant, the oldest weighted 1 and each newer one
+        exp(-m) times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation",
+        algorithm 2).
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class ChunkExecutor:
         self.policy = policy
         self.execute = policy.execute if execute is None else execute
         if not 1 <= self.execute <= policy.chunk:
-            raise ConfigError(f"execute={self.execute} must lie in [1, {policy.chunk}], the policy's chunk length.")
+            raise ConfigError(
+                f"execute={self.execute} must lie in [1, {policy.chunk}], the policy's chunk length."
+            )
         # A lane's weights grow by exp(m) each step that a chunk stays in the mean: float32 holds exp(88).
         if ensemble is not None and not abs(ensemble) * (policy.chunk - 1) <= 80.0:
             raise ConfigError(f"ensemble={ensemble} cannot be used, expected: a decay near 0, such as 0.01.")
@@ -79,11 +83,15 @@ class ChunkExecutor:
                 stack[rows] = shifted[rows]
 
     def history(self, rows: Rows | None = None) -> Obs:
-        """Stacked observations (b, To, *shape), newest last; those of all lanes are the executor's own, not a copy."""
+        """Stacked observations (b, To, *shape), newest last; those of all lanes are the executor's own, not a
+        copy.
+        """
         return {key: value if rows is None else value[rows] for key, value in self._history.items()}
 
     def due(self) -> Rows:
-        """Lanes that must be planned before the next action: empty queues, or all with a temporal ensemble."""
+        """Lanes that must be planned before the next action: empty queues, or all with a temporal
+        ensemble.
+        """
         return self._lanes if self.ensemble is not None else torch.nonzero(self._left == 0).flatten()
 
     def plan(self, rows: Rows, noise: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k Tp a"]:
@@ -100,13 +108,16 @@ class ChunkExecutor:
         self._at[rows] = 0
         self.decision[rows] += 1
         if self.ensemble is not None:
-            # The newest chunk weighs 1 and older ones grow by exp(m): the same ratios, and nothing underflows.
+            # The newest chunk weighs 1 and older ones grow by exp(m): the same ratios, and nothing
+            # underflows.
             growth = math.exp(self.ensemble)
             self._sum[rows] = self._sum[rows] * growth + chunk
             self._weight[rows] = self._weight[rows] * growth + 1.0
 
     def peek(self, rows: Rows | None = None) -> Float[Tensor, "k a"]:
-        """The action at the head of the queue of these lanes (all by default), in [-1, 1], before `refine`."""
+        """The action at the head of the queue of these lanes (all by default), in [-1, 1], before
+        `refine`.
+        """
         rows = self._lanes if rows is None else rows
         if self.ensemble is not None:
             return self._sum[rows, 0] / self._weight[rows, :1]
@@ -134,7 +145,10 @@ class ChunkExecutor:
         """Tensors that bring this executor back to this instant."""
         state = {f"history.{key}": value for key, value in self._history.items()}
         names = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")
-        return {key: value.clone() for key, value in (state | {name: getattr(self, name) for name in names}).items()}
+        return {
+            key: value.clone()
+            for key, value in (state | {name: getattr(self, name) for name in names}).items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in ("decision", "_left", "_at", "_chunk", "_sum", "_weight"):

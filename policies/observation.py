@@ -24,8 +24,8 @@ Crop = Float[Tensor, "b cameras 2"]
 class ObsEncoder(nn.Module):
     """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features + clouds * point features)).
 
-    States are normalised and flattened; pictures (RGB, classes or depth) and point clouds encoded, one network for
-    each; keys in the order of the spec. Keys that the spec does not name are ignored.
+    States are normalised and flattened; pictures (RGB, classes or depth) and point clouds encoded, one
+    network for each; keys in the order of the spec. Keys that the spec does not name are ignored.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class ObsEncoder(nn.Module):
         self.point_keys = tuple(key for key in spec if senses[key] == "points")
         if sorted(self.float_keys) != sorted(normalizer.keys):
             raise ConfigError(
-                f"The normaliser was fitted on {sorted(normalizer.keys)}, but the observation has the float keys "
-                f"{sorted(self.float_keys)}. Fit it on exactly these."
+                f"The normaliser was fitted on {sorted(normalizer.keys)}, but the observation has the float "
+                f"keys {sorted(self.float_keys)}. Fit it on exactly these."
             )
         self.normalizer = normalizer
         self.cameras = nn.ModuleList(
@@ -57,7 +57,9 @@ class ObsEncoder(nn.Module):
         self.dim = obs_steps * (sum(math.prod(spec[key].shape) for key in self.float_keys) + encoded)
 
     def forward(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
-        """`crop` in [0, 1) places the training crop of each camera, equal for all steps of a sample; None: centre."""
+        """`crop` in [0, 1) places the training crop of each camera, equal for all steps of a sample; None:
+        centre.
+        """
         self.check(obs)
         values = self.normalizer.normalize({key: obs[key] for key in self.float_keys})
         parts = [values[key].flatten(1) for key in self.float_keys]
@@ -76,7 +78,8 @@ class ObsEncoder(nn.Module):
             if tuple(obs[key].shape[1:]) != (self.obs_steps, *array.shape):
                 raise ConfigError(
                     f"Observation '{key}' has shape {tuple(obs[key].shape)}, expected (batch, "
-                    f"{', '.join(map(str, (self.obs_steps, *array.shape)))}). Stack {self.obs_steps} steps of history."
+                    f"{', '.join(map(str, (self.obs_steps, *array.shape)))}). Stack {self.obs_steps} steps "
+                    "of history."
                 )
 
     def networks_json(self) -> dict[str, Any]:

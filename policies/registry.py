@@ -1,8 +1,8 @@
 """Policies by name. A checkpoint stores the name, never an import path.
 
 A policy class offers `kind` (its key here), `config() -> dict` of plain JSON values and the classmethod
-`from_config(dict)`, which builds it with empty weights. A policy built on another one stores that one's kind and config
-inside its own config, and its weights among its own.
+`from_config(dict)`, which builds it with empty weights. A policy built on another one stores that one's kind
+and config inside its own config, and its weights among its own.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.registry import Table, lookup
 
 POLICIES: Table = {
-    "generative": ("policies.generative:GenerativePolicy", None),
-    "steered": ("policies.steered:SteeredPolicy", None),
-    "residual": ("policies.residual:ResidualPolicy", None),
-    "direct": ("policies.direct:DirectPolicy", None),
-    "single_step": ("policies.single_step:SingleStepPolicy", None),
-    "flight": ("policies.flight:FlightPolicy", None),
-    "swarm": ("policies.swarm:SwarmPolicy", None),
-    "vision": ("policies.vision:VisionPolicy", None),
+    "generative": ("policies.base.generative:GenerativePolicy", None),
+    "steered": ("policies.tuned.steered:SteeredPolicy", None),
+    "residual": ("policies.tuned.residual:ResidualPolicy", None),
+    "direct": ("policies.tuned.direct:DirectPolicy", None),
+    "single_step": ("policies.tuned.single_step:SingleStepPolicy", None),
+    "flight": ("policies.flight.policy:FlightPolicy", None),
+    "swarm": ("policies.flight.swarm:SwarmPolicy", None),
+    "vision": ("policies.flight.vision:VisionPolicy", None),
 }
 
 
@@ -38,20 +38,24 @@ class SavedPolicy(ChunkPolicy, Protocol):
 
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
-    """{"kind", "config"}: what `build` needs, and what a policy writes into its config about the one it wraps."""
+    """{"kind", "config"}: what `build` needs, and what a policy writes into its config about the one it
+    wraps.
+    """
     return {"kind": policy.kind, "config": policy.config()}
 
 
 def build(data: Mapping[str, Any]) -> nn.Module:
-    """The policy that `describe` described, with empty weights. Raises UnknownNameError or CheckpointError."""
+    """The policy that `describe` described, with empty weights. Raises UnknownNameError or
+    CheckpointError.
+    """
     cls = lookup("policy kind", POLICIES, str(data.get("kind")))
     try:
         policy = cls.from_config(data["config"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(
-            f"The configuration of this '{data.get('kind')}' policy cannot be used: {reason}. It was edited or written "
-            "by another version; save the policy again."
+            f"The configuration of this '{data.get('kind')}' policy cannot be used: {reason}. It was edited "
+            "or written by another version; save the policy again."
         ) from error
     assert isinstance(policy, nn.Module)
     return policy

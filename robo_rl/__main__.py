@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Ctrl-C is answered in a sentence from here on: the command line takes a moment to import."""
     try:
-        from robo_rl.apps import cli
+        from robo_rl.apps.cli import main as cli
     except KeyboardInterrupt:
         print("robo-rl: stopped; nothing was begun.", file=sys.stderr)
         return 130

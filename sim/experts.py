@@ -32,7 +32,9 @@ class Expert(Protocol):
 
 @runtime_checkable
 class WatchingExpert(Expert, Protocol):
-    """An expert that needs more than observations tell. It acts once per step, in all lanes of the one environment."""
+    """An expert that needs more than observations tell. It acts once per step, in all lanes of the one
+    environment.
+    """
 
     def watch(self, env: VecEnv) -> None:
         """Whose lanes it will act in; before the first `act`."""
@@ -48,16 +50,20 @@ class WatchingExpert(Expert, Protocol):
 
 
 class MetaWorldExpert:
-    """action = clip(script(observation) + noise * N(0, I), -1, 1), the Gaussian keyed by (seed, episode seed, step).
+    """action = clip(script(observation) + noise * N(0, I), -1, 1), the Gaussian keyed by (seed, episode seed,
+    step).
 
-    `noise` 0 is the script itself; 0.1-0.5 keeps most tasks solvable and explores around the script; 2 solves few.
+    `noise` 0 is the script itself; 0.1-0.5 keeps most tasks solvable and explores around the script; 2 solves
+    few.
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
         if task not in TASKS:
             raise UnknownNameError("metaworld task", task, TASKS, "robo-rl info")
         if not 0.0 <= noise < float("inf"):
-            raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action.")
+            raise ConfigError(
+                f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action."
+            )
         from metaworld.policies import ENV_POLICY_MAP
 
         self._script: Any = ENV_POLICY_MAP[task]()  # type: ignore[abstract]  # the package's map is typed too narrowly

@@ -1,7 +1,7 @@
 """Environments and experts by name: "<suite>/<task>". Simulators are imported when one of theirs is built.
 
-Names of batched suites may carry options, "quad/race:track=splits,craft=cf21": verbs pass names, and a policy keeps the
-name of what it was trained on.
+Names of batched suites may carry options, "quad/race:track=splits,craft=cf21": verbs pass names, and a policy
+keeps the name of what it was trained on.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
 from sim.experts import Expert, WatchingExpert
-from sim.workers import WorkerVecEnv
+from sim.vec.workers import WorkerVecEnv
 
-SUITES = {  # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
+# suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
+SUITES = {
     "metaworld": ("sim.adapters.metaworld:MetaWorldLanes", "sim"),
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
-    "arm6": ("sim.engines.arm.lanes:ArmLanes", "sim"),
+    "arm6": ("sim.arms.arm6.lanes:ArmLanes", "sim"),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
@@ -36,10 +37,19 @@ SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
     "mobile": "MOBILE",
     "hand": "IN_HAND",
 }
-BATCHED = {  # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
-    "quad": ("sim.engines.quad.vec_env:QuadVecEnv", "sim.tasks.flight:TASKS", "sim.engines.quad.vec_env:QuadVecEnv"),
+# suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
+BATCHED = {
+    "quad": (
+        "sim.flight.vec_env:QuadVecEnv",
+        "sim.tasks.flight.names:TASKS",
+        "sim.flight.vec_env:QuadVecEnv",
+    ),
     **{
-        suite: ("sim.task_env:make_task_env", f"sim.tasks.table:{tasks}", "sim.tasks.table:TaskOptions")
+        suite: (
+            "sim.scenes.task_env:make_task_env",
+            f"sim.tasks.table:{tasks}",
+            "sim.tasks.table:TaskOptions",
+        )
         for suite, tasks in SCENES.items()
     },
     "isaaclab": (
@@ -53,30 +63,35 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
-    "arm6": ("sim.engines.arm.reach:TASKS", True),
+    "arm6": ("sim.arms.arm6.reach:TASKS", True),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
-    "quad": ("sim.engines.quad.expert:FlightExpert", None),
-    "arm6": ("sim.engines.arm.expert:ArmExpert", "sim"),
+    "quad": ("sim.flight.expert:FlightExpert", None),
+    "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
     "scene": ("sim.arms.expert:ManipulationExpert", "sim"),
 }
 
 
 def list_envs() -> list[str]:
-    """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box spaces."""
+    """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box
+    spaces.
+    """
     return [f"{suite}/{task}" for suite in dict.fromkeys((*SUITES, *BATCHED)) for task in _tasks(suite)]
 
 
-def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any) -> VecEnv:
-    """A vector environment of `num_envs` lanes; see `sim.workers` for `num_workers` and `timeout_s`.
+def make_env(
+    name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float = 60.0, **options: Any
+) -> VecEnv:
+    """A vector environment of `num_envs` lanes; see `sim.vec.workers` for `num_workers` and `timeout_s`.
 
-    Options: `max_episode_steps`, `render_size` (px) and `reward` ("sparse" or "dense"; gym has "dense" only), and
-    `terminate_on_success` for metaworld; an option that is None is left at its default. Raises UnknownNameError for a
-    name or option that does not exist, MissingDependencyError when the suite's packages are not installed.
+    Options: `max_episode_steps`, `render_size` (px) and `reward` ("sparse" or "dense"; gym has "dense" only),
+    and `terminate_on_success` for metaworld; an option that is None is left at its default. Raises
+    UnknownNameError for a name or option that does not exist, MissingDependencyError when the suite's
+    packages are not installed.
     """
     suite, task = _split("environment", name)
     given = {option: value for option, value in options.items() if value is not None}
@@ -93,7 +108,9 @@ def make_env(name: str, num_envs: int, num_workers: int = 0, *, timeout_s: float
 
 
 def option_of(name: str, option: str) -> Any:
-    """The value of an option of an environment, its default where the name is silent; None: there is no such option."""
+    """The value of an option of an environment, its default where the name is silent; None: there is no such
+    option.
+    """
     suite, task = _split("environment", name)
     if not _is_batched(suite, task) or option not in (known := _options_of(suite)):
         return None
@@ -108,13 +125,17 @@ def with_option(name: str, option: str, value: Any) -> str:
 
 
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
-    """Does every step of this environment pay, and not success alone? `reward`: the option, None when not given."""
+    """Does every step of this environment pay, and not success alone? `reward`: the option, None when not
+    given.
+    """
     suite, task = _split("environment", name)
     if _is_batched(suite, task):
         options = _options_of(suite)
         written = _with_options(task)[1].get("reward")
         return "reward" not in options or (reward or written or options["reward"].default) == "dense"
-    chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, suite))}.get("reward", "dense")
+    chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, suite))}.get(
+        "reward", "dense"
+    )
     return (reward or chosen) == "dense"
 
 
@@ -149,7 +170,9 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     """
     suite, task = _split("environment", name)
     if suite not in (*EXPERTS, *SCENES):
-        raise ConfigError(f"There is no scripted expert for '{name}'; only {', '.join(skilled())} tasks have one.")
+        raise ConfigError(
+            f"There is no scripted expert for '{name}'; only {', '.join(skilled())} tasks have one."
+        )
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)
@@ -164,12 +187,14 @@ def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
     if suite == ROBOT_SUITE:
         raise ConfigError(
-            f"'{name}' is a robot that was recorded, and there is no simulator of it here. Its policies are tried on "
-            "the robot (robo-rl export, contract, then up), or in a simulated task with the same contract: import the "
-            "recordings with env=<that task>."
+            f"'{name}' is a robot that was recorded, and there is no simulator of it here. Its policies are "
+            "tried on the robot (robo-rl export, contract, then up), or in a simulated task with the same "
+            "contract: import the recordings with env=<that task>."
         )
     bare = _with_options(task)[0] if suite in BATCHED else task
-    closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # are these all the names there are?
+    closed = suite not in OPEN and (
+        suite not in TASKS or TASKS[suite][1]
+    )  # are these all the names there are?
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()
         own = [each for each in every if each.startswith(f"{suite}/")]
@@ -184,7 +209,9 @@ def _with_options(task: str) -> tuple[str, dict[str, Any]]:
     bare, _, words = task.partition(":")
     pairs = [word.partition("=") for word in words.split(",") if word]
     if not all(key and value for key, _, value in pairs):
-        raise ConfigError(f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4")
+        raise ConfigError(
+            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4"
+        )
     return bare, {key: yaml.safe_load(value) for key, _, value in pairs}
 
 

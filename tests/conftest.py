@@ -1,4 +1,6 @@
-"""What all tests share: one thread per process, a DDS domain each, and markers that skip what the machine lacks."""
+"""What all tests share: one thread per process, a DDS domain each, and markers that skip what the machine
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if importlib.util.find_spec("rclpy") is None:
         missing["ros"] = pytest.mark.skip(reason="no ROS 2 is sourced here")
     if importlib.util.find_spec("pybullet") is None:
-        missing["pybullet"] = pytest.mark.skip(reason="PyBullet is not installed here; it has no wheel for Python 3.12")
+        missing["pybullet"] = pytest.mark.skip(
+            reason="PyBullet is not installed here; it has no wheel for Python 3.12"
+        )
     for item in items:
         for name, skip in missing.items():
             if item.get_closest_marker(name):

@@ -19,7 +19,9 @@ def setup_cfg() -> configparser.ConfigParser:
 
 
 def requirements(text: str) -> list[Requirement]:
-    return [Requirement(line) for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return [
+        Requirement(line) for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
 
 
 def declared() -> dict[str, list[Requirement]]:

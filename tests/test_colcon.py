@@ -17,7 +17,9 @@ pytest.importorskip("colcon_ros", reason="colcon is not installed: pip install '
 
 def run(workspace: Path, *words: str) -> str:
     """A command in the workspace, as a user's shell has it: without this checkout on the path."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "AMENT_PREFIX_PATH")}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "AMENT_PREFIX_PATH")
+    }
     environment |= {
         "COLCON_HOME": str(workspace / "home"),
         "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
@@ -39,14 +41,18 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_colcon_sees_a_ros_package(workspace: Path) -> None:
-    """And not plain Python, to which it falls back silently: then `ros2 launch` would not find the package."""
+    """And not plain Python, to which it falls back silently: then `ros2 launch` would not find the
+    package.
+    """
     assert run(workspace, "colcon", "list").split() == ["robo_rl", "src/robo_rl", "(ros.ament_python)"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [(), ("--symlink-install",)], ids=["copied", "linked"])
 def test_colcon_installs_what_ros_looks_for(workspace: Path, mode: tuple[str, ...]) -> None:
-    """The marker, package.xml, launch files and the command; and in a shell that sourced it, modules start by -m."""
+    """The marker, package.xml, launch files and the command; and in a shell that sourced it, modules start by
+    -m.
+    """
     run(workspace, "colcon", "build", *mode)
     prefix = workspace / "install" / "robo_rl"
     assert (prefix / "share/ament_index/resource_index/packages/robo_rl").exists()
@@ -56,7 +62,9 @@ def test_colcon_installs_what_ros_looks_for(workspace: Path, mode: tuple[str, ..
     assert all(path.is_symlink() == bool(mode) for path in (prefix / "share/robo_rl/launch").iterdir())
     assert os.access(prefix / "lib/robo_rl/robo-rl", os.X_OK)
     script = '. install/local_setup.sh && echo "$AMENT_PREFIX_PATH" && cd / && {} -m robo_rl.apps.node && {}'
-    where = f"{sys.executable} -c 'import robo_rl.apps.node_sets as m; print(m.__file__, m.set_names())'"
+    where = (
+        f"{sys.executable} -c 'import robo_rl.apps.nodes.node_sets as m; print(m.__file__, m.set_names())'"
+    )
     lines = run(workspace, "sh", "-c", script.format(sys.executable, where)).splitlines()
     assert lines[0].split(":")[0] == str(prefix)
     assert "safety_filter" in "".join(lines[1:-1])

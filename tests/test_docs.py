@@ -1,4 +1,6 @@
-"""The documentation: its links lead somewhere, its commands are accepted, its tables are the files they speak of."""
+"""The documentation: its links lead somewhere, its commands are accepted, its tables are the files they speak
+of.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from robo_rl.apps.by_engine import by_engine
-from robo_rl.apps.cli import GROUPS
-from robo_rl.apps.config import CONF, load_config
-from robo_rl.apps.help import load_schema
-from robo_rl.apps.verbs import VERBS
+from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.config import CONF, load_config
+from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.main import GROUPS
+from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf.fields import settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,10 +77,14 @@ def commands() -> dict[str, list[dict[str, str]]]:
 
 
 def packed(given: list[dict[str, str]], free: set[str]) -> list[dict[str, str]]:
-    """These commands in as few as possible, because loading is slow; of `free` keys any value stands for all."""
+    """These commands in as few as possible, because loading is slow; of `free` keys any value stands for
+    all.
+    """
     packs: list[dict[str, str]] = []
     for command in given:
-        fits = (pack for pack in packs if all(key in free or pack.get(key, v) == v for key, v in command.items()))
+        fits = (
+            pack for pack in packs if all(key in free or pack.get(key, v) == v for key, v in command.items())
+        )
         if (pack := next(fits, None)) is None:
             packs.append(pack := {})
         pack |= command
@@ -87,7 +93,9 @@ def packed(given: list[dict[str, str]], free: set[str]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("name", commands())
 def test_commands_are_accepted(name: str) -> None:
-    """The verb exists, its settings take every key and value as they stand, and none that it needs is missing."""
+    """The verb exists, its settings take every key and value as they stand, and none that it needs is
+    missing.
+    """
     assert name in VERBS
     schema, given = load_schema(VERBS[name]), commands()[name]
     known = settings(schema)
@@ -117,7 +125,8 @@ def rows(page: Path) -> Iterator[list[str]]:
 def documented() -> dict[str, dict[str, Any]]:
     """Method -> setting -> value, from the tables whose head is `setting` and methods.
 
-    A row may name several settings, their values then stand in the same order, or a whole group, as {key: value}.
+    A row may name several settings, their values then stand in the same order, or a whole group, as {key:
+    value}.
     """
     found: dict[str, dict[str, Any]] = {}
     for page in PAGES:
@@ -129,7 +138,9 @@ def documented() -> dict[str, dict[str, Any]]:
                 columns = methods if first == "setting" else columns if set(first) == {"-"} else []
                 continue
             for method, cell in zip(columns, cells, strict=False):
-                values = [] if cell == DEFAULT else yaml.safe_load(f"[{cell}]" if len(keys) > 1 else f"[[{cell}]]")
+                values = (
+                    [] if cell == DEFAULT else yaml.safe_load(f"[{cell}]" if len(keys) > 1 else f"[[{cell}]]")
+                )
                 values = values if len(keys) > 1 or not values else values[0]
                 for key, value in zip(keys, values, strict=bool(values)):
                     group = {key: value} if not isinstance(value, dict) else flat(value, f"{key}.")
@@ -139,7 +150,9 @@ def documented() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_its_values_on_a_page(method: str) -> None:
-    """The tables hold what the files hold, no value more and none less: a recipe that changes changes its page."""
+    """The tables hold what the files hold, no value more and none less: a recipe that changes changes its
+    page.
+    """
     assert documented().get(method) == flat(METHODS[method])
 
 

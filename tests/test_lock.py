@@ -1,4 +1,6 @@
-"""requirements.lock: it pins what is asked for, is closed, and what it brings is there, so that no test is skipped."""
+"""requirements.lock: it pins what is asked for, is closed, and what it brings is there, so that no test is
+skipped.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from robo_rl.apps.packages import PACKAGES
+from robo_rl.apps.cli.packages import PACKAGES
 from tests.pins import as_locked, declared, locked
 
 TESTS = Path(__file__).resolve().parent
@@ -25,7 +27,9 @@ LEFT_OUT = (
 ROBOT_EXTRAS = ("robot", "dds", "ur", "xarm", "crazyflie", "px4")
 ROS = {"launch_pytest", "rmw_cyclonedds_cpp"}  # come with ROS 2, which no lock can bring
 OURS = ("robo_rl", "policies", "sim", "hardware")
-MADE_FROM_IT = 0.9  # of the lock: an environment that has more was made from it, and lacks what it lacks by accident
+MADE_FROM_IT = (
+    0.9  # of the lock: an environment that has more was made from it, and lacks what it lacks by accident
+)
 IMPORT = """
 import importlib, sys
 for name in sys.argv[1:]:
@@ -37,7 +41,9 @@ for name in sys.argv[1:]:
 
 
 def test_lock_pins_what_the_metadata_asks_for() -> None:
-    """Every extra but those that are left out is in the lock, inside the stated range; the second OpenCV is not."""
+    """Every extra but those that are left out is in the lock, inside the stated range; the second OpenCV is
+    not.
+    """
     pins = locked()
     assert "opencv-python" not in pins
     for extra, wanted in declared().items():
@@ -47,7 +53,9 @@ def test_lock_pins_what_the_metadata_asks_for() -> None:
 
 
 def test_lock_is_closed() -> None:
-    """Whatever a locked package needs is locked, too: `--no-deps` installs nothing else (OpenCV of gym-pusht aside)."""
+    """Whatever a locked package needs is locked, too: `--no-deps` installs nothing else (OpenCV of gym-pusht
+    aside).
+    """
     pins = locked()
     if sys.version_info < (3, 11):
         pytest.skip("the lock is for Python 3.11 and 3.12")
@@ -65,7 +73,9 @@ def skipped_without() -> dict[str, str]:
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
-                assert isinstance(node.args[0], ast.Constant), f"{path.name}: importorskip of what cannot be read here"
+                assert isinstance(node.args[0], ast.Constant), (
+                    f"{path.name}: importorskip of what cannot be read here"
+                )
                 found.setdefault(str(node.args[0].value), path.name)
     return found
 
@@ -88,17 +98,27 @@ def test_lock_brings_whatever_tests_are_skipped_without() -> None:
 
 
 def test_an_environment_made_from_the_lock_has_lost_nothing() -> None:
-    """What tests are skipped without, and what robots need, can be imported, if the lock was installed at all.
+    """What tests are skipped without, and what robots need, can be imported, if the lock was installed at
+    all.
 
     Python 3.10 with [robot] alone is no such environment: there the skips are meant.
     """
     pins, there = locked(), as_locked()
     if len(there) < MADE_FROM_IT * len(pins):
-        pytest.skip(f"not made from requirements.lock: {len(there)} of its {len(pins)} packages are here as pinned")
+        pytest.skip(
+            f"not made from requirements.lock: {len(there)} of its {len(pins)} packages are here as pinned"
+        )
     robots = {package.module for package in PACKAGES if package.extra in ROBOT_EXTRAS}
     assert {distribution_of(module) for module in robots} <= set(pins)
     modules = sorted(robots | {module for module in skipped_without() if distribution_of(module) in pins})
-    assert {"cyclonedds", "rosbags", "rtde_control", "xarm.core.config.x_config", "cflib", "pymavlink"} <= set(modules)
+    assert {
+        "cyclonedds",
+        "rosbags",
+        "rtde_control",
+        "xarm.core.config.x_config",
+        "cflib",
+        "pymavlink",
+    } <= set(modules)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT, *modules], capture_output=True, text=True, timeout=120
     )

@@ -1,4 +1,6 @@
-"""The page on one's own robot, task and engine: its code runs as it stands, and what it makes keeps the contract."""
+"""The page on one's own robot, task and engine: its code runs as it stands, and what it makes keeps the
+contract.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from robo_rl.apps import cli
+from robo_rl.apps.cli import main as cli
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.arms.robot import PANDA
-from sim.conformance import check_vec_env
 from sim.engines.table import ENGINES
 from sim.registry import make_env
 from sim.tasks.table import MANIPULATION
+from sim.vec.conformance import check_vec_env
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "own-robot-task-engine.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -24,7 +26,9 @@ BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", flags=re.DOTALL | re.MULT
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Blocks that begin with a file's name become that file; the others run in order. Returns what each left behind."""
+    """Blocks that begin with a file's name become that file; the others run in order. Returns what each left
+    behind.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_arm.xml").write_text(PANDA.path.read_text())
@@ -62,7 +66,9 @@ def test_the_page_runs(made: list[dict[str, Any]]) -> None:
     assert engine._engine.substeps == before + 10
 
 
-def test_a_task_of_ones_own_keeps_the_contract(made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_of_ones_own_keeps_the_contract(
+    made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(MANIPULATION, "nudge", ("my_tasks:NudgeTask", None))  # type: ignore[misc]
     check_vec_env(make_env("arm/nudge", 3, max_episode_steps=9), steps=20)
 

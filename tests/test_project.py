@@ -15,24 +15,43 @@ from packaging.utils import canonicalize_name
 
 from hardware.bus.ros import TRIGGER
 from hardware.bus.wire import WIRE
-from robo_rl.apps.by_engine import by_engine
-from robo_rl.apps.cli import GROUPS
-from robo_rl.apps.config import load_config
-from robo_rl.apps.help import load_schema
-from robo_rl.apps.packages import PACKAGES
-from robo_rl.apps.verbs import VERBS
+from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.main import GROUPS
+from robo_rl.apps.cli.packages import PACKAGES
+from robo_rl.apps.cli.verbs import VERBS
 from tests.pins import declared, setup_cfg
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGED = ("robo_rl", "policies", "sim", "hardware")
-TEXT = {".py", ".toml", ".cfg", ".md", ".yaml", ".yml", ".xml", ".lock", ".cff", ".j2", ".css", ".jsonl", ".json", ""}
+TEXT = {
+    ".py",
+    ".toml",
+    ".cfg",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".xml",
+    ".lock",
+    ".cff",
+    ".j2",
+    ".css",
+    ".jsonl",
+    ".json",
+    "",
+}
 
 
 def tracked() -> list[Path]:
     """Files of the project: what git tracks or would track; all but build products where there is no git."""
     if (ROOT / ".git").exists() and shutil.which("git"):
         done = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", "ls-files", "-co", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return [ROOT / name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
     made = {".venv", "runs", "data", "build", "dist"}
@@ -48,7 +67,9 @@ def test_one_version_everywhere() -> None:
 
 
 def test_package_xml_is_what_colcon_needs() -> None:
-    """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must never be a package."""
+    """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must never be a
+    package.
+    """
     package = ET.parse(ROOT / "package.xml")
     maintainer = package.find("maintainer")
     assert maintainer is not None
@@ -75,7 +96,9 @@ def test_doctor_knows_every_dependency() -> None:
 
 
 def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
-    """What pip installs: four packages with py.typed, templates and groups, no tests; ROS 2's files under share/."""
+    """What pip installs: four packages with py.typed, templates and groups, no tests; ROS 2's files under
+    share/.
+    """
     source = tmp_path / "source"
     for path in tracked():
         target = source / path.relative_to(ROOT)
@@ -83,13 +106,20 @@ def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
         shutil.copy(path, target)
     build = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True
+        [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)],
+        cwd=source,
+        check=True,
+        capture_output=True,
     )
     wheel = next(tmp_path.glob("robo_rl-*.whl"))
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.split("/")[0] for name in names if not name.split("/")[0].startswith("robo_rl-")} == set(PACKAGED)
+    assert {name.split("/")[0] for name in names if not name.split("/")[0].startswith("robo_rl-")} == set(
+        PACKAGED
+    )
     data = [
-        path for path in tracked() if path.suffix not in (".py", ".pyc") and path.relative_to(ROOT).parts[0] in PACKAGED
+        path
+        for path in tracked()
+        if path.suffix not in (".py", ".pyc") and path.relative_to(ROOT).parts[0] in PACKAGED
     ]
     assert data
     assert {str(path.relative_to(ROOT)) for path in data} <= names
@@ -103,7 +133,16 @@ def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
 def test_no_file_names_a_machine() -> None:
     """No path, index or address of the machine where something was written or measured."""
     forbidden = re.compile(
-        "|".join(["/ro" + "ot/", "/ho" + "me/\\w", "/wo" + "rk/", "/opt/" + "rr", "index" + "-url", "find" + "-links"])
+        "|".join(
+            [
+                "/ro" + "ot/",
+                "/ho" + "me/\\w",
+                "/wo" + "rk/",
+                "/opt/" + "rr",
+                "index" + "-url",
+                "find" + "-links",
+            ]
+        )
     )
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()[:100]}"

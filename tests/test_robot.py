@@ -1,4 +1,6 @@
-"""What a robot installs: neither trainer, store nor simulator. Runs on Python 3.10 as well (`make test-robot`)."""
+"""What a robot installs: neither trainer, store nor simulator. Runs on Python 3.10 as well (`make
+test-robot`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from pathlib import Path
 
 import torch
 
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.base.noise import EpisodeNoise
 from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
-from policies.generative import GenerativeConfig, GenerativePolicy
-from policies.noise import EpisodeNoise
-from robo_rl.apps.packages import PACKAGES
+from robo_rl.apps.cli.packages import PACKAGES
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
@@ -62,7 +64,7 @@ importlib.import_module("robo_rl.data.normalizer")
 def test_command_line_works_without_extras() -> None:
     """`doctor` and `info` run on a robot; `train` says what to install instead of breaking."""
     refused = [module for module in EXTRAS if module not in ("jinja2",)]
-    code = "from robo_rl.apps.cli import main; sys.exit(main({arguments!r}))"
+    code = "from robo_rl.apps.cli.main import main; sys.exit(main({arguments!r}))"
     for verb in ("info", "doctor"):
         done = on_a_robot(code.format(arguments=[verb]), [])
         assert done.returncode == 0, done.stderr

@@ -36,7 +36,9 @@ def slowed(limits: JointLimits, max_velocity_rad_s: float | None) -> JointLimits
     if max_velocity_rad_s is None:
         return limits
     if not 0.0 < max_velocity_rad_s < float("inf"):
-        raise ConfigError(f"max_velocity_rad_s={max_velocity_rad_s} cannot be used, expected a speed above 0 rad/s.")
+        raise ConfigError(
+            f"max_velocity_rad_s={max_velocity_rad_s} cannot be used, expected a speed above 0 rad/s."
+        )
     slower = tuple(min(v, max_velocity_rad_s) for v in limits.velocity_rad_s)
     return JointLimits(limits.low_rad, limits.high_rad, slower)
 
@@ -87,7 +89,9 @@ def checked(robot: str, command: JointCommand, joints: int) -> Float[ndarray, " 
         raise DriverError(f"{robot} takes JointCommand, found {type(command).__name__}. Nothing was sent.")
     goal_rad = np.asarray(command.position_rad, float)
     if goal_rad.shape != (joints,):
-        raise DriverError(f"{robot} has {joints} joints, found a command of shape {goal_rad.shape}. Nothing was sent.")
+        raise DriverError(
+            f"{robot} has {joints} joints, found a command of shape {goal_rad.shape}. Nothing was sent."
+        )
     if not np.isfinite(goal_rad).all():
         raise DriverError(f"A command to {robot} is not finite: {goal_rad.tolist()}. Nothing was sent.")
     return goal_rad
@@ -97,7 +101,7 @@ def check_names(robot: str, found: Sequence[str], expected: Sequence[str]) -> li
     """Where each expected joint stands in `found`. Raises DriverError that names those that are missing."""
     if missing := [name for name in expected if name not in found]:
         raise DriverError(
-            f"{robot} has no joint {', '.join(missing)}; it tells {', '.join(found) or 'none'}. Is it the robot that "
-            "the bundle was made for, and are all of its controllers started?"
+            f"{robot} has no joint {', '.join(missing)}; it tells {', '.join(found) or 'none'}. Is it the "
+            "robot that the bundle was made for, and are all of its controllers started?"
         )
     return [list(found).index(name) for name in expected]

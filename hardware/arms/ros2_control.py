@@ -1,7 +1,8 @@
 """Any arm behind ros2_control: joint_trajectory_controller or forward_command_controller, over the bus.
 
-Guards: a timer on the bus sends a hold when no command has come for `watchdog_s`. When this process dies the controller
-keeps the last waypoint, two periods ahead at most: position controllers hold it, so never run this on velocities.
+Guards: a timer on the bus sends a hold when no command has come for `watchdog_s`. When this process dies the
+controller keeps the last waypoint, two periods ahead at most: position controllers hold it, so never run this
+on velocities.
 """
 
 from __future__ import annotations
@@ -19,16 +20,21 @@ from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
-TOPICS = {"trajectory": "joint_trajectory", "forward": "commands"}  # kind of controller -> its topic, below its name
+TOPICS = {
+    "trajectory": "joint_trajectory",
+    "forward": "commands",
+}  # kind of controller -> its topic, below its name
 FIRST_STATE_S = 3.0
 LOOKS = 10.0  # of the watchdog at the time since the last command, while it waits
 
 
 class Ros2ControlDriver:
-    """joints: their names in the order of commands; of a forward_command_controller, the order of its own parameter.
+    """joints: their names in the order of commands; of a forward_command_controller, the order of its own
+    parameter.
 
-    controller: its name, such as "joint_trajectory_controller". kind: "trajectory" or "forward". low_rad, high_rad,
-    velocity_rad_s: of the robot's description, one per joint. Connect before the bus is spun elsewhere.
+    controller: its name, such as "joint_trajectory_controller". kind: "trajectory" or "forward". low_rad,
+    high_rad, velocity_rad_s: of the robot's description, one per joint. Connect before the bus is spun
+    elsewhere.
     """
 
     def __init__(
@@ -44,7 +50,9 @@ class Ros2ControlDriver:
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if kind not in TOPICS:
-            raise ConfigError(f"kind='{kind}' of a controller cannot be used, expected one of {', '.join(TOPICS)}.")
+            raise ConfigError(
+                f"kind='{kind}' of a controller cannot be used, expected one of {', '.join(TOPICS)}."
+            )
         limits = JointLimits(tuple(low_rad), tuple(high_rad), tuple(velocity_rad_s))
         if not len(joints) == len(set(joints)) == len(limits.low_rad):
             raise ConfigError(f"{len(limits.low_rad)} limits do not fit the joints {', '.join(joints)}.")
@@ -70,8 +78,8 @@ class Ros2ControlDriver:
             if self._told:
                 check_names(self._robot, self._told, self.names)
             raise DriverError(
-                f"No joint_states came within {FIRST_STATE_S:g} s. Is the joint_state_broadcaster active, in this "
-                "namespace and this ROS_DOMAIN_ID?"
+                f"No joint_states came within {FIRST_STATE_S:g} s. Is the joint_state_broadcaster active, in "
+                "this namespace and this ROS_DOMAIN_ID?"
             )
         self._connected = True
 
@@ -82,7 +90,9 @@ class Ros2ControlDriver:
 
     def write(self, command: JointCommand) -> JointCommand:
         if not self._connected or self._stopped:
-            raise DriverError(f"{self._robot}: {self._why}, or is not connected. Connect to go on. Nothing was sent.")
+            raise DriverError(
+                f"{self._robot}: {self._why}, or is not connected. Connect to go on. Nothing was sent."
+            )
         target_rad = self._bounded.next(command, self.read().position_rad)
         self._send(target_rad)
         self._deadline_s = self._bus.now() + self._watchdog_s

@@ -46,7 +46,9 @@ class SimulatedArmDriver:
     def write(self, command: JointCommand) -> JointCommand:
         self._watch()
         if not self._open:
-            raise DriverError("The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent.")
+            raise DriverError(
+                "The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent."
+            )
         target_rad = self._bounded.next(command, self._robot.read()[0])
         self._robot.command(target_rad)
         self._deadline_s = self._clock() + self._watchdog_s
@@ -62,6 +64,8 @@ class SimulatedArmDriver:
         self._open = False
 
     def _watch(self) -> None:
-        """Late commands stop it as they stop a real one, seen at the next call: nothing else runs in virtual time."""
+        """Late commands stop it as they stop a real one, seen at the next call: nothing else runs in virtual
+        time.
+        """
         if self._open and self._clock() > self._deadline_s:
             self.stop("no command came in time")

@@ -1,7 +1,7 @@
 """Is it a UR controller that listens? `ur_rtde` waits long for whoever accepts a connection and says nothing.
 
-RTDE's first exchange, as Universal Robots' guide of the Real-Time Data Exchange has it: size (uint16, header included),
-type (uint8), payload, big-endian. We ask for protocol version 2; one byte, 1, grants it.
+RTDE's first exchange, as Universal Robots' guide of the Real-Time Data Exchange has it: size (uint16, header
+included), type (uint8), payload, big-endian. We ask for protocol version 2; one byte, 1, grants it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ def shake_hands(host: str, port: int, limit_s: float = 2.0) -> None:
     except TimeoutError as error:
         raise DriverError(_stranger(host, port, f"said nothing of RTDE within {limit_s:g} s")) from error
     except OSError as error:
-        raise DriverError(_stranger(host, port, f"ended the connection ({error.strerror or error})")) from error
+        raise DriverError(
+            _stranger(host, port, f"ended the connection ({error.strerror or error})")
+        ) from error
     if granted != b"\x01":
         raise DriverError(
-            f"The controller at {host}:{port} does not speak version 2 of RTDE. Update it: CB3 from 3.3 on, e-Series, "
-            "or later."
+            f"The controller at {host}:{port} does not speak version 2 of RTDE. Update it: CB3 from 3.3 on, "
+            "e-Series, or later."
         )
 
 
@@ -60,6 +62,6 @@ def _exactly(line: socket.socket, size: int, end_s: float) -> bytes:
 
 def _stranger(host: str, port: int, what: str) -> str:
     return (
-        f"Something listens at {host}:{port}, but it is no UR controller: it {what}. Is the address right, and has the "
-        "controller finished booting?"
+        f"Something listens at {host}:{port}, but it is no UR controller: it {what}. Is the address right, "
+        "and has the controller finished booting?"
     )

@@ -1,7 +1,9 @@
-"""UFACTORY xArm, by its SDK: joint targets in servo mode (mode 1), each executed at once and as fast as the arm can.
+"""UFACTORY xArm, by its SDK: joint targets in servo mode (mode 1), each executed at once and as fast as the
+arm can.
 
-Guards: ours (`hardware/guard.py`) stops the motion; behind it the arm holds its last target, at most one bounded step
-ahead, because a controller in servo mode has nothing else to do. It has no watchdog of its own.
+Guards: ours (`hardware/guard/guard.py`) stops the motion; behind it the arm holds its last target, at most
+one bounded step ahead, because a controller in servo mode has nothing else to do. It has no watchdog of its
+own.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ ANSWERS = {
 
 
 class XarmDriver:
-    """host: IPv4 address of the control box. joints: 5, 6 or 7, compared with the arm. rate_hz: of commands."""
+    """host: IPv4 address of the control box. joints: 5, 6 or 7, compared with the arm. rate_hz: of
+    commands.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,9 @@ class XarmDriver:
             raise
         except Exception as error:  # the SDK raises nothing more particular
             self.close()
-            raise DriverError(f"{self._robot} answers, but cannot be controlled ({error}). Restart its box.") from error
+            raise DriverError(
+                f"{self._robot} answers, but cannot be controlled ({error}). Restart its box."
+            ) from error
         finally:
             socket.setdefaulttimeout(default_s)  # the SDK changes it for the whole process
 
@@ -91,8 +97,8 @@ class XarmDriver:
         # The SDK tries for seconds to connect again before it says that it is not connected.
         if api is None or not api.connected or time.monotonic() - self._received_s > LOST_S:
             raise DriverError(
-                f"The connection to {self._robot} is lost; it holds its last target. Check cable and box, then connect "
-                "again."
+                f"The connection to {self._robot} is lost; it holds its last target. Check cable and box, "
+                "then connect again."
             )
         if api.state in HALTED and not self._stopped:
             self._fault_text = self._fault_text or self._why(api)
@@ -102,7 +108,9 @@ class XarmDriver:
 
     def write(self, command: JointCommand) -> JointCommand:
         if self._bounded is None or self._stopped:
-            raise DriverError(f"{self._robot} was stopped or is not connected. Connect to go on. Nothing was sent.")
+            raise DriverError(
+                f"{self._robot} was stopped or is not connected. Connect to go on. Nothing was sent."
+            )
         state = self.read()
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
@@ -128,13 +136,19 @@ class XarmDriver:
         self._bounded, self._stopped, self._fault_text, self._received_s = None, False, "", -math.inf
 
     def _reported(self, report: dict[str, Any]) -> None:
-        """In the SDK's thread, once per report: one reference is replaced, so a reader never sees half of a state."""
-        self._angles_rad, self._received_s = np.array(report["joints"][: self._joints], float), time.monotonic()
+        """In the SDK's thread, once per report: one reference is replaced, so a reader never sees half of a
+        state.
+        """
+        self._angles_rad, self._received_s = (
+            np.array(report["joints"][: self._joints], float),
+            time.monotonic(),
+        )
 
     def _check(self, api: Any) -> None:
         if api.axis != self._joints:
             raise DriverError(
-                f"{self._robot} has {api.axis} joints, expected {self._joints}. Is the address that of another robot?"
+                f"{self._robot} has {api.axis} joints, expected {self._joints}. Is the address that of "
+                "another robot?"
             )
         api.get_err_warn_code()
         if api.error_code:
@@ -143,7 +157,9 @@ class XarmDriver:
     def _bound_by(self, robots: Any, api: Any) -> Bounded:
         rows = robots.JOINT_LIMITS.get(api.axis, {}).get(api.device_type)
         if rows is None:
-            raise DriverError(f"The installed SDK knows no joint limits of {self._robot}. Update xarm-python-sdk.")
+            raise DriverError(
+                f"The installed SDK knows no joint limits of {self._robot}. Update xarm-python-sdk."
+            )
         low, high = zip(*rows[: self._joints], strict=True)
         limits = JointLimits(tuple(low), tuple(high), (VELOCITY_RAD_S,) * self._joints)
         return Bounded(self._robot, slowed(limits, self._max), self._rate_hz)
@@ -152,8 +168,14 @@ class XarmDriver:
         deadline_s = time.monotonic() + 3.0
         while self._received_s == -math.inf or self._api.mode != SERVO_MODE or self._api.state in HALTED:
             if time.monotonic() > deadline_s:
-                what = "tells no joint positions" if self._received_s == -math.inf else "does not enter servo mode"
-                raise DriverError(f"{self._robot} {what}. Clear its errors, enable it in its Studio, or restart it.")
+                what = (
+                    "tells no joint positions"
+                    if self._received_s == -math.inf
+                    else "does not enter servo mode"
+                )
+                raise DriverError(
+                    f"{self._robot} {what}. Clear its errors, enable it in its Studio, or restart it."
+                )
             time.sleep(0.005)
 
     def _why(self, api: Any) -> str:
@@ -164,12 +186,12 @@ class XarmDriver:
         codes = vendor("xarm.core.config.x_code", "an xArm", "xarm").ControllerErrorCodeMap
         title = codes.get(api.error_code, {}).get("en", {}).get("title", "see its manual")
         return (
-            f"{self._robot} stopped with error {api.error_code} ({title}): remove the cause, clear the error in its "
-            "Studio, then connect again"
+            f"{self._robot} stopped with error {api.error_code} ({title}): remove the cause, clear the error "
+            "in its Studio, then connect again"
         )
 
     def _refused(self, answer: int) -> str:
         return (
-            f"{self._robot} did not take it: {ANSWERS.get(answer, f'its SDK answers {answer}')}. Nothing was sent. "
-            "See what it shows, then connect again."
+            f"{self._robot} did not take it: {ANSWERS.get(answer, f'its SDK answers {answer}')}. Nothing was "
+            "sent. See what it shows, then connect again."
         )

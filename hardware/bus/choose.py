@@ -6,18 +6,20 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from hardware.bus.cdr import INSTALL
+from hardware.bus.dds.cdr import INSTALL
 from hardware.bus.protocol import Bus
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
 
 KINDS = ("auto", "rclpy", "dds", "in_process")
 
 
-def make_bus(name: str, namespace: str = "", bus: str = "auto", warn: Callable[[str], None] | None = None) -> Bus:
+def make_bus(
+    name: str, namespace: str = "", bus: str = "auto", warn: Callable[[str], None] | None = None
+) -> Bus:
     """One node's bus. `auto` is rclpy where it can be imported, else DDS.
 
-    Raises MissingDependencyError with the command that installs what is missing, and BusError for `in_process`, whose
-    nodes are made in one process.
+    Raises MissingDependencyError with the command that installs what is missing, and BusError for
+    `in_process`, whose nodes are made in one process.
     """
     kind = choose(bus)
     if kind == "rclpy":
@@ -25,12 +27,12 @@ def make_bus(name: str, namespace: str = "", bus: str = "auto", warn: Callable[[
 
         return RosBus(name, namespace, warn=warn)
     if kind == "dds":
-        from hardware.bus.dds import DdsBus
+        from hardware.bus.dds.bus import DdsBus
 
         return DdsBus(name, namespace, warn=warn)
     raise BusError(
-        f"bus=in_process joins nodes of one process, and '{name}' is started alone. Use `robo-rl run`, which keeps all "
-        "nodes in one process, or bus=dds."
+        f"bus=in_process joins nodes of one process, and '{name}' is started alone. Use `robo-rl run`, which "
+        "keeps all nodes in one process, or bus=dds."
     )
 
 

@@ -1,13 +1,14 @@
-"""The bus of nodes in one process, on one clock, virtual or real. With a virtual clock a run is the same every time.
+"""The bus of nodes in one process, on one clock, virtual or real. With a virtual clock a run is the same
+every time.
 
     world = World()                                  # virtual: an hour passes in the time that its callbacks take
     robot, policy = world.bus("sim_robot"), world.bus("arm_policy")
     ...                                              # make the nodes
     robot.spin(lambda: world.now() >= 10.0)          # whichever node spins, all of them run
 
-Of the middleware it keeps what nodes can feel: keep-last depths, latched topics, sides whose quality of service does
-not match, one callback at a time, deadlines that are skipped when missed. A message is delivered after the callback
-that published it, at the same instant.
+Of the middleware it keeps what nodes can feel: keep-last depths, latched topics, sides whose quality of
+service does not match, one callback at a time, deadlines that are skipped when missed. A message is delivered
+after the callback that published it, at the same instant.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class _Publisher:
 
 
 class World:
-    """Everything that nodes of one process share. `clock` and `sleep`: real ones, or none for virtual time."""
+    """Everything that nodes of one process share. `clock` and `sleep`: real ones, or none for virtual
+    time.
+    """
 
     def __init__(
         self,
@@ -100,11 +103,15 @@ class World:
                 self._wait(now_s)
 
     def _wait(self, now_s: float) -> None:
-        next_s = min((t.next_s() for node, t in self._timers.items() if node not in self._dead), default=math.inf)
+        next_s = min(
+            (t.next_s() for node, t in self._timers.items() if node not in self._dead), default=math.inf
+        )
         if self._clock is not None:
             self._sleep(max(0.0, min(next_s - now_s, _ASK_S)))
         elif math.isinf(next_s):
-            raise BusError("Nothing is left to happen: no node has a timer, and what they wait for cannot come.")
+            raise BusError(
+                "Nothing is left to happen: no node has a timer, and what they wait for cannot come."
+            )
         else:
             self._now_s = max(now_s, min(next_s, now_s + _ASK_S))
 
@@ -125,7 +132,10 @@ class World:
             raise BusError(f"'{publisher.topic}' carries {expected}, found {found}: nothing was sent.")
         publisher.last = message if publisher.quality.latched else None
         for subscription in self._subscriptions:
-            if subscription.topic == publisher.topic and _fits(publisher.quality, subscription.quality) is None:
+            if (
+                subscription.topic == publisher.topic
+                and _fits(publisher.quality, subscription.quality) is None
+            ):
                 self._put(subscription, message)
 
     def _put(self, subscription: _Subscription, message: Any) -> None:
@@ -170,7 +180,9 @@ class InProcessBus:
         self.world._publishers.append(publisher)
         return lambda message: self.world._post(publisher, message)
 
-    def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
+    def subscribe(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
         subscription = _Subscription(self._full, self._resolve(topic), kind, QUALITY[profile], callback)
         for publisher in self.world._publishers:
             self.world._meet(publisher, subscription)

@@ -54,7 +54,9 @@ def nobody_offers(service: str, offered: Iterable[str], waited_s: float) -> BusE
     """
     names = sorted(set(offered) - {service})
     last = service.rsplit("/", 1)[1]
-    near = get_close_matches(service, names, n=1) or [name for name in names if name.rsplit("/", 1)[1] == last]
+    near = get_close_matches(service, names, n=1) or [
+        name for name in names if name.rsplit("/", 1)[1] == last
+    ]
     if len(near) == 1:
         hint = f"Did you mean '{near[0]}'?"
     elif names:

@@ -10,7 +10,9 @@ from statistics import fmean, pstdev
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Over `messages` messages: how many came in a second by our clock; periods by the clock of who sent them."""
+    """Over `messages` messages: how many came in a second by our clock; periods by the clock of who sent
+    them.
+    """
 
     messages: int
     rate_hz: float
@@ -21,7 +23,9 @@ class Pace:
     bytes_s: float
 
     def __str__(self) -> str:
-        periods = ", ".join(f"{name} {1e3 * getattr(self, f'{name}_s'):.2f}" for name in ("mean", "min", "max", "std"))
+        periods = ", ".join(
+            f"{name} {1e3 * getattr(self, f'{name}_s'):.2f}" for name in ("mean", "min", "max", "std")
+        )
         return f"{self.rate_hz:.1f} Hz, period {periods} ms, {_bytes(self.bytes_s)}/s, over {self.messages} messages"
 
 
@@ -38,8 +42,8 @@ class PaceMeter:
     def pace(self) -> Pace | None:
         """None before the second message of one publisher.
 
-        Periods are between messages of one publisher and by its own clock, so that neither a second publisher nor our
-        own hiccups look like its jitter.
+        Periods are between messages of one publisher and by its own clock, so that neither a second publisher
+        nor our own hiccups look like its jitter.
         """
         sent: dict[int, list[float]] = {}
         for writer, sent_s, _, _ in self._heard:
@@ -51,7 +55,13 @@ class PaceMeter:
         count, size = len(self._heard), sum(row[3] for row in self._heard) - self._heard[0][3]
         mean_s = fmean(gaps_s)
         return Pace(
-            count, (count - 1) / span_s, mean_s, min(gaps_s), max(gaps_s), pstdev(gaps_s, mean_s), size / span_s
+            count,
+            (count - 1) / span_s,
+            mean_s,
+            min(gaps_s),
+            max(gaps_s),
+            pstdev(gaps_s, mean_s),
+            size / span_s,
         )
 
 

@@ -1,8 +1,9 @@
 """The bus: what a node needs of its middleware, and nothing else.
 
-A node asks for publishers, subscriptions, timers and Trigger services when it is made; `spin` then calls it back, one
-callback at a time, in one thread. Names are relative ("joint_states"), so that a namespace gives each robot its own;
-"~/start" is a name below the node's own. Three adapters: in process with virtual time, rclpy, DDS without ROS.
+A node asks for publishers, subscriptions, timers and Trigger services when it is made; `spin` then calls it
+back, one callback at a time, in one thread. Names are relative ("joint_states"), so that a namespace gives
+each robot its own; "~/start" is a name below the node's own. Three adapters: in process with virtual time,
+rclpy, DDS without ROS.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ class Bus(Protocol):
         """A function that publishes. Raises BusError where the topic's name cannot be used."""
         ...
 
-    def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
+    def subscribe(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
         """callback(message, received_s) for each message, received_s on the clock of `now`."""
         ...
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
-        """Call back on absolute deadlines; those that passed while another callback ran are skipped, never made up."""
+        """Call back on absolute deadlines; those that passed while another callback ran are skipped, never
+        made up.
+        """
         ...
 
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
@@ -77,5 +82,7 @@ class RawBus(Protocol):
     def subscribe_raw(
         self, topic: str, kind: type[Message], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
-        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes. Silence is not said."""
+        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes. Silence is not
+        said.
+        """
         ...

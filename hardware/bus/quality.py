@@ -42,6 +42,6 @@ def mismatch(topic: str, policy: int, publishing: bool) -> str:
     other = "subscriber" if publishing else "publisher"
     why = MISMATCHES.get(policy, f"policy {policy}")
     return (
-        f"A {other} of '{topic}' does not match this node's quality of service: {why}. Nothing passes between the two; "
-        "change the other side's profile, see the table of topics in docs/ros2.md."
+        f"A {other} of '{topic}' does not match this node's quality of service: {why}. Nothing passes "
+        "between the two; change the other side's profile, see the table of topics in docs/ros2.md."
     )

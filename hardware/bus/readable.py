@@ -1,6 +1,7 @@
 """A ROS message as text for people: YAML, with long arrays, texts and bytes cut short.
 
-What is not cut is YAML to the letter: a program that reads it has the message again, floats to their last bit.
+What is not cut is YAML to the letter: a program that reads it has the message again, floats to their last
+bit.
 """
 
 from __future__ import annotations
@@ -16,16 +17,30 @@ import numpy as np
 CUT = 16  # elements of an array that are shown
 TEXT_CUT = 240  # characters of a text that are shown
 BARE = re.compile(r"[A-Za-z/][\w/.-]*( [\w/.-]+)*", re.ASCII)  # texts that YAML takes for themselves
-WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}  # which YAML takes for something else than text
+WORDS = {
+    "true",
+    "false",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "null",
+    "y",
+    "n",
+}  # which YAML takes for something else than text
 
 
 def readable(message: Any, cut: int | None = CUT) -> str:
-    """cut: how many elements of an array are shown, and of the messages in a list; None: everything, texts as well."""
+    """cut: how many elements of an array are shown, and of the messages in a list; None: everything, texts as
+    well.
+    """
     return "\n".join(_fields(message, cut, "")) or "{}"
 
 
 def _fields(message: Any, cut: int | None, indent: str) -> Iterator[str]:
-    own = [field for field in fields(message) if field.default is MISSING]  # others are constants, and the type's name
+    own = [
+        field for field in fields(message) if field.default is MISSING
+    ]  # others are constants, and the type's name
     for field in own:
         yield from _entry(f"{indent}{field.name}:", getattr(message, field.name), cut, indent + "  ")
 
@@ -76,4 +91,6 @@ def _text(text: str) -> str:
     if BARE.fullmatch(text) and text.lower() not in WORDS:
         return text
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)  # nothing that steers a terminal
+    return "".join(
+        c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted
+    )  # nothing that steers a terminal

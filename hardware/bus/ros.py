@@ -1,6 +1,7 @@
 """The bus on rclpy: one node, one single-threaded executor, in a context of its own.
 
-Python keeps its own handling of Ctrl-C: rclpy's would shut the context down before the node can publish its stop.
+Python keeps its own handling of Ctrl-C: rclpy's would shut the context down before the node can publish its
+stop.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ class RosBus:
     """One ROS 2 node. Remappings and `--ros-args` of the command line apply, and may change its name."""
 
     def __init__(
-        self, name: str, namespace: str = "", domain: int | None = None, warn: Callable[[str], None] | None = None
+        self,
+        name: str,
+        namespace: str = "",
+        domain: int | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         node_name(name), namespace_of(namespace)
         try:
@@ -47,7 +52,9 @@ class RosBus:
         self._rclpy, self._node = rclpy, Node(name, namespace=namespace or None, context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)  # a timer may not stand still with a simulator's time
+        self._steady = Clock(
+            clock_type=ClockType.STEADY_TIME
+        )  # a timer may not stand still with a simulator's time
         self.name, self.namespace = self._node.get_name(), self._node.get_namespace().rstrip("/")
         self._warn = warn or self._node.get_logger().warning
         self._publishers: list[Any] = []
@@ -69,7 +76,9 @@ class RosBus:
 
         def publish(message: M) -> None:
             if self._closed:
-                raise BusError(f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more.")
+                raise BusError(
+                    f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more."
+                )
             check_kind(full, kind, message)
             ros_message = pack(message, _checked)
             try:
@@ -79,7 +88,9 @@ class RosBus:
 
         return publish
 
-    def subscribe(self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]) -> None:
+    def subscribe(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
         """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
         complained = False
 
@@ -139,7 +150,8 @@ class RosBus:
     def call(self, name: str, timeout_s: float) -> Answer:
         """See `Bus.call`. No other callback of this node runs meanwhile.
 
-        An executor cannot be spun from its own callback, so calls have a hidden node and an executor of their own.
+        An executor cannot be spun from its own callback, so calls have a hidden node and an executor of their
+        own.
         """
         full = resolve(name, self.namespace, self.name)
         if self._caller is None:
@@ -167,7 +179,9 @@ class RosBus:
         executor.spin_until_future_complete(future, timeout_sec=max(0.0, deadline_s - self.now()))
         if not future.done():
             clients[full].remove_pending_request(future)
-            raise BusError(f"The service '{full}' did not answer within {timeout_s:g} s; see what its node prints.")
+            raise BusError(
+                f"The service '{full}' did not answer within {timeout_s:g} s; see what its node prints."
+            )
         response = future.result()
         return bool(response.success), str(response.message)
 
@@ -187,7 +201,9 @@ class RosBus:
                         self._warn(said)
 
     def close(self) -> None:
-        """Leave, after subscribers have what was published, or a second has passed. Ctrl-C does not cut it short."""
+        """Leave, after subscribers have what was published, or a second has passed. Ctrl-C does not cut it
+        short.
+        """
         if self._closed:
             return
         self._closed = True
@@ -201,13 +217,18 @@ class RosBus:
                         continue
                     with suppress(RuntimeError):  # RCLError: not every middleware can tell
                         made.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - self.now())))
-            for node, executor in [*([self._caller[:2]] if self._caller else []), (self._node, self._executor)]:
+            for node, executor in [
+                *([self._caller[:2]] if self._caller else []),
+                (self._node, self._executor),
+            ]:
                 executor.shutdown(timeout_sec=GONE_S)
                 node.destroy_node()
             self._rclpy.try_shutdown(context=self._context)
 
     def _received_s(self, info: Any) -> float:
-        """Local monotonic time of arrival; that of the callback where the middleware does not tell it (CycloneDDS)."""
+        """Local monotonic time of arrival; that of the callback where the middleware does not tell it
+        (CycloneDDS).
+        """
         now_s, at_ns = self.now(), info["received_timestamp"]
         return now_s - max(0.0, time.time() - at_ns / 1e9) if at_ns > 0 else now_s
 
@@ -231,13 +252,13 @@ def why_no_rclpy(error: ImportError) -> str:
     distribution = os.environ.get("ROS_DISTRO")
     if distribution:
         return (
-            f"ROS 2 {distribution} is sourced, but this Python cannot import rclpy ({error}): rclpy is built for the "
-            "distribution's own Python. Use that one, or talk to ROS without it: bus=dds, after "
+            f"ROS 2 {distribution} is sourced, but this Python cannot import rclpy ({error}): rclpy is built "
+            "for the distribution's own Python. Use that one, or talk to ROS without it: bus=dds, after "
             "pip install 'robo-rl[dds]'"
         )
     return (
-        "rclpy comes with ROS 2 and no ROS 2 is sourced here. Run: source /opt/ros/jazzy/setup.bash - or do without "
-        "ROS: bus=dds, after pip install 'robo-rl[dds]'"
+        "rclpy comes with ROS 2 and no ROS 2 is sourced here. Run: source /opt/ros/jazzy/setup.bash - or do "
+        "without ROS: bus=dds, after pip install 'robo-rl[dds]'"
     )
 
 

@@ -1,7 +1,7 @@
 """Message classes of a ROS installation, made and filled as rclpy's generated setters take them fastest.
 
-An array.array of the right type code is taken as it is; any other sequence is checked element by element, which takes
-tens of milliseconds for a picture.
+An array.array of the right type code is taken as it is; any other sequence is checked element by element,
+which takes tens of milliseconds for a picture.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ from robo_rl.core.errors import BusError
 
 
 class Timers:
-    """Callbacks at fixed rates. A deadline that passed late is served once; those missed meanwhile are skipped."""
+    """Callbacks at fixed rates. A deadline that passed late is served once; those missed meanwhile are
+    skipped.
+    """
 
     def __init__(self) -> None:
         self._rows: list[list[float]] = []  # start, period, index of the next deadline
@@ -27,7 +29,9 @@ class Timers:
         return min((start + k * period for start, period, k in self._rows), default=math.inf)
 
     def due(self, now_s: float) -> list[Callable[[], None]]:
-        """The callbacks whose deadline has passed, the earliest first; each moves on to its next one after `now_s`."""
+        """The callbacks whose deadline has passed, the earliest first; each moves on to its next one after
+        `now_s`.
+        """
         found = []
         for row, callback in zip(self._rows, self._callbacks, strict=True):
             start, period, k = row

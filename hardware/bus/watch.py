@@ -8,12 +8,20 @@ from typing import Any
 from hardware.bus.protocol import Profile
 from hardware.messages import Diagnostics
 
-SILENT_S = 5.0  # so long after the start, or after the last message, a topic of state or pictures is called silent
+SILENT_S = (
+    5.0  # so long after the start, or after the last message, a topic of state or pictures is called silent
+)
 
 
 def watch(topic: str, kind: type[Any], profile: Profile, now_s: float) -> TopicWatch | None:
-    """A watch over state and pictures. Commands and latched topics may rest; diagnostics are told as stale instead."""
-    return TopicWatch(topic, now_s) if profile in (Profile.STATE, Profile.SENSOR) and kind is not Diagnostics else None
+    """A watch over state and pictures. Commands and latched topics may rest; diagnostics are told as stale
+    instead.
+    """
+    return (
+        TopicWatch(topic, now_s)
+        if profile in (Profile.STATE, Profile.SENSOR) and kind is not Diagnostics
+        else None
+    )
 
 
 @dataclass(slots=True)

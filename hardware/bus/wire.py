@@ -1,8 +1,9 @@
 """Records of `hardware.messages` as ROS messages and back: one table for every middleware.
 
-A packer takes a record and `new(type, **fields)`, which makes a ROS message with the other fields at their defaults; an
-unpacker takes any object with the message's attributes. So rclpy's classes and those of `rosbags` share the table.
-Stamps survive a round trip exactly from 97 days after the epoch on, and to half a nanosecond before.
+A packer takes a record and `new(type, **fields)`, which makes a ROS message with the other fields at their
+defaults; an unpacker takes any object with the message's attributes. So rclpy's classes and those of
+`rosbags` share the table. Stamps survive a round trip exactly from 97 days after the epoch on, and to half a
+nanosecond before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from numpy import ndarray
 
 from hardware import messages as m
 from hardware.bus import wire_pictures as pictures
-from hardware.bus.wire_values import New, floats, header, join_time, quat_wxyz, quaternion, split_time, vector, xyz
+from hardware.bus.wire_values import (
+    New,
+    floats,
+    header,
+    join_time,
+    quat_wxyz,
+    quaternion,
+    split_time,
+    vector,
+    xyz,
+)
 from robo_rl.core.errors import BusError
 
 ORDER = re.compile(r"(\d{1,18})/(\d{1,18})")
@@ -50,14 +61,18 @@ def check_kind(topic: str, kind: type[Any], message: Any) -> None:
 
 
 def parse_order(text: str) -> tuple[int, int]:
-    """(epoch, sequence) of a trajectory's frame_id or a flight command's label; (0, 0) of who counts nothing."""
+    """(epoch, sequence) of a trajectory's frame_id or a flight command's label; (0, 0) of who counts
+    nothing.
+    """
     match = ORDER.fullmatch(text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _per_joint(what: str, values: ndarray, names: tuple[str, ...], optional: bool = False) -> ndarray:
     if values.shape[-1:] != (len(names),) and not (optional and values.shape == (0,)):
-        raise BusError(f"A {what} has {values.shape[-1]} values for {len(names)} joints ({', '.join(names)}).")
+        raise BusError(
+            f"A {what} has {values.shape[-1]} values for {len(names)} joints ({', '.join(names)})."
+        )
     return values
 
 
@@ -70,7 +85,9 @@ def check_shapes(record: m.Message) -> None:
     elif isinstance(record, m.JointTrajectory):
         rows = _per_joint("waypoint", record.position_rad, record.names)
         if rows.ndim != 2 or len(rows) != len(record.times_s):
-            raise BusError(f"A trajectory has positions of shape {rows.shape} and {len(record.times_s)} times.")
+            raise BusError(
+                f"A trajectory has positions of shape {rows.shape} and {len(record.times_s)} times."
+            )
 
 
 def _pack_joints(r: m.JointState, new: New) -> Any:
@@ -109,7 +126,9 @@ def _pack_trajectory(r: m.JointTrajectory, new: New) -> Any:
         for row, time_s in zip(rows, times_s.tolist(), strict=True)
     ]
     stamped = header(new, r.stamp_s, f"{r.epoch}/{r.sequence}")
-    return new("trajectory_msgs/msg/JointTrajectory", header=stamped, joint_names=list(r.names), points=points)
+    return new(
+        "trajectory_msgs/msg/JointTrajectory", header=stamped, joint_names=list(r.names), points=points
+    )
 
 
 def _unpack_trajectory(msg: Any) -> m.JointTrajectory:
@@ -128,7 +147,9 @@ def _pack_flight(r: m.FlightCommand, new: New) -> Any:
     values = floats(r.values).reshape(-1)
     label = f"{r.epoch}/{r.sequence}"
     only = new("std_msgs/msg/MultiArrayDimension", label=label, size=len(values), stride=len(values))
-    return new("std_msgs/msg/Float64MultiArray", layout=new("std_msgs/msg/MultiArrayLayout", dim=[only]), data=values)
+    return new(
+        "std_msgs/msg/Float64MultiArray", layout=new("std_msgs/msg/MultiArrayLayout", dim=[only]), data=values
+    )
 
 
 def _unpack_flight(msg: Any) -> m.FlightCommand:
@@ -142,7 +163,9 @@ def _pack_odometry(r: m.Odometry, new: New) -> Any:
         position=xyz(new, r.position_m, "Point"),
         orientation=quaternion(new, r.quat_wxyz),
     )
-    twist = new("geometry_msgs/msg/Twist", linear=xyz(new, r.velocity_body_m_s), angular=xyz(new, r.rates_rad_s))
+    twist = new(
+        "geometry_msgs/msg/Twist", linear=xyz(new, r.velocity_body_m_s), angular=xyz(new, r.rates_rad_s)
+    )
     return new(
         "nav_msgs/msg/Odometry",
         header=header(new, r.stamp_s, r.frame),
@@ -187,11 +210,15 @@ def _unpack_imu(msg: Any) -> m.Imu:
 
 def _pack_status(r: m.Status, new: New) -> Any:
     values = [new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in r.values.items()]
-    return new("diagnostic_msgs/msg/DiagnosticStatus", level=r.level, name=r.name, message=r.message, values=values)
+    return new(
+        "diagnostic_msgs/msg/DiagnosticStatus", level=r.level, name=r.name, message=r.message, values=values
+    )
 
 
 def _unpack_status(msg: Any) -> m.Status:
-    level = msg.level[0] if isinstance(msg.level, bytes) else int(msg.level)  # rclpy has `byte` as bytes of length 1
+    level = (
+        msg.level[0] if isinstance(msg.level, bytes) else int(msg.level)
+    )  # rclpy has `byte` as bytes of length 1
     return m.Status(msg.name, level, msg.message, {pair.key: pair.value for pair in msg.values})
 
 
@@ -217,10 +244,14 @@ WIRE: dict[type[Any], Row] = {
     m.Imu: Row("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
     m.Image: Row("sensor_msgs/msg/Image", pictures.pack_image, pictures.unpack_image),
     m.DepthImage: Row("sensor_msgs/msg/Image", pictures.pack_depth, pictures.unpack_depth),
-    m.CompressedImage: Row("sensor_msgs/msg/CompressedImage", pictures.pack_compressed, pictures.unpack_compressed),
+    m.CompressedImage: Row(
+        "sensor_msgs/msg/CompressedImage", pictures.pack_compressed, pictures.unpack_compressed
+    ),
     m.CameraInfo: Row("sensor_msgs/msg/CameraInfo", pictures.pack_info, pictures.unpack_info),
     m.Text: Row(
-        "std_msgs/msg/String", lambda r, new: new("std_msgs/msg/String", data=r.text), lambda msg: m.Text(msg.data)
+        "std_msgs/msg/String",
+        lambda r, new: new("std_msgs/msg/String", data=r.text),
+        lambda msg: m.Text(msg.data),
     ),
     m.Flag: Row(
         "std_msgs/msg/Bool",

@@ -1,4 +1,6 @@
-"""Pictures of cameras as ROS messages and back: raw, depth, compressed, and how a camera maps points to pixels."""
+"""Pictures of cameras as ROS messages and back: raw, depth, compressed, and how a camera maps points to
+pixels.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def _rows(msg: Any, bytes_per_pixel: int, what: str) -> UInt8[ndarray, "h b"]:
     data = np.frombuffer(memoryview(msg.data), np.uint8)
     if msg.step < bytes_per_pixel * msg.width or data.size != msg.step * msg.height:
         raise BusError(
-            f"{what} of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of {msg.step}."
+            f"{what} of {msg.width} x {msg.height} {msg.encoding} has {data.size} bytes in rows of "
+            f"{msg.step}."
         )
     return data.reshape(msg.height, msg.step)[:, : bytes_per_pixel * msg.width]
 
@@ -74,7 +77,9 @@ def pack_depth(r: m.DepthImage, new: New) -> Any:
 
 def unpack_depth(msg: Any) -> m.DepthImage:
     if msg.encoding not in DEPTHS:
-        raise BusError(f"A depth picture is encoded as {msg.encoding!r}; expected one of {', '.join(DEPTHS)}.")
+        raise BusError(
+            f"A depth picture is encoded as {msg.encoding!r}; expected one of {', '.join(DEPTHS)}."
+        )
     kind = np.dtype(DEPTHS[msg.encoding]).newbyteorder(">" if msg.is_bigendian else "<")
     rows = np.ascontiguousarray(_rows(msg, kind.itemsize, "A depth picture"))
     values = rows.view(kind).reshape(msg.height, msg.width)

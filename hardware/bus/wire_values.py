@@ -13,7 +13,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import BusError
-from robo_rl.core.frames import wxyz_of, xyzw_of
+from robo_rl.core.flight.frames import wxyz_of, xyzw_of
 
 New = Callable[..., Any]
 NANO = 1_000_000_000

@@ -11,7 +11,9 @@ _GAP_S = 0.5  # between states farther apart than this, nobody knows whether it 
 
 @dataclass(slots=True)
 class FlightRecord:
-    """Told of every state that comes while the filter lets the policy fly. Times are local monotonic seconds."""
+    """Told of every state that comes while the filter lets the policy fly. Times are local monotonic
+    seconds.
+    """
 
     flown_s: float = 0.0
     nearest_m: float = math.inf  # to the newest goal

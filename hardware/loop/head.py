@@ -1,4 +1,5 @@
-"""What commands the robot at its rate: it plays chunks, corrects them by a residual, or decides each command by itself.
+"""What commands the robot at its rate: it plays chunks, corrects them by a residual, or decides each command
+by itself.
 
     player                  slow chunk policy in another process, its waypoints played as they are
     player + residual       the same, each action corrected from the newest state (two rates)
@@ -21,9 +22,9 @@ from hardware.loop.observation import History, Seen
 from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
-from policies.bundle import Bundle
-from policies.graph import BoundGraph
-from policies.runner import OnnxPolicy, bundle_noise
+from policies.deploy.bundle import Bundle
+from policies.deploy.graph import BoundGraph
+from policies.deploy.runner import OnnxPolicy, bundle_noise
 from robo_rl.core.errors import CheckpointError
 
 STALE_STATE_PERIODS = 3.0
@@ -46,8 +47,8 @@ class SingleStep:
     def __init__(self, bundle: Bundle, seed: int = 0) -> None:
         if bundle.chunk != 1:
             raise CheckpointError(
-                f"The bundle '{bundle.name}' decides {bundle.chunk} actions at once, and a head decides one. Distil it "
-                "(robo-rl distill), or run it as arm_policy."
+                f"The bundle '{bundle.name}' decides {bundle.chunk} actions at once, and a head decides one. "
+                "Distil it (robo-rl distill), or run it as arm_policy."
             )
         sample, refine = bundle.graph(0), bundle.graph(1)
         assert sample is not None
@@ -81,7 +82,9 @@ class Residual:
 
     def __init__(self, bundle: Bundle) -> None:
         if bundle.graph(1) is None:
-            raise CheckpointError(f"The bundle '{bundle.name}' corrects nothing: play its chunks without a head.")
+            raise CheckpointError(
+                f"The bundle '{bundle.name}' corrects nothing: play its chunks without a head."
+            )
         self._policy = OnnxPolicy(bundle, "cpu")
 
     def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]:
@@ -96,7 +99,9 @@ class Residual:
 class ActionHead:
     """One command per tick, or none. `decide` None plays chunks as they are."""
 
-    def __init__(self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1) -> None:
+    def __init__(
+        self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1
+    ) -> None:
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.epoch = 0  # resets
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
@@ -119,7 +124,9 @@ class ActionHead:
         self._seen, self._seen_s = seen, received_s
 
     def on_chunk(self, message: JointTrajectory) -> bool:
-        """Take a chunk; False when it is out of order, from before the reset, empty, not finite, or of no more use."""
+        """Take a chunk; False when it is out of order, from before the reset, empty, not finite, or of no
+        more use.
+        """
         order = message.epoch, message.sequence
         start = self._counter.find(message.stamp_s)
         if order <= self._chunk_order or start is None or len(message.times_s) == 0:
@@ -130,7 +137,9 @@ class ActionHead:
         return self.player.offer(resampled(message.position_rad, message.times_s, self._period_s), start)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
-        """The command of this tick; None when the state is stale or nothing is queued. Call `done` after sending it."""
+        """The command of this tick; None when the state is stale or nothing is queued. Call `done` after
+        sending it.
+        """
         self.timing.begin(now_s)
         if now_s - self._seen_s > STALE_STATE_PERIODS * self._state_period_s:
             return None

@@ -1,7 +1,8 @@
 """Inference in a process of its own, so that it can neither delay nor block the loop that commands the robot.
 
-A thread would do both: the interpreter lets one of them run at a time. Observations and chunks pass through shared
-memory, and a word through a pipe; nothing here waits. A child that dies or hangs is seen as a chunk that does not come.
+A thread would do both: the interpreter lets one of them run at a time. Observations and chunks pass through
+shared memory, and a word through a pipe; nothing here waits. A child that dies or hangs is seen as a chunk
+that does not come.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.loop.observation import Seen
-from policies.bundle import Bundle, load_bundle
-from policies.graph import Device
+from policies.deploy.bundle import Bundle, load_bundle
+from policies.deploy.graph import Device
 from robo_rl.core.errors import RoboRLError
-from robo_rl.core.orphans import exit_with_parent
+from robo_rl.core.parent_death_signal import exit_with_parent
 
 _CLOSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What is left of the chunk that is being played: `action` (k, a) in the units of the action, from now on.
+    """What is left of the chunk that is being played: `action` (k, a) in the units of the action, from now
+    on.
 
     The first `certain` of them will have been played when the answer to a request made now comes.
     """
@@ -46,11 +48,15 @@ class Inference(Protocol):
     fault: str  # why it will answer no more; empty while it will
 
     def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
-        """Ask for a chunk, which goes on where `running` is; False while an answer is still due. Never waits."""
+        """Ask for a chunk, which goes on where `running` is; False while an answer is still due. Never
+        waits.
+        """
         ...
 
     def poll(self) -> tuple[Float[ndarray, "k a"], float] | None:
-        """(chunk in the units of the action, seconds that it took), once; None while there is none. Never waits."""
+        """(chunk in the units of the action, seconds that it took), once; None while there is none. Never
+        waits.
+        """
         ...
 
     def close(self) -> None: ...
@@ -59,7 +65,8 @@ class Inference(Protocol):
 class InferenceProcess:
     """A bundle in a child, which ends with its parent. seed: of the policy's noise.
 
-    realtime: chunks go on where the one before is (`policies.realtime`), inferred by torch from the bundle's weights.
+    realtime: chunks go on where the one before is (`policies.base.realtime`), inferred by torch from the
+    bundle's weights.
     """
 
     def __init__(
@@ -76,7 +83,16 @@ class InferenceProcess:
         self._inputs = {key: _view(shared[key], *shapes[key]) for key in shapes}
         self._chunk = _view(out, *answer)
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, str(bundle.folder), device, threads, seed, shared, out, before if realtime else None)
+        arguments = (
+            theirs,
+            str(bundle.folder),
+            device,
+            threads,
+            seed,
+            shared,
+            out,
+            before if realtime else None,
+        )
         self.process = context.Process(target=_serve, args=arguments, daemon=True, name="inference")
         self.process.start()
         theirs.close()  # so that its death is an end of file to us
@@ -134,7 +150,10 @@ def _serve(
     import signal
 
     exit_with_parent()
-    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches the whole group; when to end is the parent's say
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # Ctrl-C reaches the whole group; when to end is the parent's say
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody is left to tell
         try:
@@ -150,7 +169,7 @@ def _answer(
     import torch
 
     from hardware.loop.sampler import graph_sampler, guided_sampler
-    from policies.runner import bundle_noise
+    from policies.deploy.runner import bundle_noise
 
     torch.set_num_threads(threads)
     bundle = load_bundle(Path(folder))

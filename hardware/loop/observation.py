@@ -1,4 +1,6 @@
-"""What a policy is shown, put together from what the bus carries: joint states, pictures, what the task asks for."""
+"""What a policy is shown, put together from what the bus carries: joint states, pictures, what the task asks
+for.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ from robo_rl.core.spec import ArraySpec
 Seen = dict[str, ndarray]
 Picture = Image | DepthImage
 IMAGE, DEPTH, POINTS = "image.", "depth.", "points."
-FAR_M = 10.0  # of what a depth camera does not know, or says is farther: as the simulators' cameras tell the sky
+FAR_M = (
+    10.0  # of what a depth camera does not know, or says is farther: as the simulators' cameras tell the sky
+)
 
 
 class ArmObserver:
     """Builds `state`, `image.<camera>` and `depth.<camera>` of one instant.
 
-    What stands in `state` beside joint positions and velocities is what the task asks for: the topic `goal`. Raises
-    CheckpointError for a bundle that does not name its joints.
+    What stands in `state` beside joint positions and velocities is what the task asks for: the topic `goal`.
+    Raises CheckpointError for a bundle that does not name its joints.
     """
 
     def __init__(self, spec: Mapping[str, ArraySpec]) -> None:
@@ -37,18 +41,25 @@ class ArmObserver:
         if "state" in spec and (count,) != spec["state"].shape:
             raise CheckpointError(
                 f"The bundle's 'state' has {spec['state'].shape} numbers and its unit names {count} "
-                f"('{spec['state'].unit}'): a robot cannot tell which is which. Train on an environment that names "
-                "them, as arm6/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks for>'."
+                f"('{spec['state'].unit}'): a robot cannot tell which is which. Train on an environment that "
+                "names them, as arm6/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks "
+                "for>'."
             )
         if unknown := [key for key in spec if key != "state" and key not in self.pictures]:
             raise CheckpointError(untold(unknown))
         self.goal_size = sum(len(s.names) for s in self._segments if s.unit not in (POSITION, VELOCITY))
 
-    def build(self, joints: JointState, pictures: Mapping[str, Picture], goal: Float[ndarray, " g"] | None) -> Seen:
-        """The observation, without a batch axis; pictures by key. Raises DataError that says what is missing."""
+    def build(
+        self, joints: JointState, pictures: Mapping[str, Picture], goal: Float[ndarray, " g"] | None
+    ) -> Seen:
+        """The observation, without a batch axis; pictures by key. Raises DataError that says what is
+        missing.
+        """
         seen: Seen = {}
         if "state" in self.spec:
-            known = goal is not None and self.goal_size > 0  # who is shown no goal need not care what one is told
+            known = (
+                goal is not None and self.goal_size > 0
+            )  # who is shown no goal need not care what one is told
             seen["state"] = self._state(joints, np.asarray(goal) if known else np.zeros(0))
         for key in self.pictures:
             seen[key] = self._picture(key, pictures)
@@ -60,7 +71,9 @@ class ArmObserver:
                 f"The policy is shown {self.goal_size} numbers of the task; the topic 'goal' has {goal.size}."
             )
         if not np.isfinite(goal).all():
-            raise DataError(f"The topic 'goal' holds {goal.tolist()}, not finite numbers, so the policy is not asked.")
+            raise DataError(
+                f"The topic 'goal' holds {goal.tolist()}, not finite numbers, so the policy is not asked."
+            )
         places = {name: i for i, name in enumerate(joints.names)}
         parts, used = [], 0
         for segment in self._segments:
@@ -72,7 +85,9 @@ class ArmObserver:
             if len(values) != len(joints.names):
                 raise DataError("'joint_states' carries no velocities, and the policy is shown them.")
             if missing := [name for name in segment.names if name not in places]:
-                raise DataError(f"'joint_states' lacks the joint {', '.join(missing)}, which the policy is shown.")
+                raise DataError(
+                    f"'joint_states' lacks the joint {', '.join(missing)}, which the policy is shown."
+                )
             parts.append(values[[places[name] for name in segment.names]])
         state: Float[ndarray, " s"] = np.concatenate(parts).astype(np.float32)
         if not np.isfinite(state).all():
@@ -89,8 +104,9 @@ class ArmObserver:
         (height, width), wanted = values.shape[:2], (shape[0], shape[1])
         if values.shape[2:] != shape[2:] or not scalable((height, width), wanted):
             raise DataError(
-                f"The camera '{camera}' gives {what}s of {values.shape}, the policy is shown {shape}: neither the "
-                "same, nor the same scaled down. Has the robot's description this camera's width_px and height_px?"
+                f"The camera '{camera}' gives {what}s of {values.shape}, the policy is shown {shape}: "
+                "neither the same, nor the same scaled down. Has the robot's description this camera's "
+                "width_px and height_px?"
             )
         return scaled(values, wanted)
 
@@ -109,7 +125,9 @@ def untold(keys: Sequence[str]) -> str:
 
 
 class History:
-    """The last `steps` observations, one per control period, the oldest repeated at the beginning of an episode."""
+    """The last `steps` observations, one per control period, the oldest repeated at the beginning of an
+    episode.
+    """
 
     def __init__(self, steps: int) -> None:
         self._rows: deque[Seen] = deque(maxlen=steps)

@@ -1,7 +1,8 @@
-"""What of the chunk before is still to be played when the next one is asked for: the bookkeeping of real-time chunking.
+"""What of the chunk before is still to be played when the next one is asked for: the bookkeeping of real-time
+chunking.
 
-Counted in control periods since the state that a chunk was asked for. The head that plays the chunks counts what it
-really played (`hardware/loop/player.py`); the two part only while the head has nothing to play.
+Counted in control periods since the state that a chunk was asked for. The head that plays the chunks counts
+what it really played (`hardware/loop/player.py`); the two part only while the head has nothing to play.
 """
 
 from __future__ import annotations

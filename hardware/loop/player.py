@@ -1,9 +1,9 @@
 """Chunks become one command per tick, whatever the delay of their inference.
 
-A chunk belongs to the instant whose state it was inferred from, counted in actions: `start` is how many had been played
-then. It arrives later, when more were; those it is not asked for any more. So action n of the robot is always an answer
-for action n: none is skipped and none is played twice, however late a chunk is, and when the queue runs dry in between
-the count waits with it.
+A chunk belongs to the instant whose state it was inferred from, counted in actions: `start` is how many had
+been played then. It arrives later, when more were; those it is not asked for any more. So action n of the
+robot is always an answer for action n: none is skipped and none is played twice, however late a chunk is, and
+when the queue runs dry in between the count waits with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class ChunkPlayer:
         return 0 if self._chunk is None else max(0, self._start + len(self._chunk) - self.played)
 
     def offer(self, chunk: Float[ndarray, "k j"], start: int) -> bool:
-        """Play this one from now on. False when it is from the future, from before a newer one, or all too late."""
+        """Play this one from now on. False when it is from the future, from before a newer one, or all too
+        late.
+        """
         if start > self.played or (self._chunk is not None and start < self._start):
             return False
         if start + len(chunk) <= self.played:
@@ -64,7 +66,9 @@ class Counter:
         self._seen.append((stamp_s, played))
 
     def find(self, stamp_s: float) -> int | None:
-        """Of the newest state not after `stamp_s` (one may have been lost on the way here); None before the first."""
+        """Of the newest state not after `stamp_s` (one may have been lost on the way here); None before the
+        first.
+        """
         return next((played for stamp, played in reversed(self._seen) if stamp <= stamp_s), None)
 
     def reset(self) -> None:
@@ -74,7 +78,8 @@ class Counter:
 def resampled(
     position_rad: Float[ndarray, "k j"], times_s: Float[ndarray, " k"], period_s: float
 ) -> Float[ndarray, "n j"]:
-    """Waypoints at other times as one per command period, in between in straight lines; unchanged at the same rate.
+    """Waypoints at other times as one per command period, in between in straight lines; unchanged at the same
+    rate.
 
     A waypoint is where to be at its time, so the first command is for the end of the first period.
     """

@@ -1,4 +1,6 @@
-"""How the inference process makes a chunk: by the bundle's graph, or by torch where the chunk before guides it."""
+"""How the inference process makes a chunk: by the bundle's graph, or by torch where the chunk before guides
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from policies.bundle import Bundle
+from policies.base.realtime import Kept, RealtimePolicy, flow_base
 from policies.checkpoint import load_policy
-from policies.graph import Device
-from policies.realtime import Kept, RealtimePolicy, flow_base
-from policies.runner import OnnxPolicy
+from policies.deploy.bundle import Bundle
+from policies.deploy.graph import Device
+from policies.deploy.runner import OnnxPolicy
 from robo_rl.core.protocols import Obs
 
-# (obs, noise, certain, known) -> normalised chunk (1, Tp, a); of the old one `known` actions count, `certain` are fixed
+# (obs, noise, certain, known) -> normalised chunk (1, Tp, a); of the old one `known` actions count, `certain`
+# are fixed
 Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 
 
@@ -26,20 +29,27 @@ def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
 
 
 def check_guidable(bundle: Bundle) -> None:
-    """Raises CheckpointError for a policy whose chunks cannot be guided, before a process is started for it."""
+    """Raises CheckpointError for a policy whose chunks cannot be guided, before a process is started for
+    it.
+    """
     flow_base(load_policy(bundle.folder))
 
 
 def guided_sampler(bundle: Bundle, device: Device, old: Float[Tensor, "Tp a"]) -> Sampler:
-    """Real-time chunking from the bundle's weights. old: in the units of the action, rewritten before each call.
+    """Real-time chunking from the bundle's weights. old: in the units of the action, rewritten before each
+    call.
 
     Raises CheckpointError for a policy whose chunks cannot be guided.
     """
-    where = torch.device("cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu")
+    where = torch.device(
+        "cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu"
+    )
     policy, spec = RealtimePolicy(load_policy(bundle.folder, where)), bundle.env.action
 
     def sample(obs: Obs, noise: Tensor, certain: int, known: int) -> Tensor:
         kept = Kept(spec.normalize(old)[None].to(where), certain, known) if known else None
-        return policy.sample({key: value.to(where) for key, value in obs.items()}, noise.to(where), kept).cpu()
+        return policy.sample(
+            {key: value.to(where) for key, value in obs.items()}, noise.to(where), kept
+        ).cpu()
 
     return sample

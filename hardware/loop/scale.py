@@ -17,8 +17,8 @@ def scalable(found: tuple[int, int], wanted: tuple[int, int]) -> bool:
 
 
 def scaled(pixels: ndarray, wanted: tuple[int, int]) -> ndarray:
-    """(h, w, ...) -> (*wanted, ...). Colours are averaged over what becomes one pixel; of depths [m] one stands for
-    them, for the mean of a near and a far one is where nothing is.
+    """(h, w, ...) -> (*wanted, ...). Colours are averaged over what becomes one pixel; of depths [m] one
+    stands for them, for the mean of a near and a far one is where nothing is.
     """
     if pixels.shape[:2] == wanted:
         return pixels

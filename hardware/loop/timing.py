@@ -16,8 +16,8 @@ _WINDOW = 4096  # ticks whose times are kept, for how it is going now
 class LoopTiming:
     """Deadlines are absolute: start + k period. Tell it when each tick begins and ends.
 
-    `late` and `work` hold all ticks, for a report at the end; a diagnosis tells of the newest, for a loop that runs for
-    days must show what it does now.
+    `late` and `work` hold all ticks, for a report at the end; a diagnosis tells of the newest, for a loop
+    that runs for days must show what it does now.
     """
 
     def __init__(self, period_s: float) -> None:
@@ -30,7 +30,9 @@ class LoopTiming:
         self._next = 0
 
     def begin(self, now_s: float) -> float:
-        """A tick begins; returns how late it is [s]. Deadlines that passed without a tick count as skipped."""
+        """A tick begins; returns how late it is [s]. Deadlines that passed without a tick count as
+        skipped.
+        """
         if math.isnan(self._start_s) or now_s < self._start_s:
             self._start_s, self._next = now_s, 0
         newest = max(self._next, math.floor((now_s - self._start_s) / self.period_s + 1e-6))
@@ -54,8 +56,8 @@ class LoopTiming:
             self.missed += 1
 
     def figures(self) -> dict[str, float]:
-        """Counts, and milliseconds of all ticks: `work` from the beginning of a tick to its end, `late` from its
-        deadline to its beginning.
+        """Counts, and milliseconds of all ticks: `work` from the beginning of a tick to its end, `late` from
+        its deadline to its beginning.
         """
         return self._named(all_ms(self.late), all_ms(self.work))
 
@@ -66,14 +68,19 @@ class LoopTiming:
 
     def _named(self, late: tuple[float, float], work: tuple[float, float]) -> dict[str, float]:
         counts = {"ticks": self.ticks, "missed": self.missed, "skipped": self.skipped}
-        times = {"late_ms_p50": late[0], "late_ms_p99": late[1], "work_ms_p50": work[0], "work_ms_p99": work[1]}
+        times = {
+            "late_ms_p50": late[0],
+            "late_ms_p99": late[1],
+            "work_ms_p50": work[0],
+            "work_ms_p99": work[1],
+        }
         return counts | times
 
     def __str__(self) -> str:
         late, work = all_ms(self.late), all_ms(self.work)
         return (
-            f"{self.ticks} ticks at {1.0 / self.period_s:g} Hz: {self.missed} missed deadlines, {self.skipped} "
-            "skipped, "
+            f"{self.ticks} ticks at {1.0 / self.period_s:g} Hz: {self.missed} missed deadlines, "
+            f"{self.skipped} skipped, "
             f"work {work[0]:.2f} ms (p99 {work[1]:.2f}), late {late[0]:.2f} ms (p99 {late[1]:.2f})"
         )
 

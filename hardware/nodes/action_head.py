@@ -14,19 +14,21 @@ from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
-from hardware.nodes.epoch import first_epoch
-from hardware.nodes.filter_watch import FilterWatch
-from hardware.nodes.own_status import OwnStatus
-from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
+from hardware.nodes.shared.epoch import first_epoch
+from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
-from policies.bundle import Bundle
+from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 
 _STATUS_S = 0.5
 
 
 def decider(bundle: Bundle) -> Decide | None:
-    """What the head adds to this bundle: everything, a correction per action, or nothing but the playing of chunks."""
+    """What the head adds to this bundle: everything, a correction per action, or nothing but the playing of
+    chunks.
+    """
     if bundle.chunk == 1:
         return SingleStep(bundle)
     return None if bundle.graph(1) is None else Residual(bundle)
@@ -114,7 +116,9 @@ class ActionHeadNode:
         if command is not None and self._wanted:
             position = np.asarray(command, dtype=np.float64)[None]
             epoch, stamp_s = self._first_epoch + self.head.epoch, self._bus.stamp()
-            self._send(JointTrajectory(stamp_s, self._joints, position, self._period_s, epoch, self._sequence))
+            self._send(
+                JointTrajectory(stamp_s, self._joints, position, self._period_s, epoch, self._sequence)
+            )
             self._sequence += 1
         self.head.done(self._bus.now())
 

@@ -16,12 +16,12 @@ from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, History
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Floats, JointState, JointTrajectory, Text
-from hardware.nodes.epoch import first_epoch
-from hardware.nodes.filter_watch import FilterWatch
-from hardware.nodes.own_status import OwnStatus
-from hardware.nodes.pictures import USUAL, Pictures, PictureSettings
+from hardware.nodes.shared.epoch import first_epoch
+from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.pictures import USUAL, Pictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
-from policies.bundle import Bundle
+from policies.deploy.bundle import Bundle
 from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
 
@@ -31,9 +31,11 @@ _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
 
 class ArmPolicyNode:
-    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control periods.
+    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control
+    periods.
 
-    Nothing is asked on a state that is older than 3 periods, or a picture that is older than `pictures.age_s`.
+    Nothing is asked on a state that is older than 3 periods, or a picture that is older than
+    `pictures.age_s`.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class ArmPolicyNode:
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)
-        self._asked: tuple[float, float, int] | None = None  # (stamp of the state, when, epoch) of the open request
+        self._asked: tuple[float, float, int] | None = (
+            None  # (stamp of the state, when, epoch) of the open request
+        )
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._complaint = ""
@@ -91,7 +95,9 @@ class ArmPolicyNode:
         self._inference.close()
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        if self._state is None or self._names <= set(message.names):  # else a gripper's, which shares the topic
+        if self._state is None or self._names <= set(
+            message.names
+        ):  # else a gripper's, which shares the topic
             self._state = message, received_s
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
@@ -140,7 +146,9 @@ class ArmPolicyNode:
         return None
 
     def _ask(self, stamp_s: float) -> None:
-        """For a chunk that begins at the newest state; again at the next tick while the answer before is due."""
+        """For a chunk that begins at the newest state; again at the next tick while the answer before is
+        due.
+        """
         running = self._plan.running() if self._realtime else None
         if self._inference.request(self._history.stacked(), self._decision, running):
             self._asked = stamp_s, self._bus.now(), self._epoch
@@ -178,7 +186,11 @@ class ArmPolicyNode:
         does = "inferring" if self.infers else "loading the policy" if self._wanted else "stopped"
         sentence = self._inference.fault or hangs or self._complaint or does
         level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
-        values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self._inferred), "epoch": str(self._epoch)}
+        values = {
+            "inference_ms": f"{1e3 * self._last_s:.2f}",
+            "chunks": str(self._inferred),
+            "epoch": str(self._epoch),
+        }
         self._own.tell(level, sentence, values)
 
 
@@ -187,7 +199,8 @@ def named_joints(bundle: Bundle) -> tuple[str, ...]:
     joints = action_joints(bundle.env.action.unit)
     if len(joints) != bundle.env.action.dim:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' was made for {bundle.env.name}, whose actions are '{bundle.env.action.unit}', "
-            "not named joint positions in rad. It cannot drive an arm; train on an environment such as arm6/reach."
+            f"The bundle '{bundle.name}' was made for {bundle.env.name}, whose actions are "
+            f"'{bundle.env.action.unit}', not named joint positions in rad. It cannot drive an arm; train on "
+            "an environment such as arm6/reach."
         )
     return joints

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hardware.bus.protocol import Bus
-from hardware.calibration import load_calibration
-from hardware.camera_source import Picture, Source, open_source
-from hardware.jpeg import encoded
+from hardware.camera.calibration import load_calibration
+from hardware.camera.jpeg import encoded
+from hardware.camera.source import Picture, Source, open_source
 from hardware.messages import CompressedImage, Image
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
 from robo_rl.core.errors import DriverError
 
@@ -36,10 +36,12 @@ class CameraConfig:
 class CameraNode:
     """Publishes camera/<name>/image_raw, its JPEG or both, camera_info beside them, and camera/status.
 
-    Raises DriverError when there is no camera at the start, and ConfigError for a calibration that cannot be used.
+    Raises DriverError when there is no camera at the start, and ConfigError for a calibration that cannot be
+    used.
 
-    A camera that stops later is said once, shown in its status, and opened again every second: who needs pictures sees
-    them grow old meanwhile. A video file ends, or begins anew; one that is gone by then has ended, and why is said.
+    A camera that stops later is said once, shown in its status, and opened again every second: who needs
+    pictures sees them grow old meanwhile. A video file ends, or begins anew; one that is gone by then has
+    ended, and why is said.
     """
 
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
@@ -111,8 +113,9 @@ class CameraNode:
             return True
         if not self._misfit:
             self._misfit = (
-                f"{self._config.calibration} is of pictures of {made_for.width_px} x {made_for.height_px}, these are "
-                f"{width} x {height}: no camera_info is published. Calibrate at this size, or ask for that one."
+                f"{self._config.calibration} is of pictures of {made_for.width_px} x {made_for.height_px}, "
+                f"these are {width} x {height}: no camera_info is published. Calibrate at this size, or ask "
+                "for that one."
             )
             self._say(f"Camera '{self._config.camera}': {self._misfit}")
         return False
@@ -125,7 +128,10 @@ class CameraNode:
                 self._source = self._open()
             except DriverError as error:  # deleted or overwritten since it was opened
                 self._fault = str(error)
-                self._say(f"Camera '{self._config.camera}' cannot begin anew after {self.pictures} pictures: {error}")
+                self._say(
+                    f"Camera '{self._config.camera}' cannot begin anew after {self.pictures} pictures: "
+                    f"{error}"
+                )
                 self.done = True
                 self._tell()
             return
@@ -137,8 +143,8 @@ class CameraNode:
         self._close()
         self._retry_s = self._bus.now() + RETRY_S
         self._say(
-            f"Camera '{self._config.camera}' ({self._config.source}) has stopped after {self.pictures} pictures: is it "
-            "still plugged in? It is opened again every second."
+            f"Camera '{self._config.camera}' ({self._config.source}) has stopped after {self.pictures} "
+            "pictures: is it still plugged in? It is opened again every second."
         )
         self._tell()
 

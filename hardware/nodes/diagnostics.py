@@ -6,20 +6,30 @@ from collections.abc import Callable
 
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
-from hardware.nodes.own_status import ENDS
-from hardware.topics import CAMERA_STATUS, DIAGNOSTICS, DRIVER_STATUS, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
+from hardware.nodes.shared.own_status import ENDS
+from hardware.topics import (
+    CAMERA_STATUS,
+    DIAGNOSTICS,
+    DRIVER_STATUS,
+    LOOP_STATUS,
+    POLICY_STATUS,
+    SAFETY_STATE,
+)
 
 SILENT_S = 2.0  # a node that said nothing for this long is stale, unless it said that it ends
-PARTING_S = 3.0  # after a node has said so, what others say comes from that: the filter hears no command, and lands
+PARTING_S = (
+    3.0  # after a node has said so, what others say comes from that: the filter hears no command, and lands
+)
 OK, STALE = 0, 3
 _PERIOD_S = 1.0
 
 
 class DiagnosticsNode:
-    """Gathers what policy, loop, filter, camera and driver say of themselves; publishes `diagnostics` at 1 Hz.
+    """Gathers what policy, loop, filter, camera and driver say of themselves; publishes `diagnostics` at 1
+    Hz.
 
-    In the terminal it says when a node is no longer well, and when it is again. A node that ends as it was asked to is
-    well, and what its end brings about is no news.
+    In the terminal it says when a node is no longer well, and when it is again. A node that ends as it was
+    asked to is well, and what its end brings about is no news.
     """
 
     def __init__(self, bus: Bus, say: Callable[[str], None] = print) -> None:
@@ -49,7 +59,9 @@ class DiagnosticsNode:
     def _report(self) -> None:
         now_s = self._bus.now()
         rows = [_now(status, now_s - at_s) for _, (status, at_s) in sorted(self._heard.items())]
-        parting = any(ENDS in status.values and now_s - at_s < PARTING_S for status, at_s in self._heard.values())
+        parting = any(
+            ENDS in status.values and now_s - at_s < PARTING_S for status, at_s in self._heard.values()
+        )
         for row in rows:
             quiet = ENDS in row.values if row.level == OK else parting and row.level < STALE
             if row.level != self._levels.get(row.name, OK) and not quiet:

@@ -10,9 +10,9 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Flag, FlightCommand, Odometry
-from hardware.nodes.dropped import DropTeller
-from hardware.nodes.filter_watch import unarmed
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.filter_watch import unarmed
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
@@ -20,14 +20,21 @@ from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 _STATUS_S = 0.5
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
 _AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
-_EARLY = 0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
+_EARLY = (
+    0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
+)
 
 
 class FlightFilterNode:
     """FlightFilter on a bus: ~/arm and ~/stop (land), `flight/raw` in, `flight/safe` out."""
 
     def __init__(
-        self, bus: Bus, filter_: FlightFilter, command_hz: float, arm: bool = False, say: Callable[[str], None] = print
+        self,
+        bus: Bus,
+        filter_: FlightFilter,
+        command_hz: float,
+        arm: bool = False,
+        say: Callable[[str], None] = print,
     ) -> None:
         self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
         self._sent_s, self._sequence, self._say = -math.inf, 0, say

@@ -14,22 +14,23 @@ from hardware.flight_units import FlightUnits
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
 from hardware.messages import FlightCommand, Floats, Odometry, Text
-from hardware.nodes.filter_watch import FilterWatch
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
-from policies.bundle import Bundle
-from policies.flight_observer import FlightObserver, VehicleState
-from policies.runner import OnnxPolicy, bundle_noise
+from policies.deploy.bundle import Bundle
+from policies.deploy.runner import OnnxPolicy, bundle_noise
+from policies.flight.observer import FlightObserver, VehicleState
 from robo_rl.core.errors import CheckpointError, DataError
-from robo_rl.core.frames import rotation_of
+from robo_rl.core.flight.frames import rotation_of
 
 _STATUS_S = 0.5
 _SEEN = 18  # position, rotation matrix, velocity, rates
 
 
 class QuadPolicyNode:
-    """`odom` and `goal` (a point, in the frame of odom) in, commands of the bundle's level on `flight/raw` out.
+    """`odom` and `goal` (a point, in the frame of odom) in, commands of the bundle's level on `flight/raw`
+    out.
 
     hover: for a bundle of thrust and body rates, the thrust 0 to 1 that carries the craft.
     """
@@ -52,7 +53,9 @@ class QuadPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        FLIGHT_SAFE.subscribe(bus, lambda message, at: self._observer.acted(self._units.to_policy(message.values)))
+        FLIGHT_SAFE.subscribe(
+            bus, lambda message, at: self._observer.acted(self._units.to_policy(message.values))
+        )
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(_STATUS_S, self._report)
@@ -80,7 +83,9 @@ class QuadPolicyNode:
             self._goal_m, self._bad_goal = np.asarray(message.values), ""
             return
         told = np.asarray(message.values).tolist()
-        self._bad_goal = f"the topic 'goal' holds {told}, expected three finite numbers: the goal before it is kept"
+        self._bad_goal = (
+            f"the topic 'goal' holds {told}, expected three finite numbers: the goal before it is kept"
+        )
         self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
@@ -142,6 +147,7 @@ def check_flight(bundle: Bundle, observer: FlightObserver) -> None:
     if spec is None or spec.shape != (shown,) or bundle.env.action.dim != 4 or bundle.chunk != 1:
         found = "no 'state'" if spec is None else f"{spec.shape[0]} numbers"
         raise CheckpointError(
-            f"The bundle '{bundle.name}' ({bundle.env.name}) sees {found} and decides {bundle.env.action.dim} at once; "
-            f"this node shows {shown} numbers of a hovering craft and sends 4. Use one of robo-rl fly task=hover."
+            f"The bundle '{bundle.name}' ({bundle.env.name}) sees {found} and decides "
+            f"{bundle.env.action.dim} at once; this node shows {shown} numbers of a hovering craft and sends "
+            "4. Use one of robo-rl fly task=hover."
         )

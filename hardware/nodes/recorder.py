@@ -1,8 +1,10 @@
-"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one away.
+"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one
+away.
 
-~/success and ~/failure save as ~/stop does, and note which it was; buttons ask for the same by `episode/ask`. What a
-latched topic said before the start stands at the beginning of every recording: the goal, the task in words, whether a
-human has taken over. One to which nothing else came, no state, no picture and no command, is thrown away.
+~/success and ~/failure save as ~/stop does, and note which it was; buttons ask for the same by `episode/ask`.
+What a latched topic said before the start stands at the beginning of every recording: the goal, the task in
+words, whether a human has taken over. One to which nothing else came, no state, no picture and no command, is
+thrown away.
 """
 
 from __future__ import annotations
@@ -15,16 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from hardware.bus.cdr import ros_types
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Diagnostics, Flag, Text
-from hardware.recording import FLUSH_S, Channel, Recording
-from hardware.salvage import salvage
+from hardware.recording.recording import FLUSH_S, Channel, Recording
+from hardware.recording.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
 from robo_rl.core.errors import DataError
 
-BEGINS = "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
+BEGINS = (
+    "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,11 @@ class RecorderNode:
     """
 
     def __init__(
-        self, bus: Bus, config: RecorderConfig, topics: Sequence[Topic[Any]], say: Callable[[str], None] = print
+        self,
+        bus: Bus,
+        config: RecorderConfig,
+        topics: Sequence[Topic[Any]],
+        say: Callable[[str], None] = print,
     ) -> None:
         self._bus, self._folder, self._say = bus, Path(config.out), say
         self._types, all_topics = ros_types(), (*topics, SUCCESS)
@@ -124,7 +132,9 @@ class RecorderNode:
         running, self._running = self._running, None
         if not done or running is None:
             return False, "the recording broke off; what is on the disk is salvaged at the next start"
-        return True, self._tell(f"saved {running.path.name}: {running.messages} messages{self._missed()}{label}")
+        return True, self._tell(
+            f"saved {running.path.name}: {running.messages} messages{self._missed()}{label}"
+        )
 
     def save_as(self, success: bool) -> Answer:
         """Commit the running recording, with a note on `episode/success`."""
@@ -132,7 +142,9 @@ class RecorderNode:
         return self.save(f", a {'success' if success else 'failure'}")
 
     def _missed(self) -> str:
-        """What an operator would rather know now than after fifty episodes: no robot, or a camera that is gone."""
+        """What an operator would rather know now than after fifty episodes: no robot, or a camera that is
+        gone.
+        """
         states = {JOINT_STATES.name, ODOM.name} & self._channels.keys()
         lost = sorted(self._known - self._heard)
         if states and not states & self._heard and not lost:
@@ -146,8 +158,8 @@ class RecorderNode:
         assert running is not None
         running.discard()
         return self._tell(
-            f"{running.path.name} is empty and was thrown away: no state, no picture and no command came. Is the robot "
-            "on, and in this ROS domain and namespace?"
+            f"{running.path.name} is empty and was thrown away: no state, no picture and no command came. Is "
+            "the robot on, and in this ROS domain and namespace?"
         )
 
     def discard(self) -> Answer:
@@ -161,7 +173,9 @@ class RecorderNode:
     def _asked(self, ask: Text, received_s: float) -> None:
         """Who asks by a topic hears what came of it on `episode/status`."""
         act = self._asks.get(ask.text)
-        done, sentence = act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._asks)}")
+        done, sentence = (
+            act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._asks)}")
+        )
         if not done:
             self._tell(sentence)
 
@@ -199,7 +213,10 @@ class RecorderNode:
         except OSError as error:
             broken, self._running = self._running, None
             broken.abandon()
-            self._tell(f"{broken.path.name} broke off after {broken.messages} messages: {error}. Make room, then start")
+            self._tell(
+                f"{broken.path.name} broke off after {broken.messages} messages: {error}. Make room, then "
+                "start"
+            )
             return False
         return True
 
@@ -222,5 +239,7 @@ def _lock(folder: Path) -> TextIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise DataError(f"Another recorder writes into {folder}; stop it, or choose another folder by out=.") from error
+        raise DataError(
+            f"Another recorder writes into {folder}; stop it, or choose another folder by out=."
+        ) from error
     return file

@@ -1,8 +1,9 @@
-"""A driver on the bus: `command/safe` to an arm, `joint_states` from it; `flight/safe` to a quadcopter, `odom` from it.
+"""A driver on the bus: `command/safe` to an arm, `joint_states` from it; `flight/safe` to a quadcopter,
+`odom` from it.
 
-A state is published once: one that does not come any more must look old to whoever reads it. When commands stop, the
-driver's own watchdog stops the robot; from then on it obeys again after ~/connect. A command that lay waiting for as
-long as the watchdog does, while connecting took its time, is not obeyed any more.
+A state is published once: one that does not come any more must look old to whoever reads it. When commands
+stop, the driver's own watchdog stops the robot; from then on it obeys again after ~/connect. A command that
+lay waiting for as long as the watchdog does, while connecting took its time, is not obeyed any more.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from hardware.bus.protocol import Answer, Bus
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
 from robo_rl.core.errors import DriverError
-from robo_rl.core.frames import rotation_of
+from robo_rl.core.flight.frames import rotation_of
 
 STATUS_S = 0.5
 S = TypeVar("S", ArmState, QuadState)
@@ -35,7 +36,9 @@ def complain(sentence: str) -> None:
 class _DriverNode(ABC, Generic[S]):
     """What both kinds share: reading, telling how it is, connecting again, coming to rest."""
 
-    def __init__(self, bus: Bus, driver: Driver[Any, Any], state_hz: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, bus: Bus, driver: Driver[Any, Any], state_hz: float, say: Callable[[str], None]
+    ) -> None:
         driver.connect()
         self._bus, self._driver, self._say = bus, driver, say
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
@@ -116,7 +119,9 @@ class _DriverNode(ABC, Generic[S]):
 class ArmDriverNode(_DriverNode[ArmState]):
     """`command/safe` in, `joint_states` out; joints are found by name."""
 
-    def __init__(self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain) -> None:
+    def __init__(
+        self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain
+    ) -> None:
         super().__init__(bus, driver, state_hz, say)
         self._names = driver.names
         self._tell = JOINT_STATES.publisher(bus)
@@ -124,10 +129,14 @@ class ArmDriverNode(_DriverNode[ArmState]):
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
         if missing := [name for name in self._names if name not in message.names]:
-            self._fail(DriverError(f"command/safe has no joint {', '.join(missing)}. Use this robot's description."))
+            self._fail(
+                DriverError(f"command/safe has no joint {', '.join(missing)}. Use this robot's description.")
+            )
             return
         if len(message.position_rad) == 0:
-            self._fail(DriverError("command/safe has no waypoint. To stop the arm, call the filter's ~/stop."))
+            self._fail(
+                DriverError("command/safe has no waypoint. To stop the arm, call the filter's ~/stop.")
+            )
             return
         order = [message.names.index(name) for name in self._names]
         self._write(JointCommand(message.position_rad[-1][order]), received_s)
@@ -137,10 +146,11 @@ class ArmDriverNode(_DriverNode[ArmState]):
 
 
 class QuadDriverNode(_DriverNode[QuadState]):
-    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or "motors".
+    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or
+    "motors".
 
-    ground_m: height in `odom` of what the autopilot has as height 0, so that a craft can hover above where it stood
-    while its task stays around the origin.
+    ground_m: height in `odom` of what the autopilot has as height 0, so that a craft can hover above where it
+    stood while its task stays around the origin.
     """
 
     def __init__(
@@ -163,7 +173,9 @@ class QuadDriverNode(_DriverNode[QuadState]):
     def _publish(self, state: QuadState, stamp_s: float) -> None:
         velocity_body = rotation_of(state.quat_wxyz).T @ state.velocity_m_s
         self._tell(
-            Odometry(stamp_s, state.position_m + self._shift_m, state.quat_wxyz, velocity_body, state.rates_rad_s)
+            Odometry(
+                stamp_s, state.position_m + self._shift_m, state.quat_wxyz, velocity_body, state.rates_rad_s
+            )
         )
 
     def _is_resting(self, state: QuadState) -> bool:

@@ -12,19 +12,22 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory
-from hardware.nodes.dropped import DropTeller
-from hardware.nodes.filter_watch import unarmed
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.filter_watch import unarmed
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.safety.arm_filter import ArmFilter, Phase, Source
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 
-WATCHDOG_HZ = (200.0, 500.0)  # how often it looks for what did not come: at least, and at most for the states' sake
+WATCHDOG_HZ = (
+    200.0,
+    500.0,
+)  # how often it looks for what did not come: at least, and at most for the states' sake
 _ON_THE_WAY = 1.5  # looks until a hold that is not sent at this one has reached the robot
 _STATUS_S = 0.5
 _AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
-# A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a simulator's
-# or another machine's: what ends in its past is refused, what begins in its future waits.
+# A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a
+# simulator's or another machine's: what ends in its past is refused, what begins in its future waits.
 NOW_S = 0.0
 
 

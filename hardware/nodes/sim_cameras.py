@@ -31,7 +31,9 @@ class SimCamera(Protocol):
 
 
 class SimCameras:
-    """Publishes camera/<name>/image_raw, camera/<name>/depth/image_raw or both, `rate_hz` times per second."""
+    """Publishes camera/<name>/image_raw, camera/<name>/depth/image_raw or both, `rate_hz` times per
+    second.
+    """
 
     def __init__(self, bus: Bus, cameras: Mapping[str, SimCamera], senses: str, rate_hz: float) -> None:
         self._bus, self._cameras = bus, dict(cameras)

@@ -1,4 +1,6 @@
-"""A simulated arm or quadcopter as a robot on the bus. The simulator itself is handed in: this side imports none."""
+"""A simulated arm or quadcopter as a robot on the bus. The simulator itself is handed in: this side imports
+none.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.driver import WATCHDOG_S  # without a command for this long the arm holds by itself, as a real one
+from hardware.driver import (
+    WATCHDOG_S,
+)  # without a command for this long the arm holds by itself, as a real one
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
-from hardware.nodes.own_status import OwnStatus
+from hardware.nodes.shared.own_status import OwnStatus
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 
 HOLDS = "no command came, so the arm holds by itself"

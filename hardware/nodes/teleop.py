@@ -1,4 +1,5 @@
-"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with it.
+"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with
+it.
 
 Buttons that begin and end recordings speak on `episode/ask`.
 """
@@ -15,7 +16,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory, Text
-from hardware.nodes.epoch import first_epoch
+from hardware.nodes.shared.epoch import first_epoch
 from hardware.teleop.device import NOTHING, Device, Wish
 from hardware.teleop.jog import Jog
 from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
@@ -32,7 +33,9 @@ def complain(sentence: str) -> None:
 
 
 class TeleopNode:
-    """Reads the device at 50 Hz. Each intervention is an epoch of its own, so that no late command joins the next."""
+    """Reads the device at 50 Hz. Each intervention is an epoch of its own, so that no late command joins the
+    next.
+    """
 
     def __init__(
         self, bus: Bus, device: Device, robot: RobotDescription, say: Callable[[str], None] = complain
@@ -44,7 +47,11 @@ class TeleopNode:
         self._seen_s = -np.inf
         self._on, self._epoch, self._sequence = False, first_epoch(bus), 0
         self._told, self._gone, self._closed = "", False, False
-        self._send, self._flag, self._ask = TELEOP.publisher(bus), INTERVENTION.publisher(bus), ASK.publisher(bus)
+        self._send, self._flag, self._ask = (
+            TELEOP.publisher(bus),
+            INTERVENTION.publisher(bus),
+            ASK.publisher(bus),
+        )
         JOINT_STATES.subscribe(bus, self._on_state)
         bus.timer(1.0 / RATE_HZ, self._tick)
         self._flag(Flag(False))
@@ -87,7 +94,9 @@ class TeleopNode:
         self._told = ""
         times_s = np.array([1.0 / RATE_HZ])
         stamp_s = self._bus.stamp()
-        self._send(JointTrajectory(stamp_s, self._names, target_rad[None], times_s, self._epoch, self._sequence))
+        self._send(
+            JointTrajectory(stamp_s, self._names, target_rad[None], times_s, self._epoch, self._sequence)
+        )
         self._sequence += 1
 
     def _wish(self) -> Wish:
@@ -96,7 +105,9 @@ class TeleopNode:
         try:
             wish = self._device.poll(self._bus.now())
             if wish.position_rad is not None and len(wish.position_rad) != len(self._names):
-                raise DriverError(f"The leader has {len(wish.position_rad)} joints, its follower {len(self._names)}.")
+                raise DriverError(
+                    f"The leader has {len(wish.position_rad)} joints, its follower {len(self._names)}."
+                )
             return wish
         except DriverError as error:
             self._gone = True
@@ -115,13 +126,17 @@ class TeleopNode:
             worst = int(off_rad.argmax())
             sentence = f"Bring {self._names[worst]} of the leader to its follower first"
             if sentence != self._told:
-                self._say(f"{sentence}: it is {off_rad[worst]:.2f} rad away, {MATCH_RAD} rad are near enough.")
+                self._say(
+                    f"{sentence}: it is {off_rad[worst]:.2f} rad away, {MATCH_RAD} rad are near enough."
+                )
             self._told = sentence
             return None
         return target_rad
 
     def _filled(self, rates: Float[ndarray, " r"]) -> Float[ndarray, " j"]:
-        """A pad with fewer axes than joints leaves the last joints alone; more axes than joints are not used."""
+        """A pad with fewer axes than joints leaves the last joints alone; more axes than joints are not
+        used.
+        """
         joints = len(self._names)
         return np.concatenate([rates[:joints], np.zeros(max(0, joints - len(rates)))])
 

@@ -1,4 +1,6 @@
-"""The last bound before a quadcopter: finite, of unit length, and within rates, tilt and thrust that it can fly."""
+"""The last bound before a quadcopter: finite, of unit length, and within rates, tilt and thrust that it can
+fly.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ from numpy import ndarray
 
 from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError
-from robo_rl.core.frames import quat_product, rotation_of
+from robo_rl.core.flight.frames import quat_product, rotation_of
 
 _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class QuadLimits:
-    """rate: of each body axis. tilt: between the craft's up and the world's. speed: the norm of velocity setpoints."""
+    """rate: of each body axis. tilt: between the craft's up and the world's. speed: the norm of velocity
+    setpoints.
+    """
 
     rate_rad_s: float
     tilt_rad: float
@@ -30,7 +34,8 @@ class QuadLimits:
         good = self.rate_rad_s > 0.0 and 0.0 < self.tilt_rad < math.pi / 2 and self.speed_m_s > 0.0
         if not good or not 0.0 <= self.thrust_low < self.thrust_high <= 1.0:
             raise ConfigError(
-                f"{self} cannot be flown: rate and speed are above 0, tilt lies in (0, 1.57) rad, thrust in 0 ... 1."
+                f"{self} cannot be flown: rate and speed are above 0, tilt lies in (0, 1.57) rad, thrust in "
+                "0 ... 1."
             )
 
 
@@ -38,9 +43,9 @@ def refuse_motors(setpoint: Setpoint, robot: str) -> None:
     """Raise DriverError for motor commands: a radio is too slow and too lossy to close that loop."""
     if isinstance(setpoint, Motors):
         raise DriverError(
-            f"{robot} takes no motor commands over its link: a policy that turns the motors runs on board, at 100 Hz "
-            "and more. Export it as C (robo-rl fly writes it; docs/flight.md), or train one whose actions are body "
-            "rates and thrust, an attitude or a position."
+            f"{robot} takes no motor commands over its link: a policy that turns the motors runs on board, "
+            "at 100 Hz and more. Export it as C (robo-rl fly writes it; docs/flight.md), or train one whose "
+            "actions are body rates and thrust, an attitude or a position."
         )
 
 
@@ -53,7 +58,9 @@ def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
         return BodyRates(rates, _thrust(setpoint.thrust, limits))
     if isinstance(setpoint, Attitude):
         yaw_rate = float(np.clip(setpoint.yaw_rate_rad_s, -limits.rate_rad_s, limits.rate_rad_s))
-        return Attitude(less_tilted(setpoint.quat_wxyz, limits.tilt_rad), _thrust(setpoint.thrust, limits), yaw_rate)
+        return Attitude(
+            less_tilted(setpoint.quat_wxyz, limits.tilt_rad), _thrust(setpoint.thrust, limits), yaw_rate
+        )
     if isinstance(setpoint, Hover):
         yaw_rate = float(np.clip(setpoint.yaw_rate_rad_s, -limits.rate_rad_s, limits.rate_rad_s))
         return Hover(_slower(setpoint.velocity_m_s, limits.speed_m_s), yaw_rate, setpoint.height_m)
@@ -70,7 +77,8 @@ def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
 def less_tilted(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndarray, " 4"]:
     """The attitude with the same heading and direction of tilt, tilted by at most this much.
 
-    q = tilt * yaw, where tilt turns up to the craft's up about a level axis and yaw turns about up: the tilt shrinks.
+    q = tilt * yaw, where tilt turns up to the craft's up about a level axis and yaw turns about up: the tilt
+    shrinks.
     """
     quat: ndarray = np.asarray(quat_wxyz, float) / np.linalg.norm(quat_wxyz)
     up = rotation_of(quat)[:, 2]
@@ -114,8 +122,10 @@ def _check(setpoint: Setpoint, robot: str) -> None:
         shape = (_SIZES.get(item.name, size),) if value.ndim else ()
         if value.shape != shape or not np.isfinite(value).all():
             raise DriverError(
-                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and of its size, found {value}. "
-                "Nothing was sent."
+                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and of its size, "
+                f"found {value}. Nothing was sent."
             )
         if item.name == "quat_wxyz" and abs(float(np.linalg.norm(value)) - 1.0) > 1e-2:
-            raise DriverError(f"quat_wxyz has length {np.linalg.norm(value):.3f}, expected 1. Nothing was sent.")
+            raise DriverError(
+                f"quat_wxyz has length {np.linalg.norm(value):.3f}, expected 1. Nothing was sent."
+            )

@@ -1,4 +1,6 @@
-"""What a quadcopter behind a link takes: the bounds of its driver, and the rate that radio or serial line carry."""
+"""What a quadcopter behind a link takes: the bounds of its driver, and the rate that radio or serial line
+carry.
+"""
 
 from __future__ import annotations
 

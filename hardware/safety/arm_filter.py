@@ -1,9 +1,10 @@
 """The safety filter of an arm: the last stop before the motors, and the only one that sends to them.
 
-Pure: no clock, no thread, no bus. Whoever runs it hands in messages with the local monotonic time at which they were
-received, and asks by `tick` what to send now. It is silent until it is armed; armed, it either follows the commands of
-whoever is in command, or brakes and holds position; a stop is braked, sent, and ends in silence until the next arming.
-Holding is the safe thing under position control: a position of zero would be a blow.
+Pure: no clock, no thread, no bus. Whoever runs it hands in messages with the local monotonic time at which
+they were received, and asks by `tick` what to send now. It is silent until it is armed; armed, it either
+follows the commands of whoever is in command, or brakes and holds position; a stop is braked, sent, and ends
+in silence until the next arming. Holding is the safe thing under position control: a position of zero would
+be a blow.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ WAITS = "holding position until the first command"
 _SLACK_S = 1e-9  # of comparing times
 _BEYOND_RAD = 1.0  # outside of its range, an arm is believed to be this far and no further
 _SETTLED = 3  # times that the final position is sent before silence
-_LEAST, _LATE, _MOST = 0.2, 1.5, 2.0  # of a command period: between two sendings; until an unasked one; counted at most
+_LEAST, _LATE, _MOST = (
+    0.2,
+    1.5,
+    2.0,
+)  # of a command period: between two sendings; until an unasked one; counted at most
 
 
 class Phase(Enum):
@@ -52,10 +57,12 @@ class _Goal:
 
 
 class ArmFilter:
-    """See the module. hold_s: how long a hold may last before it becomes a stop; waiting for a first command may.
+    """See the module. hold_s: how long a hold may last before it becomes a stop; waiting for a first command
+    may.
 
-    look_s: until a hold that is not sent at this `tick` has been sent by the next and has reached the arm. What would
-    grow too old in that time is too old now, so that the arm is held within the limit and not a look after it.
+    look_s: until a hold that is not sent at this `tick` has been sent by the next and has reached the arm.
+    What would grow too old in that time is too old now, so that the arm is held within the limit and not a
+    look after it.
     """
 
     def __init__(self, robot: RobotDescription, hold_s: float = 1.0, look_s: float = 0.0) -> None:
@@ -77,8 +84,12 @@ class ArmFilter:
         self._sent, self._speed = np.zeros(len(robot.joints)), np.zeros(len(robot.joints))
         self._urgent = False  # something changed: send as soon as sending is allowed
         self.dropped: Reason | None = None  # why the newest command was
-        self._knocked_s = -math.inf  # when a command of whoever is in command was last dropped for want of arming
-        self.fault = ""  # what is wrong with the states that come; empty while one is understood, or none comes
+        self._knocked_s = (
+            -math.inf
+        )  # when a command of whoever is in command was last dropped for want of arming
+        self.fault = (
+            ""  # what is wrong with the states that come; empty while one is understood, or none comes
+        )
 
     @property
     def source(self) -> Source:
@@ -102,7 +113,9 @@ class ArmFilter:
         refused = position if isinstance(position, Reason) else self._refuses(message, source, position)
         self.dropped = refused
         if refused is not None:
-            self._knocked_s = received_s if refused is Reason.NOT_ARMED and source == self.source else self._knocked_s
+            self._knocked_s = (
+                received_s if refused is Reason.NOT_ARMED and source == self.source else self._knocked_s
+            )
             self._count(refused)
             return False
         assert not isinstance(position, Reason)
@@ -130,7 +143,10 @@ class ArmFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            return False, f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}"
+            return (
+                False,
+                f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}",
+            )
         if self.phase is Phase.ARMED:
             return True, "armed already"
         assert self._state is not None
@@ -141,7 +157,10 @@ class ArmFilter:
         self._sent_at_s, self._held_since_s = math.nan, now_s
         self.phase, self.reason = Phase.ARMED, Reason.WAITING
         comes = not _is_stale(now_s, self._knocked_s, self._stale_command_s)
-        return True, f"armed: {f'commands of {self.source} come and are followed at once' if comes else WAITS}"
+        return (
+            True,
+            f"armed: {f'commands of {self.source} come and are followed at once' if comes else WAITS}",
+        )
 
     def stop(self, reason: Reason = Reason.REQUESTED) -> Answer:
         """Brake, send the stop, fall silent. Does nothing when the filter is silent already."""
@@ -153,7 +172,9 @@ class ArmFilter:
         return True, "silent already" if self.phase is Phase.DISARMED else f"stopping: {reason.sentence}"
 
     def tick(self, now_s: float) -> Joints | None:
-        """What to send now (j,), or None. Call it after every message and at least once per command period."""
+        """What to send now (j,), or None. Call it after every message and at least once per command
+        period.
+        """
         self._advance(now_s)
         if self.phase is Phase.DISARMED or self._state is None:
             return None
@@ -197,7 +218,9 @@ class ArmFilter:
             self._now_s = now_s
 
     def _can_be_at(self, position: Joints) -> bool:
-        """An arm may wake up outside its range, not a turn away from it: that is a counter that lost its zero."""
+        """An arm may wake up outside its range, not a turn away from it: that is a counter that lost its
+        zero.
+        """
         low, high = self._believed_rad
         return bool(min(np.minimum(position - low, high - position).tolist()) >= 0.0)
 
@@ -234,7 +257,9 @@ class ArmFilter:
         if self._goal is None:
             return np.zeros_like(position)
         most = self.limits.velocity_rad_s
-        speed: Joints = np.minimum(np.maximum((position - self._goal.position_rad) / self._period_s, -most), most)
+        speed: Joints = np.minimum(
+            np.maximum((position - self._goal.position_rad) / self._period_s, -most), most
+        )
         return speed
 
     def _judge(self, now_s: float) -> None:
@@ -277,14 +302,20 @@ class ArmFilter:
         move = braking(*args) if goal is None else towards(goal.position_rad, goal.speed_rad_s, *args)
         if goal is not None:  # between two commands nothing says that the goal moves on
             self._goal = _Goal(goal.position_rad, np.zeros(len(measured)), goal.received_s)
-        felt = (Reason.POSITION, move.clipped), (Reason.VELOCITY, move.slowed), (Reason.ACCELERATION, move.eased)
+        felt = (
+            (Reason.POSITION, move.clipped),
+            (Reason.VELOCITY, move.slowed),
+            (Reason.ACCELERATION, move.eased),
+        )
         for reason, was in (*felt, (Reason.STEP, move.pulled)):
             if was:
                 self._count(reason)
         return move if self.workspace is None else self._fenced(self.workspace, move, measured, dt_s)
 
     def _fenced(self, workspace: Workspace, move: Move, measured: Joints, dt_s: float) -> Move:
-        """The step if it stays in the workspace; else brake; else, where even that leads out, stop at once."""
+        """The step if it stays in the workspace; else brake; else, where even that leads out, stop at
+        once.
+        """
         sent_m = workspace.excess_m(self._sent)
         if workspace.allows(move.position_rad, resting_place(move, self.limits), sent_m):
             return move
@@ -308,7 +339,9 @@ class ArmFilter:
 
 
 def _limit_s(most_s: float, look_s: float) -> float:
-    """The age at which to call a message stale, if the next look is so much later. Rare looks do not make all stale."""
+    """The age at which to call a message stale, if the next look is so much later. Rare looks do not make all
+    stale.
+    """
     return most_s - min(look_s, 0.5 * most_s)
 
 

@@ -1,9 +1,9 @@
 """The safety filter of a quadcopter: the last stop before the motors or the autopilot.
 
-Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When policy or
-estimator falls silent, the filter holds the craft level for a moment, then lands it by itself; outside of the envelope
-it lands at once; on the ground, upside down, or blind for too long, it cuts the motors. A landing is latched until the
-next arming. Time is handed in.
+Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When
+policy or estimator falls silent, the filter holds the craft level for a moment, then lands it by itself;
+outside of the envelope it lands at once; on the ground, upside down, or blind for too long, it cuts the
+motors. A landing is latched until the next arming. Time is handed in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
-from robo_rl.core.envelope import FlightEnvelope
+from robo_rl.core.flight.envelope import FlightEnvelope
 
 Four = Float[ndarray, " 4"]
 Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]
@@ -45,7 +45,9 @@ class FlightPhase(Enum):
 
 
 class FlightFilter:
-    """See the module. ground_m: height of the ground in the envelope's frame; the floor of its fence unless given."""
+    """See the module. ground_m: height of the ground in the envelope's frame; the floor of its fence unless
+    given.
+    """
 
     def __init__(
         self, envelope: FlightEnvelope, lander: Lander, command_hz: float, state_hz: float,
@@ -104,14 +106,19 @@ class FlightFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            return False, f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}"
+            return (
+                False,
+                f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}",
+            )
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
         self._landing_s = math.nan  # of the flight before, which may have ended blind
         return True, "armed: silent until the first command, then flying"
 
     def stop(self, reason: Reason = Reason.LAND_REQUESTED) -> Answer:
-        """Land. Does nothing when the filter is silent already; a craft that was never commanded is not started."""
+        """Land. Does nothing when the filter is silent already; a craft that was never commanded is not
+        started.
+        """
         if self.phase is FlightPhase.FLYING:
             self._count(reason)
             self.reason = reason

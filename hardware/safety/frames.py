@@ -24,23 +24,28 @@ class Frames:
         self._taken = None
 
     def fault(self, message: Odometry) -> str:
-        """Why this state is not taken, in a sentence without its full stop; empty, and remembered, when it is."""
+        """Why this state is not taken, in a sentence without its full stop; empty, and remembered, when it
+        is.
+        """
         told = message.frame, message.child_frame
         for name, expected in zip(told, ("ENU", "FLU"), strict=True):
             if found := axes_in(name):
                 return (
-                    f"odom is told in '{name}', which is {found.upper()}, expected {expected} (REP 103): convert "
-                    "it, or let robot_driver tell it"
+                    f"odom is told in '{name}', which is {found.upper()}, expected {expected} (REP 103): "
+                    "convert it, or let robot_driver tell it"
                 )
         if self._taken is not None and told != self._taken:
             return (
                 f"odom changed its frames from '{self._taken[0]}' and '{self._taken[1]}' to '{told[0]}' and "
-                f"'{told[1]}': two estimators tell it, or one began anew. Leave one of them, and land before it changes"
+                f"'{told[1]}': two estimators tell it, or one began anew. Leave one of them, and land before "
+                "it changes"
             )
         self._taken = told
         return ""
 
 
 def axes_in(name: str) -> str:
-    """The other axes that a frame's name says, as a word of it: `odom_ned`, `base_link_frd`; empty when none."""
+    """The other axes that a frame's name says, as a word of it: `odom_ned`, `base_link_frd`; empty when
+    none.
+    """
     return next((word for word in re.split(r"[^a-z]+", name.lower()) if word in _OTHERS), "")

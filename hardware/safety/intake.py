@@ -71,7 +71,9 @@ def read_command(message: JointTrajectory, names: Sequence[str]) -> Joints | Rea
 
 
 def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
-    """Measured positions in the order of `names`; None where one is missing or not finite. Other joints are ignored."""
+    """Measured positions in the order of `names`; None where one is missing or not finite. Other joints are
+    ignored.
+    """
     try:
         position = np.asarray(message.position_rad, dtype=np.float64)
     except (TypeError, ValueError):
@@ -105,6 +107,6 @@ def state_fault(message: JointState, robot: RobotDescription) -> str:
     worst = int(np.argmax(beyond))
     joint = robot.joints[worst]
     return (
-        f"joint_states tells {joint.name} at {position[worst]:.3g} rad, far outside of {joint.low_rad:.3g} to "
-        f"{joint.high_rad:.3g}: its counter lost its zero, or the robot's description has another range"
+        f"joint_states tells {joint.name} at {position[worst]:.3g} rad, far outside of {joint.low_rad:.3g} "
+        f"to {joint.high_rad:.3g}: its counter lost its zero, or the robot's description has another range"
     )

@@ -19,10 +19,14 @@ from numpy import ndarray
 
 from hardware.messages import Odometry
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.frames import rotation_of
+from robo_rl.core.flight.frames import rotation_of
 
 GRAVITY_M_S2 = 9.81
-_KV, _SIDE_M_S2, _RISE_M_S2 = 2.0, 3.5, 5.0  # 1/s; limits of the horizontal and vertical acceleration asked for
+_KV, _SIDE_M_S2, _RISE_M_S2 = (
+    2.0,
+    3.5,
+    5.0,
+)  # 1/s; limits of the horizontal and vertical acceleration asked for
 _ROTOR_S = 0.02  # time constant that slow rotors are overdriven to
 _FAR = 1e6  # m/s, rad/s: an estimate beyond it is as good as one at it, and cannot overflow into NaN
 _LAG_SHARE, _DAMPING = 0.33, 0.8  # frequency of the attitude times the lag of the rotors; its damping
@@ -90,7 +94,9 @@ class RatesLander:
 
 @dataclass(frozen=True)
 class CraftModel:
-    """What has to be known of a craft whose rotors are commanded one by one; as in the simulator's craft files."""
+    """What has to be known of a craft whose rotors are commanded one by one; as in the simulator's craft
+    files.
+    """
 
     mass_kg: float
     inertia_kg_m2: tuple[float, float, float]
@@ -103,14 +109,18 @@ class CraftModel:
 
 
 class MotorsLander:
-    """Four rotor speeds in [-1, 1], -1 stopped. Keeps an estimate of how fast they turn, from what was sent."""
+    """Four rotor speeds in [-1, 1], -1 stopped. Keeps an estimate of how fast they turn, from what was
+    sent.
+    """
 
     def __init__(self, craft: CraftModel, period_s: float) -> None:
         x, y = np.array(craft.rotors_m, dtype=np.float64).T
         allocation = np.stack([np.ones(4), y, -x, craft.torque_per_thrust_m * np.array(craft.yaw_sign)])
         scale = np.abs(allocation).max(axis=1, keepdims=True)
         if np.linalg.matrix_rank(allocation / np.where(scale > 0.0, scale, 1.0)) < 4:
-            raise ConfigError("These rotors cannot give three torques: check rotors_m and yaw_sign of the craft.")
+            raise ConfigError(
+                "These rotors cannot give three torques: check rotors_m and yaw_sign of the craft."
+            )
         self._inverse, self._craft = np.linalg.inv(allocation), craft
         self._inertia = np.array(craft.inertia_kg_m2)
         slow_s = max(craft.rise_s, craft.fall_s)
@@ -130,7 +140,9 @@ class MotorsLander:
         most = sum(self._craft.thrust_n)
         room = min(1.0, 0.5 * most / max(float(np.abs(tilting).max()), 1e-12))
         tilting *= room
-        lift = np.clip(lift, -tilting.min(), max(most - tilting.max(), -tilting.min()))  # the tilt comes first
+        lift = np.clip(
+            lift, -tilting.min(), max(most - tilting.max(), -tilting.min())
+        )  # the tilt comes first
         wanted = self._speed(lift + tilting)
         return 2.0 * self._overdriven(wanted) - 1.0
 

@@ -1,13 +1,14 @@
 """The next position that an arm may be sent: pure functions, one tick at a time.
 
-Per joint, with p the position sent last, u the speed it was sent at, m the measured position, dt the time since:
+Per joint, with p the position sent last, u the speed it was sent at, m the measured position, dt the time
+since:
 
-    v = (goal - p) / dt, within what still stops at the goal, u -+ a dt, -+ vmax, what still stops at the range's end
-    q = p + v dt, within m -+ step
+    v = (goal - p) / dt, within what still stops at the goal, u -+ a dt, -+ vmax, what still stops at the
+    range's end q = p + v dt, within m -+ step
 
-Clip first, step-limit last: an arm that wakes up outside its range walks back, it never jumps. The speed that still
-stops after a distance d, moving one more step first, solves v dt + v^2 / (2 a) = d; kept so in every step it can be
-kept in the next one, so that range and acceleration never contradict each other.
+Clip first, step-limit last: an arm that wakes up outside its range walks back, it never jumps. The speed that
+still stops after a distance d, moving one more step first, solves v dt + v^2 / (2 a) = d; kept so in every
+step it can be kept in the next one, so that range and acceleration never contradict each other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class ArmLimits:
     @classmethod
     def of(cls, robot: RobotDescription) -> ArmLimits:
         low, high = robot.column("low_rad"), robot.column("high_rad")
-        return cls(low, high, robot.column("velocity_rad_s"), robot.column("acceleration_rad_s2"), robot.step_rad)
+        return cls(
+            low, high, robot.column("velocity_rad_s"), robot.column("acceleration_rad_s2"), robot.step_rad
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,9 @@ def towards(
     )  # fmt: skip
 
 
-def braking(sent_rad: Joints, speed_rad_s: Joints, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
+def braking(
+    sent_rad: Joints, speed_rad_s: Joints, measured_rad: Joints, dt_s: float, limits: ArmLimits
+) -> Move:
     """The step that slows every joint down as fast as it may; a joint at rest stays where it was sent."""
     left = np.maximum(np.abs(speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
     rooms = np.array((limits.high_rad - sent_rad, sent_rad - limits.low_rad))

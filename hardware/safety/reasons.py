@@ -43,20 +43,25 @@ class Reason(Enum):
     OLD_EPOCH = Rule(Effect.DROPPED, "the command is from before the last reset of its sender")
     OUT_OF_ORDER = Rule(Effect.DROPPED, "the command repeats or precedes one that was already taken")
     OUTRANKED = Rule(Effect.DROPPED, "a human is in command, so the policy is not heard", quad=False)
-    NOT_INTERVENING = Rule(Effect.DROPPED, "teleoperation sends commands without having taken over", quad=False)
+    NOT_INTERVENING = Rule(
+        Effect.DROPPED, "teleoperation sends commands without having taken over", quad=False
+    )
     NOT_ARMED = Rule(Effect.DROPPED, "the filter is not armed")
     JUMP_AT_START = Rule(Effect.DROPPED, "the first command is too far from where the robot is", quad=False)
     # What is changed about a command.
     POSITION = Rule(Effect.LIMITED, "the command is beyond a joint's range", quad=False)
     VELOCITY = Rule(Effect.LIMITED, "the command is faster than a joint may be", quad=False)
-    ACCELERATION = Rule(Effect.LIMITED, "the command speeds up or slows down faster than a joint may", quad=False)
+    ACCELERATION = Rule(
+        Effect.LIMITED, "the command speeds up or slows down faster than a joint may", quad=False
+    )
     STEP = Rule(Effect.LIMITED, "the command is too far from the measured position", quad=False)
     WORKSPACE = Rule(Effect.LIMITED, "the command leads out of the workspace", quad=False)
     BODY_RATE = Rule(Effect.LIMITED, "the command turns faster than the envelope allows", arm=False)
     THRUST = Rule(Effect.LIMITED, "the command asks for more thrust than there is, or less", arm=False)
     # What is wrong with the robot's state.
     BAD_STATE = Rule(
-        Effect.DROPPED, "the state is not finite, lacks a joint, is in a wrong frame, or is where the robot cannot be"
+        Effect.DROPPED,
+        "the state is not finite, lacks a joint, is in a wrong frame, or is where the robot cannot be",
     )
     STATE_JUMP = Rule(Effect.DROPPED, "the state jumped further than the robot can move", quad=False)
     # What makes an arm hold, then stop.
@@ -84,7 +89,9 @@ class Reason(Enum):
     LANDED = Rule(Effect.CUT, "the craft is on the ground", arm=False)
     UPSIDE_DOWN = Rule(Effect.CUT, "the craft tilts so far that no thrust brings it back", arm=False)
     KILLED = Rule(Effect.CUT, "the emergency stop was pressed in flight", arm=False)
-    BLIND = Rule(Effect.CUT, "the craft does not know where it is, for longer than it may fly blind", arm=False)
+    BLIND = Rule(
+        Effect.CUT, "the craft does not know where it is, for longer than it may fly blind", arm=False
+    )
     # Why arming is refused.
     EMERGENCY_LATCHED = Rule(Effect.REFUSED, "the emergency stop is still pressed: release it, then arm")
     NO_STATE = Rule(Effect.REFUSED, "no fresh state of the robot has come")

@@ -22,7 +22,12 @@ def failsafe_table() -> str:
     for reason in Reason:
         rule, words = reason.value, WORDS[reason.effect]
         quad = words.replace("stopped", "landed") if reason.effect is Effect.HOLD else words
-        cells = (f"`{reason.name.lower()}`", rule.sentence, words if rule.arm else "–", quad if rule.quad else "–")
+        cells = (
+            f"`{reason.name.lower()}`",
+            rule.sentence,
+            words if rule.arm else "–",
+            quad if rule.quad else "–",
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([HEADER, *rows])
 

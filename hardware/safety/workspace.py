@@ -26,14 +26,17 @@ class Workspace:
         return None if robot.workspace is None else cls(robot.workspace, forward_kinematics(robot))
 
     def excess_m(self, position_rad: Float[ndarray, " j"]) -> float:
-        """How far the worst point is outside the box; 0 inside, infinite where the kinematics have no answer."""
+        """How far the worst point is outside the box; 0 inside, infinite where the kinematics have no
+        answer.
+        """
         points = self.forward(position_rad)
         low, high = np.asarray(self.box.low_m), np.asarray(self.box.high_m)
         outside = float(np.maximum(np.maximum(low - points, points - high), 0.0).max())
         return outside if math.isfinite(outside) else math.inf
 
     def allows(self, step_rad: Float[ndarray, " j"], rest_rad: Float[ndarray, " j"], sent_m: float) -> bool:
-        """May the arm go to `step_rad`, after which braking ends at `rest_rad`? sent_m: the excess where it is.
+        """May the arm go to `step_rad`, after which braking ends at `rest_rad`? sent_m: the excess where it
+        is.
 
         From outside it may only come nearer.
         """

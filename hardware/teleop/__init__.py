@@ -1,1 +1,3 @@
-"""What a human takes over with: gamepad, keyboard, a leader arm. No intervention without the dead-man switch held."""
+"""What a human takes over with: gamepad, keyboard, a leader arm. No intervention without the dead-man switch
+held.
+"""

@@ -13,8 +13,8 @@ from numpy import ndarray
 class Wish:
     """What the human wants now. held: is the dead-man switch? Without it nothing moves.
 
-    rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) where the arm shall be; one of the two.
-    ask: what the recorder shall do, said once for each press; with or without the switch.
+    rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) where the arm shall be; one of the
+    two. ask: what the recorder shall do, said once for each press; with or without the switch.
     """
 
     held: bool
@@ -24,7 +24,12 @@ class Wish:
 
 
 ASKS = ("start", "success", "failure", "discard")  # of the recorder: see hardware.topics.ASK
-ASK_WORDS = ("records", "saves as a success", "saves as a failure", "throws away")  # the same, to who holds the device
+ASK_WORDS = (
+    "records",
+    "saves as a success",
+    "saves as a failure",
+    "throws away",
+)  # the same, to who holds the device
 
 NOTHING = Wish(False)
 

@@ -25,7 +25,9 @@ class Jog:
     def next(
         self, rates: Float[ndarray, " j"], measured_rad: Float[ndarray, " j"], dt_s: float
     ) -> Float[ndarray, " j"]:
-        """Where to be after dt_s. An arm that is held back by something does not find the wish far ahead of it."""
+        """Where to be after dt_s. An arm that is held back by something does not find the wish far ahead of
+        it.
+        """
         start_rad = measured_rad if self._at_rad is None else self._at_rad
         lead_rad = self._speed_rad_s * LEAD_S
         wish_rad = start_rad + np.clip(rates, -1.0, 1.0) * self._speed_rad_s * dt_s

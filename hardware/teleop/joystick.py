@@ -1,4 +1,5 @@
-"""A gamepad as Linux tells it: /dev/input/js*, events of eight bytes (kernel, Documentation/input/joydev/joystick-api).
+"""A gamepad as Linux tells it: /dev/input/js*, events of eight bytes (kernel,
+Documentation/input/joydev/joystick-api).
 
 struct js_event { __u32 time; __s16 value; __u8 type; __u8 number; };   type 1 button, 2 axis, | 0x80 at the start
 """
@@ -39,15 +40,19 @@ def without_middle(value: float) -> float:
 class Joystick:
     """axes: which axis of the pad turns joint i; a negative number - 1 - k turns it the other way by axis k.
 
-    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late. asks: the buttons
-    that ask the recorder for each of `ASKS`; a negative number is none.
+    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late. asks: the
+    buttons that ask the recorder for each of `ASKS`; a negative number is none.
     """
 
     def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4, asks: Sequence[int] = ()) -> None:
         if dead_man in asks:
-            raise ConfigError(f"Button {dead_man} is the dead-man switch and asks the recorder, too; choose asks=.")
+            raise ConfigError(
+                f"Button {dead_man} is the dead-man switch and asks the recorder, too; choose asks=."
+            )
         if not axes:
-            raise ConfigError("A gamepad needs an axis for each joint that it shall turn, such as axes=[0,1,3,4,6,7].")
+            raise ConfigError(
+                "A gamepad needs an axis for each joint that it shall turn, such as axes=[0,1,3,4,6,7]."
+            )
         self._path, self._axes, self._dead_man = path, tuple(axes), dead_man
         self._asks = {button: ask for button, ask in zip(asks, ASKS, strict=False) if button >= 0}
         self._ask = ""
@@ -57,8 +62,8 @@ class Joystick:
         except OSError as error:
             there = ", ".join(sorted(map(str, Path("/dev/input").glob("js*")))) or "none"
             raise DriverError(
-                f"The gamepad {path} cannot be opened ({error.strerror}). Found: {there}. Plug it in; to be allowed to "
-                "read it, join the group 'input'."
+                f"The gamepad {path} cannot be opened ({error.strerror}). Found: {there}. Plug it in; to be "
+                "allowed to read it, join the group 'input'."
             ) from error
 
     def poll(self, now_s: float) -> Wish:
@@ -92,8 +97,12 @@ class Joystick:
                 data = b""
             if not data:
                 self._values = {}  # a button that was held is not held by a pad that is gone
-                raise DriverError(f"The gamepad {self._path} is gone. Plug it in and start teleoperation again.")
+                raise DriverError(
+                    f"The gamepad {self._path} is gone. Plug it in and start teleoperation again."
+                )
             for kind, number, value in events(data):
-                if kind == BUTTON and value and self._values.get((kind, number)) == 0.0:  # not held since the start
+                if (
+                    kind == BUTTON and value and self._values.get((kind, number)) == 0.0
+                ):  # not held since the start
                     self._ask = self._asks.get(number, self._ask)
                 self._values[kind, number] = value

@@ -1,7 +1,8 @@
-"""A terminal's keyboard: two keys for each joint. A terminal tells no releases, so the key that moves is the dead-man.
+"""A terminal's keyboard: two keys for each joint. A terminal tells no releases, so the key that moves is the
+dead-man.
 
-A key counts as held for HOLD_S after its last character; while it is held down the terminal repeats it, after a pause.
-Two keys cannot be held at once: a terminal repeats only the last one.
+A key counts as held for HOLD_S after its last character; while it is held down the terminal repeats it, after
+a pause. Two keys cannot be held at once: a terminal repeats only the last one.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Keyboard:
             self._before = termios.tcgetattr(file)
         except termios.error as error:
             raise DriverError(
-                "Teleoperation by keyboard needs a terminal; here is none (a pipe, or a launch file). Start it in a "
-                "terminal of its own."
+                "Teleoperation by keyboard needs a terminal; here is none (a pipe, or a launch file). Start "
+                "it in a terminal of its own."
             ) from error
         tty.setcbreak(file)
 

@@ -1,4 +1,6 @@
-"""A leader arm: a second arm that a human moves by hand, read by its driver; the follower goes where it is."""
+"""A leader arm: a second arm that a human moves by hand, read by its driver; the follower goes where it
+is.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,14 @@ class Leader:
         self._arm, self._dead_man = arm, dead_man
         self._signs = np.ones(joints) if signs is None else np.array(signs, float)
         self._offsets_rad = np.zeros(joints) if offsets_rad is None else np.array(offsets_rad, float)
-        if self._signs.shape != (joints,) or self._offsets_rad.shape != (joints,) or (np.abs(self._signs) != 1.0).any():
-            raise ConfigError(f"A leader with {joints} joints needs {joints} signs of 1 or -1, and {joints} offsets.")
+        if (
+            self._signs.shape != (joints,)
+            or self._offsets_rad.shape != (joints,)
+            or (np.abs(self._signs) != 1.0).any()
+        ):
+            raise ConfigError(
+                f"A leader with {joints} joints needs {joints} signs of 1 or -1, and {joints} offsets."
+            )
 
     def poll(self, now_s: float) -> Wish:
         """Held only while its state is fresh: a leader that fell silent leads nobody."""

@@ -1,7 +1,7 @@
 """`robo-rl collect`: episodes of a scripted expert or of a trained policy, into a dataset.
 
-Episodes are recorded side by side and committed in the order of their seeds, so that the dataset depends neither on the
-number of lanes nor on interruptions, and so that short episodes are not favoured.
+Episodes are recorded side by side and committed in the order of their seeds, so that the dataset depends
+neither on the number of lanes nor on interruptions, and so that short episodes are not favoured.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
-from robo_rl.apps.acting import load_actor, worker_count
-from robo_rl.apps.device import pick_device
-from robo_rl.apps.progress import progress
+from robo_rl.apps.runs.device import pick_device
+from robo_rl.apps.runs.loaded_policy import load_actor, worker_count
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.reader import EpisodeStore
-from robo_rl.data.schema import DATASET_JSON, Codec
-from robo_rl.data.take import Take, write_take
-from robo_rl.data.writer import DatasetWriter
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.episode_buffer import Take, write_take
+from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from sim.experts import Expert
 from sim.registry import make_env, make_expert
 
 MOST_ATTEMPTS = 10  # episodes tried per episode wanted, unless `attempts` says otherwise
-FARTHEST = 100_000  # seeds that are looked through for those of a dataset, which may hold some of another `seed`
+FARTHEST = (
+    100_000  # seeds that are looked through for those of a dataset, which may hold some of another `seed`
+)
 
 
 def main(config: CollectConfig) -> int:
@@ -98,7 +100,10 @@ class ExpertDriver:
 
     def __init__(self, expert: Expert, num_envs: int) -> None:
         self._expert, self._obs = expert, dict[str, Tensor]()
-        self._seed, self._step = torch.zeros(num_envs, dtype=torch.long), torch.zeros(num_envs, dtype=torch.long)
+        self._seed, self._step = (
+            torch.zeros(num_envs, dtype=torch.long),
+            torch.zeros(num_envs, dtype=torch.long),
+        )
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
         self._obs = obs
@@ -144,21 +149,25 @@ def make_driver(config: CollectConfig, env: VecEnv) -> Driver:
 class Collection:
     """Runs the lanes and commits what they recorded, in the order of the seeds."""
 
-    def __init__(self, config: CollectConfig, env: VecEnv, driver: Driver, writer: DatasetWriter, bar: Any) -> None:
+    def __init__(
+        self, config: CollectConfig, env: VecEnv, driver: Driver, writer: DatasetWriter, bar: Any
+    ) -> None:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
         self._takes: list[Take] = []  # in seed order, from the oldest that is not committed
 
     def run(self, wanted: int, first: int) -> None:
-        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few of those tried are kept."""
+        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few of those tried are
+        kept.
+        """
         most = self.config.attempts or max(50, MOST_ATTEMPTS * wanted)
         obs, lanes, upcoming = self._start(first)
         while self.kept < wanted:
             if self.tried >= most:
                 raise EnvError(
-                    f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were wanted; those are kept. "
-                    "Lower the noise, keep failures by keep=all, or allow more attempts."
+                    f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were wanted; those are "
+                    "kept. Lower the noise, keep failures by keep=all, or allow more attempts."
                 )
             action = self._clipped(self.driver.act())
             following, reward, terminated, _, info = self.env.step(action)
@@ -179,7 +188,9 @@ class Collection:
     def _start(self, first: int) -> tuple[Obs, list[Take], Iterator[int]]:
         root = ("collect", self.config.seed)
         obs = self.env.reset(EpisodeSeeds(root, first))
-        upcoming = EpisodeSeeds(root, first)  # the same seeds again: a lane that ends takes the next one, in lane order
+        upcoming = EpisodeSeeds(
+            root, first
+        )  # the same seeds again: a lane that ends takes the next one, in lane order
         lanes = [self._take(upcoming) for _ in range(self.env.num_envs)]
         self.driver.start(range(self.env.num_envs), [take.seed for take in lanes], obs)
         return obs, lanes, upcoming

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hardware.contract import check_contract, check_goal, goal_names
+from hardware.checks.arm_contract import check_contract, check_goal, goal_names
+from hardware.checks.flight_contract import check_link
 from hardware.description import load_description
-from hardware.flight_contract import check_link
 from hardware.loop.observation import IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
-from policies.bundle import Bundle, load_bundle
-from robo_rl.apps.preflight_goal import SIM_GOAL, SIM_TASK
-from robo_rl.apps.robot_builders import read_settings
+from policies.deploy.bundle import Bundle, load_bundle
+from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
+from robo_rl.apps.nodes.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
 
@@ -39,10 +39,13 @@ def main(config: ContractConfig) -> int:
 def _flight(config: ContractConfig, bundle: Bundle) -> int:
     link = link_of(config)
     check_link(bundle, link)
-    action, file = bundle.env.action, config.robot if config.robot not in LINKS else "<its driver's YAML file>"
+    action, file = (
+        bundle.env.action,
+        config.robot if config.robot not in LINKS else "<its driver's YAML file>",
+    )
     print(
-        f"{bundle.name} fits a {link.name}: thrust and body rates up to {max(action.high[1:]):g} rad/s (driver "
-        f"{link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
+        f"{bundle.name} fits a {link.name}: thrust and body rates up to {max(action.high[1:]):g} rad/s "
+        f"(driver {link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
     )
     print(
         f"Next:   robo-rl up quad bundle={config.bundle} driver={file} level=rates hover=<its hover thrust> "
@@ -56,8 +59,8 @@ def link_of(config: ContractConfig) -> QuadLink:
     if config.robot == "sim_quad":
         raise ConfigError(
             "robot=sim_quad takes every flight bundle and needs no contract: "
-            f"robo-rl run bundle={config.bundle} robot=sim_quad. Links are robot={', robot='.join(LINKS)}, or the YAML "
-            "file of a driver."
+            f"robo-rl run bundle={config.bundle} robot=sim_quad. Links are robot={', robot='.join(LINKS)}, "
+            "or the YAML file of a driver."
         )
     if config.robot.endswith((".yaml", ".yml")):
         return quad_link(*read_settings(config.robot))

@@ -1,8 +1,9 @@
-"""`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its report.
+"""`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its
+report.
 
-Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json and kept
-when the demo is started again with the same settings; training goes on from its checkpoint, and what a stage cost
-before Ctrl-C is part of what it cost.
+Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json
+and kept when the demo is started again with the same settings; training goes on from its checkpoint, and what
+a stage cost before Ctrl-C is part of what it cost.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps import cli
-from robo_rl.apps.config import load_config
-from robo_rl.apps.demo_report import finish
-from robo_rl.apps.metrics import read_metrics
-from robo_rl.apps.outputs import check_folder
-from robo_rl.apps.progress import progress
-from robo_rl.apps.stage import begin
+from robo_rl.apps.cli import main as cli
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.nodes.stage import begin
+from robo_rl.apps.runs.demo_report import finish
+from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.outputs import check_folder
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.files import empty_dir, read_json, write_json
+from robo_rl.core.files.durable import empty_dir, read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
 from sim.registry import make_env, make_expert
 
@@ -46,7 +47,9 @@ class Stages:
     def __init__(self, folder: Path) -> None:
         self.path, self._stopped_path = folder / STAGES_FILE, folder / STOPPED_FILE
         self.done: dict[str, dict[str, Any]] = read_json(self.path) if self.path.exists() else {}
-        self._stopped: dict[str, list[float]] = read_json(self._stopped_path) if self._stopped_path.exists() else {}
+        self._stopped: dict[str, list[float]] = (
+            read_json(self._stopped_path) if self._stopped_path.exists() else {}
+        )
 
     def run(self, name: str, title: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
         """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`.
@@ -64,7 +67,11 @@ class Stages:
                 self._stopped[name] = [time.monotonic() - start_s, cpu_seconds() - start_cpu_s]
                 write_json(self._stopped_path, self._stopped)
                 raise
-            spent = {"wall_s": time.monotonic() - start_s, "cpu_s": cpu_seconds() - start_cpu_s, "stopped_s": before_s}
+            spent = {
+                "wall_s": time.monotonic() - start_s,
+                "cpu_s": cpu_seconds() - start_cpu_s,
+                "stopped_s": before_s,
+            }
             self.done[name] = noted | spent
             write_json(self.path, self.done)
         return self.done[name]
@@ -87,9 +94,18 @@ def main(config: DemoConfig) -> int:
     check_same(config, out)
     stages = Stages(out)
     data, base = out / "demonstrations", out / "base"
-    stages.run("collect", f"Collect {config.demos} demonstrations of {config.env}", lambda: verb(
-        "collect", f"env={config.env}", f"out={data}", f"episodes={config.demos}", f"noise={config.expert_noise}",
-        f"seed={config.seed}"))  # fmt: skip
+    stages.run(
+        "collect",
+        f"Collect {config.demos} demonstrations of {config.env}",
+        lambda: verb(
+            "collect",
+            f"env={config.env}",
+            f"out={data}",
+            f"episodes={config.demos}",
+            f"noise={config.expert_noise}",
+            f"seed={config.seed}",
+        ),
+    )
     stages.run("train", "Train a flow base policy on them", lambda: verb(
         "train", f"data={data}", f"out={base}", f"steps={config.base_updates}", f"seed={config.seed}",
         again(base)))  # fmt: skip
@@ -103,23 +119,27 @@ def check_steps(config: DemoConfig) -> None:
     for name in METHODS:
         key = f"{name}_steps"
         steps = getattr(config, key)
-        base_steps = load_config("finetune", [f"method={name}", f"out={config.out}"], FinetuneVerb).method.base_steps
+        base_steps = load_config(
+            "finetune", [f"method={name}", f"out={config.out}"], FinetuneVerb
+        ).method.base_steps
         if steps <= base_steps:
             raise ConfigError(
-                f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's alone. Ask for "
-                "more."
+                f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's "
+                "alone. Ask for more."
             )
 
 
 def check_env(name: str) -> None:
-    """Raise, before any work, the RoboRLError of a name that is no environment, or of one without a scripted expert."""
+    """Raise, before any work, the RoboRLError of a name that is no environment, or of one without a scripted
+    expert.
+    """
     make_expert(name)
     make_env(name, 1).close()
 
 
 def check_same(config: DemoConfig, out: Path) -> None:
-    """Raise ConfigError for settings other than those of the demo that has begun in `out`: its report would name them
-    beside what the old ones have made. Notes them where nothing has begun.
+    """Raise ConfigError for settings other than those of the demo that has begun in `out`: its report would
+    name them beside what the old ones have made. Notes them where nothing has begun.
     """
     path, settings = out / SETTINGS_FILE, asdict(config)
     asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
@@ -131,8 +151,9 @@ def check_same(config: DemoConfig, out: Path) -> None:
     for key, value in asked.items():
         if kept.get(key) != value:
             raise ConfigError(
-                f"The demo in {out} was started with {key}={kept.get(key)} and cannot go on with {key}={value}. Give "
-                "the setting it was started with, start over by overwrite=true, or choose another folder."
+                f"The demo in {out} was started with {key}={kept.get(key)} and cannot go on with "
+                f"{key}={value}. Give the setting it was started with, start over by overwrite=true, or "
+                "choose another folder."
             )
 
 
@@ -142,7 +163,9 @@ def verb(name: str, *overrides: str) -> None:
     if code == 130:
         raise KeyboardInterrupt("the same command goes on with the stage that was stopped")
     if code != 0:
-        raise StageError(f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to go on")
+        raise StageError(
+            f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to go on"
+        )
 
 
 def again(run: Path) -> str:

@@ -7,23 +7,23 @@ from typing import Any
 
 import torch
 
+from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
-from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
-from robo_rl.apps.distill_rounds import Distilled, Rounds, generative_base, walk_of
-from robo_rl.apps.metrics import Metrics
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.stop import stop_between_steps
-from robo_rl.apps.success_note import success_note, write_success_note
+from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.apps.runs.metrics import Metrics
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.apps.runs.signals import stop_between_steps
+from robo_rl.apps.runs.success_note import success_note, write_success_note
+from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, walk_of
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.rollout import compare, eval_seeds, evaluate
 from sim.registry import make_env
 
@@ -56,7 +56,9 @@ def main(config: DistillVerb) -> int:
 def distill_policy(
     config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv, run: RunDir
 ) -> Distilled:
-    """Every round, from the last saved state of `run` where it is resumed. Ctrl-C and SIGTERM save and end it."""
+    """Every round, from the last saved state of `run` where it is resumed. Ctrl-C and SIGTERM save and end
+    it.
+    """
     rounds, at = Rounds(config, teacher, noise_scale, env), run.latest() if config.resume else None
     if at is not None:
         rounds.load_state_dict(load_state(at[1]))
@@ -112,7 +114,10 @@ def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: Ve
     after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     test = compare(before, after)
-    print(f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} CPU-s: {after.rate}")
+    print(
+        f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} CPU-s: "
+        f"{after.rate}"
+    )
     print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
     if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after.rate, env.spec.name, config.eval_seed, noise))

@@ -13,7 +13,7 @@ from importlib import util
 from pathlib import Path
 from typing import Literal
 
-from robo_rl.apps.packages import PACKAGES, installed_version
+from robo_rl.apps.cli.packages import PACKAGES, installed_version
 from robo_rl.conf.schema import DoctorConfig
 from robo_rl.core.provenance import commit, machine, versions
 
@@ -65,7 +65,9 @@ def table(findings: list[Finding]) -> str:
     lines = [f"{f.what:<{width}}  {f.state:<7}  {f.detail}" for f in findings]
     hints = list(dict.fromkeys(f.hint for f in findings if f.hint))
     lines += (
-        ["", "To install what is missing:", *(f"  {hint}" for hint in hints)] if hints else ["", "Nothing is missing."]
+        ["", "To install what is missing:", *(f"  {hint}" for hint in hints)]
+        if hints
+        else ["", "Nothing is missing."]
     )
     return "\n".join(lines)
 
@@ -85,7 +87,9 @@ def machine_findings() -> Iterator[Finding]:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     low = "" if free >= DISK_FREE_GB else "; little for recordings of images"
     yield Finding("disk", "note" if low else "ok", f"{free:.0f} GB free here{low}")
-    yield Finding("robo-rl", "ok", f"{versions().get('robo-rl', 'a checkout, not installed')}, commit {commit()}")
+    yield Finding(
+        "robo-rl", "ok", f"{versions().get('robo-rl', 'a checkout, not installed')}, commit {commit()}"
+    )
 
 
 def package_findings() -> Iterator[Finding]:
@@ -110,7 +114,9 @@ def torch_finding() -> Finding:
         return Finding("GPU", "ok", ", ".join(names))
     if shutil.which("nvidia-smi") is not None:
         reason = (
-            "this torch wheel is built without CUDA" if torch.version.cuda is None else "its driver does not answer"
+            "this torch wheel is built without CUDA"
+            if torch.version.cuda is None
+            else "its driver does not answer"
         )
         return Finding("GPU", "note", f"there is one, but torch cannot use it: {reason}")
     return Finding("GPU", "note", "none; everything runs on the CPU")
@@ -131,7 +137,9 @@ def ros_findings() -> Iterator[Finding]:
         yield Finding("rclpy", "ok", "nodes talk over it")
     elif distribution:
         yield Finding(
-            "rclpy", "note", f"built for the Python of {distribution}, not for this one; nodes can use bus=dds"
+            "rclpy",
+            "note",
+            f"built for the Python of {distribution}, not for this one; nodes can use bus=dds",
         )
     else:
         yield Finding("rclpy", "note", "comes with ROS 2: https://docs.ros.org/en/jazzy/Installation.html")

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
+from policies.base.noise import EpisodeNoise
 from policies.checkpoint import POLICY_FILE
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
-from robo_rl.apps.acting import Actor, load_actor, worker_count
-from robo_rl.apps.device import pick_device
-from robo_rl.apps.outputs import check_file
-from robo_rl.apps.progress import progress
-from robo_rl.apps.success_note import success_note, write_success_note
+from robo_rl.apps.runs.device import pick_device
+from robo_rl.apps.runs.loaded_policy import Actor, load_actor, worker_count
+from robo_rl.apps.runs.outputs import check_file
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.success_note import success_note, write_success_note
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
@@ -70,7 +70,9 @@ def measure(config: EvaluateConfig, actor: Actor, env: VecEnv, label: str) -> Ev
     """Every episode of the evaluation once."""
     with progress(config.episodes, label, "episode") as bar:
         seeds = eval_seeds(config.seed, config.episodes)
-        return evaluate(env, actor.policy, executor_factory(config), noise_of(config, actor), seeds, bar.update)
+        return evaluate(
+            env, actor.policy, executor_factory(config), noise_of(config, actor), seeds, bar.update
+        )
 
 
 def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], ChunkExecutor]:
@@ -91,15 +93,15 @@ def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
     """One decision of one robot, on a real observation."""
     obs = env.reset(EpisodeSeeds("latency"))
     steps = policy.obs_steps
-    return decision_latency(policy, {key: value.unsqueeze(1).repeat_interleave(steps, 1) for key, value in obs.items()})
+    return decision_latency(
+        policy, {key: value.unsqueeze(1).repeat_interleave(steps, 1) for key, value in obs.items()}
+    )
 
 
 def verdict(first: EvalResult, second: EvalResult) -> str:
     """What the shared episodes say about the difference."""
     test = compare(first, second)
-    counts = (
-        f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, {test.only_second} only the second"
-    )
+    counts = f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, {test.only_second} only the second"
     word = "no difference beyond chance" if test.p_value >= 0.05 else "a difference beyond chance"
     return f"{counts}; exact McNemar p = {p_value(test.p_value).removeprefix('= ')}: {word}"
 
@@ -120,13 +122,19 @@ def keep_note(folder: Path, note: dict[str, Any]) -> None:
     try:
         write_success_note(folder, note)
     except OSError as error:
-        print(f"not noted in {folder} ({error.strerror}): a bundle exported from it will not state this success.")
+        print(
+            f"not noted in {folder} ({error.strerror}): a bundle exported from it will not state this "
+            "success."
+        )
 
 
 def plain(config: EvaluateConfig) -> bool:
     """Was the policy run as it will be deployed? Only then its success belongs to it."""
     return (
-        config.env is None and config.execute is None and config.ensemble is None and config.max_episode_steps is None
+        config.env is None
+        and config.execute is None
+        and config.ensemble is None
+        and config.max_episode_steps is None
     )
 
 

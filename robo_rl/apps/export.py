@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from policies.bundle import MANIFEST, Noise, write_bundle
 from policies.checkpoint import load_policy, read_policy_json
-from robo_rl.apps.acting import find_policy, trained_env_spec
-from robo_rl.apps.success_note import read_success_note
+from policies.deploy.bundle import MANIFEST, Noise, write_bundle
+from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
 
@@ -33,7 +33,8 @@ def main(config: ExportConfig) -> int:
     )
     parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
     print(
-        f"Bundle: {out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch by {parity:.1g}"
+        f"Bundle: {out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch by "
+        f"{parity:.1g}"
     )
     if measured is None and bundle.env.simulated:
         again = f"robo-rl evaluate policy={folder} noise={0 if noise == 'zero' else 1}"
@@ -54,8 +55,8 @@ def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict
         scale = trained.get("noise", 1.0) if measured is None else measured["noise"]
         if scale not in (0.0, 1.0):
             raise ConfigError(
-                f"This policy was last run with its noise scaled by {scale:g}; a bundle draws none or N(0, I). Say "
-                "which by noise=zero or noise=gaussian."
+                f"This policy was last run with its noise scaled by {scale:g}; a bundle draws none or N(0, "
+                "I). Say which by noise=zero or noise=gaussian."
             )
         return "zero" if scale == 0.0 else "gaussian"
     return cast("Noise", asked)

@@ -12,35 +12,35 @@ from typing import Any
 
 import torch
 
+from policies.base.generative import GenerativePolicy
+from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
-from policies.generative import GenerativePolicy
-from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
-from policies.single_step import SingleStepPolicy
-from robo_rl.apps.acting import find_policy, trained_env_spec, trained_noise
-from robo_rl.apps.compose import Session, build_session, supervised
-from robo_rl.apps.metrics import Metrics
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
-from robo_rl.apps.stop import StopRequest, stop_between_steps
-from robo_rl.apps.warm_start import empty_policy, start_from
+from policies.tuned.single_step import SingleStepPolicy
+from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.apps.runs.metrics import Metrics
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
+from robo_rl.apps.tuning.compose import Session, build_session, supervised
+from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from robo_rl.core.spec import EnvSpec
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.data.choice import choose
-from robo_rl.data.schema import DATASET_JSON
+from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
-from sim.recorded import Recorded
 from sim.registry import has_dense_reward, make_env
+from sim.vec.recorded import Recorded
 
 CURVE_FILE = "curve.json"
 
@@ -84,7 +84,7 @@ def main(config: FinetuneVerb) -> int:
     """Fine-tune, leave the policy in `out`/policy and compare it with its base on the same episodes."""
     torch.set_num_threads(1)  # these networks are too small to share out, and runs side by side would fight
     if config.method.name == "auto":
-        from robo_rl.apps.auto import finetune_auto
+        from robo_rl.apps.tuning.auto import finetune_auto
 
         return finetune_auto(config)
     base = load_base(config)
@@ -112,7 +112,8 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
 
 
 def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
-    """The same policy, planning anew every `execute` steps; one that predicts single actions plans at every step.
+    """The same policy, planning anew every `execute` steps; one that predicts single actions plans at every
+    step.
 
     Raises ConfigError where an actor was trained at its rhythm, or `execute` is more than a chunk.
     """
@@ -121,13 +122,13 @@ def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
     if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
         raise ConfigError(
             f"method.execute={execute} changes how often a base plans, but this one is a policy of kind "
-            f"'{policy.kind}', whose actor was trained at its base's rhythm. Set method.execute=null, or start from "
-            "the base itself."
+            f"'{policy.kind}', whose actor was trained at its base's rhythm. Set method.execute=null, or "
+            "start from the base itself."
         )
     if not 1 <= execute <= policy.chunk:
         raise ConfigError(
-            f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions. Set it to 1 ... "
-            f"{policy.chunk}, or to null for the base's own rhythm."
+            f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions. Set it to 1 "
+            f"... {policy.chunk}, or to null for the base's own rhythm."
         )
     again = copy.copy(policy)  # the weights are shared
     again.execute = execute
@@ -146,9 +147,11 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
 
 
 def patience(config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None) -> int | None:
-    """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's limit.
+    """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's
+    limit.
 
-    What has not succeeded after well more than a demonstration's time is lost, and its steps are better spent anew.
+    What has not succeeded after well more than a demonstration's time is lost, and its steps are better spent
+    anew.
     """
     own = config.max_episode_steps
     lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]
@@ -207,7 +210,8 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
 def _recorded(
     config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
 ) -> Recorded:
-    """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can be merged.
+    """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can
+    be merged.
 
     spec: of the environment without the patience of training, which is no part of the contract.
     """
@@ -216,17 +220,22 @@ def _recorded(
         writer = DatasetWriter.open(folder, spec)
     else:
         codec, stamps = ("raw", ()) if demos is None else (demos.meta.image_codec, demos.meta.stamps)
-        writer = DatasetWriter.create(folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()})
+        writer = DatasetWriter.create(
+            folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()}
+        )
     if fresh:  # a run that was killed before its first checkpoint begins anew
         writer.rewind(0)
-    return Recorded(env, writer, keep_all=config.record == "all", info={"by": config.method.name, "seed": config.seed})
+    return Recorded(
+        env, writer, keep_all=config.record == "all", info={"by": config.method.name, "seed": config.seed}
+    )
 
 
 def _log(run: RunDir, at: tuple[int, Path] | None, state: dict[str, Any] | None, bar: Any) -> Metrics:
     """The run's log, cut back to the instant of the checkpoint `at`."""
     if at is None or state is None:
         return run.metrics(None, bar=bar)
-    # Of its own step the checkpoint may have seen one line (the evaluation) and not the next (offline learning).
+    # Of its own step the checkpoint may have seen one line (the evaluation) and not the next (offline
+    # learning).
     return run.metrics(at[0], resume_lines=state.get("log_lines"), bar=bar)
 
 
@@ -251,14 +260,23 @@ class _Loop:
     """Training, evaluations and checkpoints in turn."""
 
     def __init__(
-        self, config: FinetuneVerb, session: Session, env: VecEnv, eval_env: VecEnv, run: RunDir, metrics: Metrics
+        self,
+        config: FinetuneVerb,
+        session: Session,
+        env: VecEnv,
+        eval_env: VecEnv,
+        run: RunDir,
+        metrics: Metrics,
     ) -> None:
         self.config, self.session, self.env, self.eval_env, self.run_dir = config, session, env, eval_env, run
         self.metrics = metrics
         self.tuner = session.tuner
         self.progress = Progress()
         self.best: Best | None = None
-        self.saved_at, self._saved_offline = -1, -1  # environment steps and offline updates of the last checkpoint
+        self.saved_at, self._saved_offline = (
+            -1,
+            -1,
+        )  # environment steps and offline updates of the last checkpoint
         self._since_cpu_s = 0.0  # when training went on
         self._seeds = EpisodeSeeds(session.seed_root)
         # The best of many evaluations looks better than it is: the final one must meet other episodes.
@@ -301,20 +319,22 @@ class _Loop:
         if self.best.env_steps == self.tuner.env_steps:
             return ""
         last = f"{self.progress.rates[-1]}, mean return {self.progress.returns[-1]:.4g}"
-        return (
-            f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; the last one's was {last}"
-        )
+        return f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; the last one's was {last}"
 
     def _crossed(self, before: int, every: int) -> bool:
         return every > 0 and self.tuner.env_steps // every > before // every
 
     def _learned_offline(self, before: int) -> bool:
-        """Is a checkpoint due before the first step: after as many updates as there are steps between two, and last?"""
+        """Is a checkpoint due before the first step: after as many updates as there are steps between two,
+        and last?
+        """
         every, now = self.config.checkpoint_every, self.tuner.offline
         return now > before and (now // every > before // every or self.tuner.phase != "offline")
 
     def _book(self) -> None:
-        """Count the CPU time since training went on. Asking what the workers used takes as long as a small update."""
+        """Count the CPU time since training went on. Asking what the workers used takes as long as a small
+        update.
+        """
         now_s = cpu_seconds()
         self.progress.train_cpu_s += now_s - self._since_cpu_s
         self._since_cpu_s = now_s
@@ -325,7 +345,9 @@ class _Loop:
         self.progress.env_steps.append(self.tuner.env_steps)
         self.progress.rates.append(result.rate)
         self.progress.returns.append(result.mean_return)
-        self.metrics.log(self.tuner.env_steps, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
+        self.metrics.log(
+            self.tuner.env_steps, {"eval/success": result.rate.rate, "eval/return": result.mean_return}
+        )
         score = (result.rate.rate, result.mean_return)
         if self.best is None or score >= self.best.score:
             self.best = Best(self.tuner.env_steps, score, self.tuner.learner.weights())
@@ -334,7 +356,10 @@ class _Loop:
     def checkpoint(self) -> None:
         """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
         phase = self.tuner.phase
-        if phase == "burn_in" or (self.saved_at, self._saved_offline) == (self.tuner.env_steps, self.tuner.offline):
+        if phase == "burn_in" or (self.saved_at, self._saved_offline) == (
+            self.tuner.env_steps,
+            self.tuner.offline,
+        ):
             return
         self._book()
         self.metrics.sync()
@@ -368,7 +393,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         cost = f"{outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s"
         print(f"{config.method.name} after {cost}: {after}")
-        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": outcome.progress.to_json()}
+        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
+            "curve": outcome.progress.to_json()
+        }
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))
             before = measure(base, noise_scale, env, config, config.final_episodes)
@@ -381,7 +408,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDi
         print(f"Next:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")
 
 
-def train_note(config: FinetuneVerb, method: MethodConfig, session: Session, done: Progress) -> dict[str, Any]:
+def train_note(
+    config: FinetuneVerb, method: MethodConfig, session: Session, done: Progress
+) -> dict[str, Any]:
     """Where the policy came from, for policy.json and the bundle's manifest."""
     return {
         "verb": "finetune",

@@ -1,4 +1,6 @@
-"""`robo-rl fly`: a flight policy from nothing, in seconds; flown, filmed, compared, exported as bundle and as C."""
+"""`robo-rl fly`: a flight policy from nothing, in seconds; flown, filmed, compared, exported as bundle and as
+C.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,32 @@ import torch
 from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
-from policies.flight import FlightPolicy
-from robo_rl.apps.fly_methods import hand_over, make_trainer, new_policy, total_updates
-from robo_rl.apps.fly_report import finish
-from robo_rl.apps.fly_setting import Setting, check_own
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.stop import stop_between_steps
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_methods import hand_over, make_trainer, new_policy, total_updates
+from robo_rl.apps.flight.fly_report import finish
+from robo_rl.apps.flight.fly_setting import Setting, check_own
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.apps.runs.signals import stop_between_steps
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
+from sim.flight.flights import Flights
+from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 __all__ = ["FlyRow", "Setting", "baseline", "evaluated", "main", "row", "train_all"]
 
 CONTROLLERS = ("pid", "geometric")
 
-_FREE = FREE_KEYS | {"eval_flights", "eval_s", "video", "checkpoint_every"}  # these change nothing that is learned
+_FREE = FREE_KEYS | {
+    "eval_flights",
+    "eval_s",
+    "video",
+    "checkpoint_every",
+}  # these change nothing that is learned
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,9 @@ class FlyRow:
 
 
 def main(config: FlyConfig) -> int:
-    """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C header."""
+    """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C
+    header.
+    """
     torch.set_num_threads(1)
     setting = Setting.of(config)
     check_own(config)
@@ -119,7 +128,11 @@ def _train(
     start_s, offset = cpu_seconds(), index * total_updates(config)
 
     def save() -> None:
-        state = {"learner": learner.state_dict(), "done": done, "train_cpu_s": used_s + cpu_seconds() - start_s}
+        state = {
+            "learner": learner.state_dict(),
+            "done": done,
+            "train_cpu_s": used_s + cpu_seconds() - start_s,
+        }
         with run.new_checkpoint(offset + learner.updates, keep=1) as folder:
             save_state(folder, state)
 
@@ -155,7 +168,9 @@ def _train(
 
 def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
     """The shared starts: same states, disturbances and sensor noise for every pilot."""
-    flights = setting.flights(config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False)
+    flights = setting.flights(
+        config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False
+    )
     with progress(setting.task.max_steps, "measuring", "step") as bar:
         return fly(flights, counted(pilot, bar))
 

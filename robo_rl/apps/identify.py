@@ -1,4 +1,6 @@
-"""`robo-rl identify`: fit the simulated arm to recorded motion, and judge the fit by motion it has not seen."""
+"""`robo-rl identify`: fit the simulated arm to recorded motion, and judge the fit by motion it has not
+seen.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from numpy import ndarray
 from rich.console import Console
 from rich.table import Table
 
-from robo_rl.apps.outputs import check_folder
-from robo_rl.apps.progress import progress
+from robo_rl.apps.runs.outputs import check_folder
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.identify import IdentifyConfig
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
-from robo_rl.data.reader import Episode, EpisodeStore
-from sim.identify import KNOWN, MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
+from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from sim.registry import make_env, option_of
-from sim.task_env import TaskVecEnv
+from sim.scenes.identify import KNOWN, MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
+from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.manipulation import SUBSTEPS, Wiring
 
 _JOINTS, _SPEEDS = "joints", "joint speeds"  # parts of an observation
@@ -34,19 +36,27 @@ def main(config: IdentifyConfig) -> int:
     name = config.env or store.spec.name
     with closing(make_env(name, 1)) as env:
         if not isinstance(env, TaskVecEnv) or not isinstance(env.wiring, Wiring):
-            raise ConfigError(f"{name} is no manipulation environment; there is no simulated arm in it to be fitted.")
+            raise ConfigError(
+                f"{name} is no manipulation environment; there is no simulated arm in it to be fitted."
+            )
         check_recorded(store, env)
         columns = columns_of(env)
         model, joints = ArmModel(env.wiring, SUBSTEPS), env.wiring.robot.joints
         hz = env.spec.control_hz
     if not 0.0 < config.held_out < 1.0:
-        raise ConfigError(f"held_out={config.held_out:g} is no share of episodes; give more than 0 and less than 1.")
+        raise ConfigError(
+            f"held_out={config.held_out:g} is no share of episodes; give more than 0 and less than 1."
+        )
     delays = config.delays if config.delays is not None else [0, 1, 2]
     if not delays or min(delays) < 0:
-        raise ConfigError(f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2].")
+        raise ConfigError(
+            f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2]."
+        )
     parts = [cut(*motion(episode, columns, hz), config.steps, max(delays) + model.lead) for episode in store]
     if len(parts) < 2:
-        raise DataError(f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by.")
+        raise DataError(
+            f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by."
+        )
     kept_out = min(len(parts) - 1, max(1, round(config.held_out * len(parts))))
     fitted, unseen = (some(join(each), config.stretches) for each in (parts[:-kept_out], parts[-kept_out:]))
     try:
@@ -56,8 +66,8 @@ def main(config: IdentifyConfig) -> int:
         raise KeyboardInterrupt("nothing was written") from stop
     if not found.found.any():
         raise DataError(
-            f"No joint in {config.data} moves enough to tell its stiffness from its damping. Record motion in free "
-            "space that goes back and forth within a second, every joint by 0.1 rad or more."
+            f"No joint in {config.data} moves enough to tell its stiffness from its damping. Record motion "
+            "in free space that goes back and forth within a second, every joint by 0.1 rad or more."
         )
     before, after = (
         rms(model.errors(unseen, each[None], delay)[0])
@@ -73,8 +83,8 @@ def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
     named = ", ".join(env.wiring.robot.joints)
     if not store.spec.action.unit.startswith(f"rad: {named}"):
         raise ConfigError(
-            f"The actions of the dataset are '{store.spec.action.unit}'; expected targets of the arm's joints, "
-            f"'rad: {named}'. Record under control=joint_position."
+            f"The actions of the dataset are '{store.spec.action.unit}'; expected targets of the arm's "
+            f"joints, 'rad: {named}'. Record under control=joint_position."
         )
     if store.spec.obs["state"].shape != env.spec.obs["state"].shape:
         raise ConfigError(
@@ -114,14 +124,23 @@ def motion(
 
 def some(segments: Segments, most: int) -> Segments:
     """At most so many, evenly over all."""
-    rows = np.unique(np.linspace(0, len(segments.q_rad) - 1, min(most, len(segments.q_rad))).round().astype(int))
+    rows = np.unique(
+        np.linspace(0, len(segments.q_rad) - 1, min(most, len(segments.q_rad))).round().astype(int)
+    )
     return Segments(segments.q_rad[rows], segments.dq_rad_s[rows], segments.command_rad[rows])
 
 
 def write(
-    out: Path, config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float
+    out: Path,
+    config: IdentifyConfig,
+    env: str,
+    joints: tuple[str, ...],
+    found: Fit,
+    before: float,
+    after: float,
 ) -> None:
-    """results.json, and ranges around what was found: two standard deviations beyond the least and the most joint.
+    """results.json, and ranges around what was found: two standard deviations beyond the least and the most
+    joint.
 
     Joints that motion said nothing about are left out.
     """
@@ -129,18 +148,27 @@ def write(
     write_json(
         out / "results.json",
         {
-            "commit": commit(), "machine": machine(), "data": config.data, "env": env, "delay_steps": found.delay,
-            "held_out_rms_rad": {"before": before, "after": after}, "fitted_rms_rad": found.rms_rad,
+            "commit": commit(),
+            "machine": machine(),
+            "data": config.data,
+            "env": env,
+            "delay_steps": found.delay,
+            "held_out_rms_rad": {"before": before, "after": after},
+            "fitted_rms_rad": found.rms_rad,
             "joints": {
                 joint: {
-                    "kp": float(found.kp[i]), "kv": float(found.kv[i]),
-                    "kp_log_std": float(found.kp_std[i]), "kv_log_std": float(found.kv_std[i]),
+                    "kp": float(found.kp[i]),
+                    "kv": float(found.kv[i]),
+                    "kp_log_std": float(found.kp_std[i]),
+                    "kv_log_std": float(found.kv_std[i]),
                 }
                 for i, joint in enumerate(joints)
             },
-            "motors": {key: {"factor": factor, "log_std": std} for key, (factor, std) in found.motors.items()},
+            "motors": {
+                key: {"factor": factor, "log_std": std} for key, (factor, std) in found.motors.items()
+            },
         },
-    )  # fmt: skip
+    )
     told = found.found
     ranges = {
         name: [
@@ -153,10 +181,14 @@ def write(
         if std < KNOWN:
             ranges[name] = [round(factor * float(np.exp(side * 2.0 * std)), 4) for side in (-1, 1)]
     text = yaml.safe_dump({**ranges, "action_delay": [found.delay, found.delay]}, default_flow_style=None)
-    (out / "randomise.yaml").write_text(f"# Fitted to {config.data}: the factors of all joints that moved.\n{text}")
+    (out / "randomise.yaml").write_text(
+        f"# Fitted to {config.data}: the factors of all joints that moved.\n{text}"
+    )
 
 
-def report(config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float) -> None:
+def report(
+    config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit, before: float, after: float
+) -> None:
     table = Table(header_style="dim", box=None, pad_edge=False)
     table.add_column("joint", no_wrap=True)
     for column in ("kp", "±", "kv", "±"):
@@ -170,11 +202,14 @@ def report(config: IdentifyConfig, env: str, joints: tuple[str, ...], found: Fit
     console.print("Factors on the model's stiffness and damping, with one standard deviation.", style="dim")
     for name, (factor, std) in found.motors.items():
         untold = "" if std < KNOWN else ", not told by this motion: left out of randomise.yaml"
-        print(f"{name} of all servos: {factor:.3f} ± {factor * std:.3f} times that of the actuator model{untold}")
+        print(
+            f"{name} of all servos: {factor:.3f} ± {factor * std:.3f} times that of the actuator "
+            f"model{untold}"
+        )
     if unknown := [joint for joint, known in zip(joints, found.found, strict=True) if not known]:
         print(
-            f"not told by this motion: {', '.join(unknown)}; they stay near the model and out of randomise.yaml. To "
-            "find them, record motion in which they go back and forth."
+            f"not told by this motion: {', '.join(unknown)}; they stay near the model and out of "
+            "randomise.yaml. To find them, record motion in which they go back and forth."
         )
     motors = f"actuator={option_of(env, 'actuator')}," if found.motors else ""
     print(

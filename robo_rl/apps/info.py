@@ -7,9 +7,9 @@ from collections import defaultdict
 from textwrap import fill
 from typing import Any
 
-from policies.process import PROCESSES
+from policies.base.process import PROCESSES
 from policies.registry import POLICIES
-from robo_rl.apps.config import CONF
+from robo_rl.apps.cli.config import CONF
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.nets.registry import NETS
@@ -52,6 +52,12 @@ def text(facts: dict[str, Any]) -> str:
     blocks["versions"] = [f"{package} {version}" for package, version in facts["versions"].items()]
     blocks["commit"], blocks["machine"] = [facts["commit"]], [facts["machine"]]
     return "\n".join(
-        fill(", ".join(names), WIDTH, initial_indent=f"{title:<25}", subsequent_indent=" " * 25, break_on_hyphens=False)
+        fill(
+            ", ".join(names),
+            WIDTH,
+            initial_indent=f"{title:<25}",
+            subsequent_indent=" " * 25,
+            break_on_hyphens=False,
+        )
         for title, names in blocks.items()
     )

@@ -1,4 +1,6 @@
-"""`robo-rl mission`: what to do when, as a formula; planned in random scenes, flown, and judged by the same formula."""
+"""`robo-rl mission`: what to do when, as a formula; planned in random scenes, flown, and judged by the same
+formula.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from policies.checkpoint import load_policy
-from policies.flight import FlightPolicy
+from policies.flight.policy import FlightPolicy
 from robo_rl.apps import fly as fly_verb
-from robo_rl.apps.acting import find_policy
-from robo_rl.apps.fly_setting import Setting
-from robo_rl.apps.mission_report import finish
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
+from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.mission_report import finish
+from robo_rl.apps.runs.loaded_policy import find_policy
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, UnknownNameError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.quad.command import ON_MOTORS, CommandLevel
-from sim.engines.quad.control.controllers import CONTROLLERS
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.memory import Senses
 from sim.engines.quad.rows import POS
-from sim.engines.quad.trial import Pilot, controller_pilot, fly, policy_pilot
-from sim.tasks.follow import FollowTask, following, path_rows
+from sim.flight.command import ON_MOTORS, CommandLevel
+from sim.flight.control.controllers import CONTROLLERS
+from sim.flight.flights import Flights
+from sim.flight.memory import Senses
+from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
+from sim.tasks.flight.follow import FollowTask, following, path_rows
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.plan import Plans, plan
 from sim.tasks.stl.scene import Mission, Scenes, draw_scenes, load_mission
@@ -111,7 +113,9 @@ def progress_over(items: list[Planned], label: str, unit: str) -> Any:
             bar.update(1)
 
 
-def load_tracker(config: MissionConfig, out: Path, updates: int = TRACKER_UPDATES, eager: bool = False) -> Tracker:
+def load_tracker(
+    config: MissionConfig, out: Path, updates: int = TRACKER_UPDATES, eager: bool = False
+) -> Tracker:
     """The policy of `run`; without one, train it. Raises CheckpointError for a policy that follows no curves.
 
     eager: do not compile the simulator, which takes longer than a few updates do.
@@ -141,14 +145,23 @@ def planned_for(config: MissionConfig, mission: Mission) -> Planned:
 
 
 def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
-    """Fly every path, pushed and with noisy sensors, and judge the flights at 100 Hz by the mission's formula."""
+    """Fly every path, pushed and with noisy sensors, and judge the flights at 100 Hz by the mission's
+    formula.
+    """
     mission = planned.scenes.mission
     task = FollowTask()
     task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
     seed = derive_seed("flights", config.seed)
     # Eager: so few drones for so few steps take less time than a compiler.
     flights = Flights(
-        tracker.craft, task, tracker.senses, config.scenes, seed, gradient=False, eager=True, level=tracker.level
+        tracker.craft,
+        task,
+        tracker.senses,
+        config.scenes,
+        seed,
+        gradient=False,
+        eager=True,
+        level=tracker.level,
     )
     inner: Pilot = (
         policy_pilot(tracker.policy.columns)
@@ -159,4 +172,6 @@ def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker)
     trial = fly(flights, following(inner, path_rows(planned.plans, task.max_steps, task.dt_s)))
     position = torch.cat([first.unsqueeze(0), trial.position_m])
     margin = mission.formula.margin(planned.scenes.margins(position.nan_to_num()), Grid(task.dt_s))[0]
-    return MissionFlight(mission, pilot, planned.plans.margin_m, margin.masked_fill(trial.left, math.nan), position)
+    return MissionFlight(
+        mission, pilot, planned.plans.margin_m, margin.masked_fill(trial.left, math.nan), position
+    )

@@ -1,4 +1,5 @@
-"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus. Launch files and `robo-rl up` start these.
+"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus. Launch files and `robo-rl up`
+start these.
 
 Everything from "--ros-args" on is left to rclpy, which reads the command line by itself.
 """
@@ -11,30 +12,58 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.apps.asker import asker
-from robo_rl.apps.node_life import leave, listening, live
-from robo_rl.apps.outlive import outlive_readers
+from robo_rl.apps.nodes.best_effort_stdout import outlive_readers
+from robo_rl.apps.nodes.node_life import leave, listening, live
+from robo_rl.apps.runs.signals import signal_source
 from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
 
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import Bus
-    from hardware.nodes.protocol import Node
+    from hardware.nodes.shared.protocol import Node
     from robo_rl.conf.node import NodeConfig
 
 # name -> (builder called as build(config, bus); its settings; extra that installs what it imports)
 NODES: dict[str, tuple[str, str, str | None]] = {
-    "sim_robot": ("robo_rl.apps.node_builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
-    "safety_filter": ("robo_rl.apps.node_builders:safety_filter", "robo_rl.conf.node:SafetyFilterNodeConfig", None),
-    "robot_driver": ("robo_rl.apps.robot_builders:robot_driver", "robo_rl.conf.node:RobotDriverNodeConfig", None),
-    "teleop": ("robo_rl.apps.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
-    "camera": ("robo_rl.apps.node_builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
-    "recorder": ("robo_rl.apps.node_builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
-    "arm_policy": ("robo_rl.apps.node_builders:arm_policy", "robo_rl.conf.node:ArmPolicyNodeConfig", "robot"),
-    "action_head": ("robo_rl.apps.node_builders:action_head", "robo_rl.conf.node:ActionHeadNodeConfig", "robot"),
-    "flight_filter": ("robo_rl.apps.node_builders:flight_filter", "robo_rl.conf.node:FlightFilterNodeConfig", None),
-    "quad_policy": ("robo_rl.apps.node_builders:quad_policy", "robo_rl.conf.node:QuadPolicyNodeConfig", "robot"),
-    "task": ("robo_rl.apps.node_builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
-    "diagnostics": ("robo_rl.apps.node_builders:diagnostics", "robo_rl.conf.node:DiagnosticsNodeConfig", None),
+    "sim_robot": ("robo_rl.apps.nodes.builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
+    "safety_filter": (
+        "robo_rl.apps.nodes.builders:safety_filter",
+        "robo_rl.conf.node:SafetyFilterNodeConfig",
+        None,
+    ),
+    "robot_driver": (
+        "robo_rl.apps.nodes.robot_builders:robot_driver",
+        "robo_rl.conf.node:RobotDriverNodeConfig",
+        None,
+    ),
+    "teleop": ("robo_rl.apps.nodes.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
+    "camera": ("robo_rl.apps.nodes.builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
+    "recorder": ("robo_rl.apps.nodes.builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
+    "arm_policy": (
+        "robo_rl.apps.nodes.builders:arm_policy",
+        "robo_rl.conf.node:ArmPolicyNodeConfig",
+        "robot",
+    ),
+    "action_head": (
+        "robo_rl.apps.nodes.builders:action_head",
+        "robo_rl.conf.node:ActionHeadNodeConfig",
+        "robot",
+    ),
+    "flight_filter": (
+        "robo_rl.apps.nodes.builders:flight_filter",
+        "robo_rl.conf.node:FlightFilterNodeConfig",
+        None,
+    ),
+    "quad_policy": (
+        "robo_rl.apps.nodes.builders:quad_policy",
+        "robo_rl.conf.node:QuadPolicyNodeConfig",
+        "robot",
+    ),
+    "task": ("robo_rl.apps.nodes.builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
+    "diagnostics": (
+        "robo_rl.apps.nodes.builders:diagnostics",
+        "robo_rl.conf.node:DiagnosticsNodeConfig",
+        None,
+    ),
 }
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
 STARTING = "while it was starting: nothing was sent."
@@ -51,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"{arguments[0] if arguments else 'node'}: {asker(signal.SIGINT)} {STARTING}")
+        print(f"{arguments[0] if arguments else 'node'}: {signal_source(signal.SIGINT)} {STARTING}")
         return 0
 
 
@@ -91,7 +120,8 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
             raise
         install = f"'robo-rl[{extra}]'" if extra else error.name
         raise MissingDependencyError(
-            f"The node {name} needs the package '{error.name}', which is not installed. Run: pip install {install}"
+            f"The node {name} needs the package '{error.name}', which is not installed. Run: pip install "
+            f"{install}"
         ) from error
     except BaseException:
         bus.close()
@@ -101,18 +131,23 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
 
 def node_settings(name: str, overrides: Sequence[str]) -> Any:
     """The node's settings from `key=value` words. Raises ConfigError."""
-    from robo_rl.apps.config import load_config
+    from robo_rl.apps.cli.config import load_config
 
     try:
         return load_config(f"node_{name}", list(overrides), _attribute(NODES[name][1]))
     except ConfigError as error:
-        raise ConfigError(str(error).replace(f"robo-rl node_{name}", f"python -m robo_rl.apps.node {name}")) from error
+        raise ConfigError(
+            str(error).replace(f"robo-rl node_{name}", f"python -m robo_rl.apps.node {name}")
+        ) from error
 
 
 def _help(name: str, schema: type) -> str:
     from robo_rl.conf.fields import settings
 
-    rows = [f"  {s.key:<12} {s.type_words:<28} {s.default_words:<12} {s.meaning}" for s in settings(schema).values()]
+    rows = [
+        f"  {s.key:<12} {s.type_words:<28} {s.default_words:<12} {s.meaning}"
+        for s in settings(schema).values()
+    ]
     return "\n".join([f"python -m robo_rl.apps.node {name} key=value ...", "", *rows])
 
 

@@ -7,15 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hardware.layout import action_joints
-from policies.bundle import Bundle, check_env, load_bundle
+from policies.deploy.bundle import Bundle, check_env, load_bundle
+from policies.deploy.graph import Device
+from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
-from policies.graph import Device
-from policies.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
-from robo_rl.apps.outputs import check_file
-from robo_rl.apps.progress import progress
+from robo_rl.apps.runs.outputs import check_file
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from sim.registry import make_env
 
@@ -29,15 +29,19 @@ def main(config: RunConfig) -> int:
     check_file("out", config.out)
     bundle = load_bundle(Path(config.bundle))
     if config.robot is not None:
-        from robo_rl.apps.run_robot import run_robot
+        from robo_rl.apps.nodes.run_robot import run_robot
 
         return run_robot(config, bundle)
     if config.realtime:
-        raise ConfigError("realtime=true is for robot=sim_arm: an environment waits for each chunk, so none is late.")
+        raise ConfigError(
+            "realtime=true is for robot=sim_arm: an environment waits for each chunk, so none is late."
+        )
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1
-    with closing(make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)) as env:
+    with closing(
+        make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)
+    ) as env:
         check_env(bundle, env.spec)
         with progress(None, "run", "tick") as bar:
             report = run_closed_loop(
@@ -62,7 +66,9 @@ def next_step(bundle: Bundle) -> str:
     """The same bundle through the nodes of a robot; empty for what no robot here can be driven by."""
     if bundle.env.name.startswith("quad/"):
         return f"robo-rl run bundle={bundle.folder} robot=sim_quad"
-    elsewhere = bundle.env.name.startswith(("arm/", "hand/", "mobile/"))  # robots that no description here is of
+    elsewhere = bundle.env.name.startswith(
+        ("arm/", "hand/", "mobile/")
+    )  # robots that no description here is of
     if action_joints(bundle.env.action.unit) and not elsewhere:
         return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
     return ""

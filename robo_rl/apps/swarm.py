@@ -1,4 +1,6 @@
-"""`robo-rl swarm`: one policy for every drone of a swarm among obstacles; trained, measured, drawn, filmed, bundled."""
+"""`robo-rl swarm`: one policy for every drone of a swarm among obstacles; trained, measured, drawn, filmed,
+bundled.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ import torch
 from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
-from policies.swarm import SwarmPolicy
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
-from robo_rl.apps.stop import stop_between_steps
-from robo_rl.apps.swarm_report import finish
-from robo_rl.apps.swarm_setting import SwarmSetting
+from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.flight.swarm_report import finish
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.runs.signals import stop_between_steps
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
-from robo_rl.rl.first_order import FirstOrder, FirstOrderConfig
-from sim.engines.quad.swarm import Swarm
-from sim.engines.quad.swarm_trial import SwarmPaths, SwarmTrial, measure
+from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
+from sim.flight.swarm.swarm import Swarm
+from sim.flight.swarm.swarm_trial import SwarmPaths, SwarmTrial, measure
 from sim.tasks.swarm.scenarios import SCENARIOS
 from sim.tasks.swarm.world import SwarmWorld
 
@@ -33,8 +35,8 @@ __all__ = ["SwarmRow", "SwarmSetting", "evaluated", "main", "rows_of", "train_al
 
 @dataclass(frozen=True)
 class SwarmRow:
-    """One row of the table: a scenario, or all of them, in one kind of world. Rates are per drone; the interval counts
-    with the drones of a world standing and falling together.
+    """One row of the table: a scenario, or all of them, in one kind of world. Rates are per drone; the
+    interval counts with the drones of a world standing and falling together.
     """
 
     drones: int
@@ -55,7 +57,9 @@ class SwarmRow:
 
 
 def main(config: SwarmConfig) -> int:
-    """Train `seeds` policies, measure each on the same unseen worlds, and leave table, pictures and bundle."""
+    """Train `seeds` policies, measure each on the same unseen worlds, and leave table, pictures and
+    bundle.
+    """
     torch.set_num_threads(1)
     setting = SwarmSetting.of(config)
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
@@ -114,7 +118,11 @@ def _train(
     start_s, offset = cpu_seconds(), index * config.updates
 
     def save() -> None:
-        state = {"learner": learner.state_dict(), "done": done, "train_cpu_s": used_s + cpu_seconds() - start_s}
+        state = {
+            "learner": learner.state_dict(),
+            "done": done,
+            "train_cpu_s": used_s + cpu_seconds() - start_s,
+        }
         with run.new_checkpoint(offset + learner.updates, keep=1) as folder:
             save_state(folder, state)
 
@@ -123,7 +131,10 @@ def _train(
         logs = learner.update()
         bar.update(1)
         if learner.updates % 20 == 0 or learner.done:
-            logs = logs | {"train/touching": swarm.touching.float().mean(), "train/seed": torch.tensor(float(seed))}
+            logs = logs | {
+                "train/touching": swarm.touching.float().mean(),
+                "train/seed": torch.tensor(float(seed)),
+            }
             metrics.log(offset + learner.updates, logs)
         if learner.updates % config.checkpoint_every == 0 and not learner.done:
             save()
@@ -133,11 +144,19 @@ def _train(
                 f"saved update {learner.updates} in {run.path}; the same command with resume=true goes on"
             )
     note = {
-        "verb": "swarm", "engine": setting.engine, "craft": setting.craft.name, "source": setting.craft.source,
-        "drones": config.drones, "env_steps": learner.env_steps, "seed": seed, "noise": 0.0,
-        "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2), "compile_cpu_s": round(swarm.compile_s, 2),
-        "commit": commit(), "settings": asdict(config),
-    }  # fmt: skip
+        "verb": "swarm",
+        "engine": setting.engine,
+        "craft": setting.craft.name,
+        "source": setting.craft.source,
+        "drones": config.drones,
+        "env_steps": learner.env_steps,
+        "seed": seed,
+        "noise": 0.0,
+        "train_cpu_s": round(used_s + cpu_seconds() - start_s, 2),
+        "compile_cpu_s": round(swarm.compile_s, 2),
+        "commit": commit(),
+        "settings": asdict(config),
+    }
     return policy, note
 
 
@@ -167,13 +186,17 @@ def evaluated(
     """Fly unseen worlds, the same for every policy; with more drones in each, fewer of them."""
 
     def fresh(batch: int) -> Swarm:
-        return setting.swarm(config, world, derive_seed("swarm eval", config.eval_seed, world.drones, batch), batch)
+        return setting.swarm(
+            config, world, derive_seed("swarm eval", config.eval_seed, world.drones, batch), batch
+        )
 
     episodes = max(1, config.episodes * config.drones // world.drones)
     return measure(fresh, columns, episodes, len(setting.scenarios))
 
 
-def rows_of(world: SwarmWorld, trial: SwarmTrial, eval_s: float, train_s: float, seed: int) -> Iterator[SwarmRow]:
+def rows_of(
+    world: SwarmWorld, trial: SwarmTrial, eval_s: float, train_s: float, seed: int
+) -> Iterator[SwarmRow]:
     """All scenarios together, then each."""
     kinds = [("all", trial)] + [(SCENARIOS[i], trial.of(i)) for i in sorted(set(trial.scenario.tolist()))]
     for name, part in kinds:

@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from policies.batches import LoaderWindows, TensorWindows, WindowSource
+from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
-from policies.generative import GenerativeConfig, GenerativePolicy
-from policies.train_state import FREE_SETTINGS
-from policies.training import BaseTrainConfig, train_base
-from robo_rl.apps.device import pick_device, share_out
-from robo_rl.apps.interrupt import Interruptible
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import FREE_KEYS, RunDir
+from policies.training.base import BaseTrainConfig, train_base
+from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
+from policies.training.train_state import FREE_SETTINGS
+from robo_rl.apps.runs.device import pick_device, share_out
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.apps.runs.signals import Interruptible
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import DataError
-from robo_rl.core.files import read_json, write_json
+from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec, sense_of
@@ -42,7 +42,9 @@ def main(config: TrainConfig) -> int:
 
 
 def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
-    """Train, and leave the policy in `out`/policy. free: more settings that may differ when a run is resumed."""
+    """Train, and leave the policy in `out`/policy. free: more settings that may differ when a run is
+    resumed.
+    """
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
@@ -88,8 +90,8 @@ def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
     choice = choose(store, config.learn_from)
     if len(store) and not choice.positions:
         raise DataError(
-            f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to learn from: "
-            f"{choice.reasons}. Record some that succeed, or take every one by learn_from=all."
+            f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to "
+            f"learn from: {choice.reasons}. Record some that succeed, or take every one by learn_from=all."
         )
     return choice
 
@@ -97,7 +99,8 @@ def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
 def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
     """Note what is learned from. Raises DataError when a resumed run would go on with something else.
 
-    Batches are functions of (seed, update, number of windows): with other episodes they would be others from the start.
+    Batches are functions of (seed, update, number of windows): with other episodes they would be others from
+    the start.
     """
     path, numbers = run.path / DATA_FILE, [episode.number for episode in choice.episodes]
     frames = sum(episode.frames for episode in choice.episodes)
@@ -107,8 +110,8 @@ def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
     elif (begun := read_json(path)) != now:
         raise DataError(
             f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, and of "
-            f"{choice.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the data "
-            "that it was started with, or start a new run."
+            f"{choice.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the "
+            "data that it was started with, or start a new run."
         )
 
 
@@ -157,7 +160,12 @@ def newest_step(folder: Path) -> int:
 def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:
     """Where the policy came from, for policy.json and the bundle's manifest."""
     frames = sum(episode.frames for episode in choice.episodes)
-    data = {"path": config.data, "episodes": len(choice.positions), "frames": frames, "left_out": choice.left_out}
+    data = {
+        "path": config.data,
+        "episodes": len(choice.positions),
+        "frames": frames,
+        "left_out": choice.left_out,
+    }
     return {
         "verb": "train",
         "data": data,

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from robo_rl.apps import transfer_arm, transfer_swarm
-from robo_rl.apps.flown import Flown, load_flown
+from robo_rl.apps.flight import transfer_arm, transfer_swarm
+from robo_rl.apps.flight.flight_run import Flown, load_flown
+from robo_rl.apps.flight.transfer_film import check_size
+from robo_rl.apps.flight.transfer_report import finish
 from robo_rl.apps.fly import counted
-from robo_rl.apps.outputs import check_folder
-from robo_rl.apps.progress import progress
-from robo_rl.apps.transfer_film import check_size
-from robo_rl.apps.transfer_report import finish
+from robo_rl.apps.runs.outputs import check_folder
+from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
@@ -21,15 +21,27 @@ from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import Scene, check_scene
 from sim.engines.bullet.step import bullet_flights
-from sim.engines.quad.control.controllers import CONTROLLERS
-from sim.engines.quad.flights import Flights
 from sim.engines.quad.rows import even_spread
-from sim.engines.quad.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
+from sim.flight.control.controllers import CONTROLLERS
+from sim.flight.flights import Flights
+from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 HOME = "quad"  # the engine of the training
 POLICY = "policy"
-FLIGHTS_ONLY = ("effects", "height_m", "above_m", "rate_hz", "aero", "randomize", "controllers", "craft", "speed_m_s",
-                "eval_s", "pretty", "size")  # fmt: skip
+FLIGHTS_ONLY = (
+    "effects",
+    "height_m",
+    "above_m",
+    "rate_hz",
+    "aero",
+    "randomize",
+    "controllers",
+    "craft",
+    "speed_m_s",
+    "eval_s",
+    "pretty",
+    "size",
+)
 SCENES_ONLY = ("engines", "env")
 NOT_SWARMS = ("height_m", "above_m", "randomize", "controllers", "speed_m_s", "pretty", "size")
 
@@ -92,7 +104,9 @@ def main(config: TransferConfig) -> int:
     check_folder("out", config.out)
     check_size(config.size)
     if config.run is None and config.bundle is None:
-        raise ConfigError("Give run=<folder of a run> or bundle=<folder>: the policy that is to act in other engines.")
+        raise ConfigError(
+            "Give run=<folder of a run> or bundle=<folder>: the policy that is to act in other engines."
+        )
     if transfer_arm.is_for_arms(config):
         refuse(config, FLIGHTS_ONLY, "flights", "a task in a scene, whose conditions are options in env=")
         return transfer_arm.main(config)
@@ -110,8 +124,12 @@ def main(config: TransferConfig) -> int:
 def refuse(config: TransferConfig, keys: tuple[str, ...], meant_for: str, not_for: str) -> None:
     """Raise ConfigError for settings that would change nothing here."""
     plain = TransferConfig()
-    if given := [f"{key}={getattr(config, key)}" for key in keys if getattr(config, key) != getattr(plain, key)]:
-        raise ConfigError(f"{', '.join(given)} cannot be used: for {meant_for}, not for {not_for}. Leave it out.")
+    if given := [
+        f"{key}={getattr(config, key)}" for key in keys if getattr(config, key) != getattr(plain, key)
+    ]:
+        raise ConfigError(
+            f"{', '.join(given)} cannot be used: for {meant_for}, not for {not_for}. Leave it out."
+        )
 
 
 def scene_of(config: TransferConfig) -> Scene:
@@ -129,12 +147,16 @@ def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[Transfer
     pilots = [POLICY, *config.controllers]
     for name in config.controllers:
         if name not in CONTROLLERS:
-            raise ConfigError(f"controllers={name} cannot be used, expected some of: {', '.join(CONTROLLERS)}.")
+            raise ConfigError(
+                f"controllers={name} cannot be used, expected some of: {', '.join(CONTROLLERS)}."
+            )
     with progress(2 * len(pilots) * flown.task.max_steps, "transfer", "step") as bar:
         for name in pilots:
             for engine in (HOME, config.engine):
                 flights = flights_of(config, flown, None if engine == HOME else scene)
-                rows.append(TransferRow(name, engine, fly(flights, counted(_pilot(name, flown, config), bar))))
+                rows.append(
+                    TransferRow(name, engine, fly(flights, counted(_pilot(name, flown, config), bar)))
+                )
     return rows
 
 

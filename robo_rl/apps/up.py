@@ -1,4 +1,6 @@
-"""`robo-rl up`: a set of nodes on a machine without ROS, each a process, as the launch files start them with ROS."""
+"""`robo-rl up`: a set of nodes on a machine without ROS, each a process, as the launch files start them with
+ROS.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,34 @@ from functools import partial
 
 from hardware.bus.choose import check_installed, choose
 from hardware.bus.names import domain_id, namespace_of
-from robo_rl.apps.node_sets import NodeSet, load_set
-from robo_rl.apps.outlive import outlive_readers
-from robo_rl.apps.preflight import alone
-from robo_rl.apps.supervise import Supervisor
+from robo_rl.apps.nodes.best_effort_stdout import outlive_readers
+from robo_rl.apps.nodes.node_sets import NodeSet, load_set
+from robo_rl.apps.nodes.preflight import alone
+from robo_rl.apps.nodes.supervise import Supervisor
 from robo_rl.conf.up import UpConfig
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
 # What sets may take.
 ARGUMENTS = (
-    "bundle", "robot", "driver", "device", "leader", "level", "hover", "ground", "arm", "goal", "camera", "camera_name",
-    "cameras", "senses", "transport", "calibration", "record", "realtime",
-)  # fmt: skip
+    "bundle",
+    "robot",
+    "driver",
+    "device",
+    "leader",
+    "level",
+    "hover",
+    "ground",
+    "arm",
+    "goal",
+    "camera",
+    "camera_name",
+    "cameras",
+    "senses",
+    "transport",
+    "calibration",
+    "record",
+    "realtime",
+)
 
 
 def main(config: UpConfig) -> int:
@@ -36,10 +54,12 @@ def main(config: UpConfig) -> int:
     check_installed(bus)  # says what is missing once, before anything starts
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     words = chosen.commands(texts)
-    checked = subprocess.run([sys.executable, "-m", "robo_rl.apps.preflight", json.dumps(words)], check=False)
+    checked = subprocess.run(
+        [sys.executable, "-m", "robo_rl.apps.nodes.preflight", json.dumps(words)], check=False
+    )
     if checked.returncode:
         return checked.returncode
-    tended = [sys.executable, "-m", "robo_rl.apps.tended", str(os.getpid())]
+    tended = [sys.executable, "-m", "robo_rl.apps.nodes.parent_death_signal", str(os.getpid())]
     commands = {name: [*tended, *given, *common] for name, given in words.items()}
     with alone(domain_id(None), config.namespace):
         print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
@@ -48,7 +68,8 @@ def main(config: UpConfig) -> int:
         for name, given in words.items():
             if "arm=false" in given:
                 print(
-                    f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.", flush=True
+                    f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.",
+                    flush=True,
                 )
         return Supervisor(commands, partial(print, flush=True), _typist(words)).run(config.seconds)
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from robo_rl.apps.collect import Driver, make_driver
-from robo_rl.apps.outputs import check_folder
-from robo_rl.apps.progress import progress
-from robo_rl.apps.window import Staged, has_screen, show
+from robo_rl.apps.runs.outputs import check_folder
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.window import Staged, has_screen, show
 from robo_rl.conf.schema import CollectConfig, ViewConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
@@ -26,7 +26,9 @@ from sim.registry import make_env
 
 
 class Unskilled:
-    """Random actions, uniform in the limits and the same for the same seed, or none: the middle of the limits."""
+    """Random actions, uniform in the limits and the same for the same seed, or none: the middle of the
+    limits.
+    """
 
     def __init__(self, spec: ActionSpec, moves: bool) -> None:
         self._spec, self._moves, self._rng = spec, moves, torch.Generator()
@@ -39,7 +41,9 @@ class Unskilled:
 
     def act(self) -> Tensor:
         unit = (
-            torch.rand(1, self._spec.dim, generator=self._rng) if self._moves else torch.full((1, self._spec.dim), 0.5)
+            torch.rand(1, self._spec.dim, generator=self._rng)
+            if self._moves
+            else torch.full((1, self._spec.dim), 0.5)
         )
         return self._spec.denormalize(2.0 * unit - 1.0)
 
@@ -47,7 +51,9 @@ class Unskilled:
 def main(config: ViewConfig) -> int:
     """Show the episodes in a window, or film them and lay stills of them side by side."""
     if config.policy is not None and config.pilot != "expert":
-        raise ConfigError(f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out.")
+        raise ConfigError(
+            f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out."
+        )
     check_folder("out", config.out)
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)
@@ -59,12 +65,16 @@ def main(config: ViewConfig) -> int:
             return 0
         recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
     write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
-    print(f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, stills: "
-          f"{out / 'sheet.png'}")  # fmt: skip
+    print(
+        f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, "
+        f"stills: {out / 'sheet.png'}"
+    )
     return 0
 
 
-def film(env: VecEnv, driver: Driver, seeds: Sequence[int], path: Path, name: str) -> tuple[Recorder, list[bool]]:
+def film(
+    env: VecEnv, driver: Driver, seeds: Sequence[int], path: Path, name: str
+) -> tuple[Recorder, list[bool]]:
     """One episode after another, in an environment of one lane. Returns the stills and the outcomes."""
     success: list[bool] = []
     fps = env.spec.control_hz

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
-from policies.flight import FlightPolicy
-from policies.vision import FRAMES, VisionPolicy
-from policies.vision_fit import Shots, fit_eye, pose_errors
-from robo_rl.apps.acting import find_policy
+from policies.flight.policy import FlightPolicy
+from policies.flight.vision import FRAMES, VisionPolicy
+from policies.flight.vision_fit import Shots, fit_eye, pose_errors
+from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.vision_report import finish
 from robo_rl.apps.fly import FlyRow, row, train_all
-from robo_rl.apps.fly_setting import Setting
-from robo_rl.apps.progress import progress
-from robo_rl.apps.run_dir import RunDir
-from robo_rl.apps.vision_report import finish
+from robo_rl.apps.runs.loaded_policy import find_policy
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -33,10 +33,10 @@ from sim.engines.bullet.floor_view import Eye
 from sim.engines.bullet.scatter import scattered
 from sim.engines.bullet.vision import APART, Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.memory import Senses
-from sim.engines.quad.trial import Pilot, Trial, fly, policy_pilot
-from sim.tasks.hover import HoverTask
+from sim.flight.flights import Flights
+from sim.flight.memory import Senses
+from sim.flight.trial import Pilot, Trial, fly, policy_pilot
+from sim.tasks.flight.hover import HoverTask
 
 _SHOTS = 100  # pictures from scattered poses that count as one step of the progress bar
 
@@ -72,7 +72,9 @@ class Sight:
 
 
 def main(config: VisionConfig) -> int:
-    """Train teacher and `seeds` students, fly them on the same starts, and leave table, pictures, film and bundle."""
+    """Train teacher and `seeds` students, fly them on the same starts, and leave table, pictures, film and
+    bundle.
+    """
     load_pybullet()  # before the work, not after it
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
@@ -91,7 +93,10 @@ def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[
     """On the same starts: the teacher, told where it is, and the kept student without its camera."""
     policy = load_policy(run.policy)
     assert isinstance(policy, VisionPolicy)
-    for name, pilot in {"teacher": lambda _: policy_pilot(sight.teacher.columns), "blind": _blind(policy)}.items():
+    for name, pilot in {
+        "teacher": lambda _: policy_pilot(sight.teacher.columns),
+        "blind": _blind(policy),
+    }.items():
         trial, _ = measured(config, sight, pilot)
         yield row(name, trial), trial
 
@@ -109,12 +114,14 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
     else:
         folder = Path(config.teacher)
         known = set(FlyConfig.__dataclass_fields__)
-        given = FlyConfig(**{key: value for key, value in RunDir.open(folder).config().items() if key in known})
+        given = FlyConfig(
+            **{key: value for key, value in RunDir.open(folder).config().items() if key in known}
+        )
     policy = load_policy(find_policy(folder))
     if not isinstance(policy, FlightPolicy) or given.task != "hover" or given.integral:
         raise CheckpointError(
-            f"{folder} cannot teach hovering by camera: it must be a run of robo-rl fly task=hover integral=false, for "
-            "a camera policy carries no sum of errors from step to step."
+            f"{folder} cannot teach hovering by camera: it must be a run of robo-rl fly task=hover "
+            "integral=false, for a camera policy carries no sum of errors from step to step."
         )
     return policy, given
 
@@ -123,8 +130,8 @@ def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
     """The student flies what its teacher flew. Raises ConfigError where another craft was asked for."""
     if config.craft not in (VisionConfig.craft, given.craft):
         raise ConfigError(
-            f"craft={config.craft} cannot be flown after a teacher of craft {given.craft}. Leave it out, or leave "
-            "teacher= out: one is trained for it then."
+            f"craft={config.craft} cannot be flown after a teacher of craft {given.craft}. Leave it out, or "
+            "leave teacher= out: one is trained for it then."
         )
     return replace(config, craft=given.craft)
 
@@ -134,14 +141,19 @@ def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> S
     task = replace(HoverTask(), start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s)
     if config.eval_s is not None:
         task = replace(task, max_steps=round(config.eval_s / task.dt_s))
-    return Sight(load_craft(given.craft), task, policy, given.history, Scene(), Eye(config.px), config.camera_hz)
+    return Sight(
+        load_craft(given.craft), task, policy, given.history, Scene(), Eye(config.px), config.camera_hz
+    )
 
 
 def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
     """Every seed from nothing; the first one's policy and flights are kept."""
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
-    with progress(_work(config, sight) * config.seeds, "vision", "step") as bar, run.metrics(None, bar=bar) as metrics:
+    with (
+        progress(_work(config, sight) * config.seeds, "vision", "step") as bar,
+        run.metrics(None, bar=bar) as metrics,
+    ):
         metrics.shown = ("fit/position_m",)
 
         def told() -> None:
@@ -151,9 +163,13 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
             policy, note = train(config, sight, seed, metrics.log, told)
             save_policy(run.path / f"seed{seed}", policy, note)
             trial, pictures = measured(config, sight, seeing(policy, told))
-            rows.append(row("policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed))
+            rows.append(
+                row("policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed)
+            )
             if not trials:
-                save_policy(run.policy, policy, note | {"measured": rows[0].held.to_json(), "pictures": pictures})
+                save_policy(
+                    run.policy, policy, note | {"measured": rows[0].held.to_json(), "pictures": pictures}
+                )
                 trials["policy"] = trial
     return rows, trials
 
@@ -167,7 +183,9 @@ def _work(config: VisionConfig, sight: Sight) -> int:
 def train(
     config: VisionConfig, sight: Sight, seed: int, log: Callable[[int, Any], None], told: Callable[[], None]
 ) -> tuple[VisionPolicy, dict[str, Any]]:
-    """Look around; then record, fit, record with more trust, fit on all: DAgger with exact states as labels."""
+    """Look around; then record, fit, record with more trust, fit on all: DAgger with exact states as
+    labels.
+    """
     start_s = cpu_seconds()
     torch.manual_seed(derive_seed("vision init", seed))
     policy, rng = sight.student(), generator("vision fit", seed)
@@ -212,7 +230,9 @@ def _look_around(config: VisionConfig, sight: Sight, seed: int, told: Callable[[
     ))  # fmt: skip
 
 
-def measured(config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]) -> tuple[Trial, int]:
+def measured(
+    config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]
+) -> tuple[Trial, int]:
     """The shared starts, the same for every pilot; and how many pictures they took."""
     flights = sight.flights(config.eval_flights, derive_seed("vision eval", config.eval_seed))
     trial = fly(flights.flights, pilot(flights))
@@ -230,8 +250,8 @@ def seeing(
 ) -> Callable[[VisionFlights], Pilot]:
     """The policy behind its camera. Features of a picture are computed once, when it is taken.
 
-    trust: below 1 the teacher acts on truth + trust * (estimate - truth), so that a student which knows little yet
-    errs where it will fly later, not where it falls.
+    trust: below 1 the teacher acts on truth + trust * (estimate - truth), so that a student which knows
+    little yet errs where it will fly later, not where it falls.
     """
 
     def of(flights: VisionFlights) -> Pilot:
@@ -273,4 +293,6 @@ def _blind(policy: VisionPolicy) -> Callable[[VisionFlights], Pilot]:
 
 
 def _shots(record: Record) -> Shots:
-    return Shots(torch.from_numpy(np.concatenate(record.frames)), torch.cat(record.tilt), torch.cat(record.pose))
+    return Shots(
+        torch.from_numpy(np.concatenate(record.frames)), torch.cat(record.tilt), torch.cat(record.pose)
+    )

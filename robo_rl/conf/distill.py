@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from robo_rl.conf.fields import REQUIRED, at_least, fraction, variant
 from robo_rl.conf.train import NETS
 from robo_rl.nets.registry import NetConfig
-from robo_rl.rl.distill import DistillConfig
+from robo_rl.rl.distillation.distill import DistillConfig
 
 
 @dataclass

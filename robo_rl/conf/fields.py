@@ -1,8 +1,8 @@
 """Settings of a verb are dataclass fields; this reads from them what `--help` and error messages need.
 
-The meaning of a setting is the comment that ends its line, or a "name: meaning." in its class's docstring. Constraints
-that a type cannot say are added with `one_of`, `at_least` and `variant`. Config dataclasses must not be frozen: hydra
-writes overrides into them.
+The meaning of a setting is the comment that ends its line, or a "name: meaning." in its class's docstring.
+Constraints that a type cannot say are added with `one_of`, `at_least` and `variant`. Config dataclasses must
+not be frozen: hydra writes overrides into them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text
 
 
 def variant(options: Mapping[str, type]) -> Any:
-    """A group of settings in several variants, each a dataclass with a field `name`; the first is the default.
+    """A group of settings in several variants, each a dataclass with a field `name`; the first is the
+    default.
 
     `net: NetConfig = variant({"mlp": MlpConfig, "unet1d": UnetConfig})` gives `net=unet1d net.kernel=3`.
     """
@@ -94,11 +95,14 @@ class Setting:
 
 def variants(schema: type) -> dict[str, dict[str, type]]:
     """Field -> its variants by name, for the fields made with `variant`."""
-    return {item.name: dict(item.metadata["variants"]) for item in fields(schema) if "variants" in item.metadata}
+    return {
+        item.name: dict(item.metadata["variants"]) for item in fields(schema) if "variants" in item.metadata
+    }
 
 
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
-    """All settings of a schema by dotted key, nested dataclasses flattened, a class's own fields before inherited ones.
+    """All settings of a schema by dotted key, nested dataclasses flattened, a class's own fields before
+    inherited ones.
 
     Of a variant field, its name and the settings of every variant are there; a key of two is the first one's.
     """
@@ -130,7 +134,9 @@ def _variant_settings(key: str, options: Mapping[str, type]) -> dict[str, Settin
 
 
 def meanings(schema: type) -> dict[str, str]:
-    """Field name -> the comment that ends its line, or what the docstring says of it; inherited fields included."""
+    """Field name -> the comment that ends its line, or what the docstring says of it; inherited fields
+    included.
+    """
     found: dict[str, str] = {}
     for cls in reversed(schema.__mro__):
         if is_dataclass(cls):
@@ -153,7 +159,9 @@ def _comments(cls: type) -> dict[str, str]:
     return {
         node.target.id: comments[node.end_lineno]
         for node in body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno in comments
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.end_lineno in comments
     }
 
 

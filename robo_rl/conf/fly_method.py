@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from robo_rl.conf.fields import at_least
 from robo_rl.core.settings import one_of
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.ppo import PpoConfig
-from robo_rl.rl.ppo_rows import PpoRowsConfig
-from robo_rl.rl.replay_rows import ReplayConfig
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.replay_rows import ReplayConfig
+from robo_rl.rl.on_policy.ppo import PpoConfig
+from robo_rl.rl.on_policy.ppo_rows import PpoRowsConfig
 
 
 @dataclass
@@ -21,7 +21,9 @@ class FirstOrderMethod:
 
 @dataclass
 class ShacMethod:
-    """Short-horizon actor-critic (Xu et al. 2022): the same with a learned cost-to-go behind a shorter horizon."""
+    """Short-horizon actor-critic (Xu et al. 2022): the same with a learned cost-to-go behind a shorter
+    horizon.
+    """
 
     name: str = "shac"
 
@@ -34,15 +36,18 @@ class RewardMethod:
     reward_size: float = at_least(0.0, 0.05)  # factor of every reward
     asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
     reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
-    positive: bool = False  # alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying
+    positive: bool = (
+        False  # alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying
+    )
 
 
 @dataclass
 class Td3Method(ReplayConfig, RewardMethod):
     """TD3 as in Learning to Fly in Seconds: asymmetric critic, its reward and curriculum.
 
-    Fewer and larger updates than there (one per 10 steps, batch 256, rates 1e-3, gamma 0.99), for an update costs here
-    some ten times as much as in compiled C++: so n-step returns, faster targets and a nearer horizon.
+    Fewer and larger updates than there (one per 10 steps, batch 256, rates 1e-3, gamma 0.99), for an update
+    costs here some ten times as much as in compiled C++: so n-step returns, faster targets and a nearer
+    horizon.
     """
 
     name: str = "td3"
@@ -73,8 +78,8 @@ class Td3Method(ReplayConfig, RewardMethod):
 class SacMethod(ReplayConfig, RewardMethod):
     """SAC with the same critics and curriculum, and a temperature tuned to an entropy of -2 nats per motor.
 
-    Motors average white noise out before the craft feels it, so lanes explore with noise that lasts (Eberhard et al.
-    2023), and rewards are positive: without either it learns to leave the box.
+    Motors average white noise out before the craft feels it, so lanes explore with noise that lasts (Eberhard
+    et al. 2023), and rewards are positive: without either it learns to leave the box.
     """
 
     name: str = "sac"

@@ -11,7 +11,9 @@ from robo_rl.conf.fields import REQUIRED, at_least
 class IdentifyConfig:
     """`robo-rl identify`: fit the simulated arm's servos to recorded motion."""
 
-    data: str = REQUIRED  # dataset recorded under joint_position control: joint positions seen, targets commanded
+    data: str = (
+        REQUIRED  # dataset recorded under joint_position control: joint positions seen, targets commanded
+    )
     env: str | None = None  # whose arm is fitted; none: the one that the dataset names
     out: str = "runs/identify"  # results.json, and randomise.yaml for randomise=
     steps: int = at_least(2, 20)  # length of a stretch that is simulated from one recorded instant

@@ -69,20 +69,26 @@ class ArmPolicyNodeConfig(NodeConfig):
     device: str = one_of("auto", "cpu", "cuda")  # where ONNX Runtime computes
     threads: int = at_least(1, 1)  # of ONNX Runtime
     seed: int = at_least(0, 0)  # of the policy's noise
-    picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
+    picture_age_s: float | None = at_least(
+        0.0, None
+    )  # the oldest picture to act on; none: 3 periods of its camera
     transport: str = one_of("raw", "compressed")  # pictures as they are, or as JPEG
 
 
 @dataclass
 class ActionHeadNodeConfig(NodeConfig):
-    """`action_head`: plays chunks at the robot's rate, or decides each command by itself with a single-step bundle."""
+    """`action_head`: plays chunks at the robot's rate, or decides each command by itself with a single-step
+    bundle.
+    """
 
     robot: str = REQUIRED  # description of the robot
     bundle: str | None = (
         None  # the one that arm_policy has: single-step and residual ones decide here; none: plays chunks
     )
     start: bool = True  # command as soon as there is something to command; otherwise by the service ~/start
-    picture_age_s: float | None = at_least(0.0, None)  # the oldest picture to act on; none: 3 periods of its camera
+    picture_age_s: float | None = at_least(
+        0.0, None
+    )  # the oldest picture to act on; none: 3 periods of its camera
     transport: str = one_of("raw", "compressed")  # pictures as they are, or as JPEG
 
 
@@ -91,19 +97,29 @@ class QuadPolicyNodeConfig(NodeConfig):
     """`quad_policy`: a flight bundle that commands four motors, or thrust and body rates."""
 
     bundle: str = REQUIRED  # folder of the bundle
-    goal_m: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # where to hover, in the task's frame
+    goal_m: list[float] = field(
+        default_factory=lambda: [0.0, 0.0, 0.0]
+    )  # where to hover, in the task's frame
     start: bool = True  # command as soon as odom comes; otherwise by the service ~/start
-    hover: float = at_least(0.01, 0.5)  # of a bundle of thrust and rates: the thrust, 0 to 1, that carries the craft
+    hover: float = at_least(
+        0.01, 0.5
+    )  # of a bundle of thrust and rates: the thrust, 0 to 1, that carries the craft
 
 
 @dataclass
 class RobotDriverNodeConfig(NodeConfig):
     """`robot_driver`: a real arm or quadcopter, in a process of its own with a watchdog."""
 
-    settings: str = REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md
+    settings: str = (
+        REQUIRED  # YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md
+    )
     state_hz: float = at_least(1.0, 100.0)  # rate of joint_states or odom
-    level: str = one_of("motors", "rates")  # of a quadcopter: what flight/safe holds; motors are refused over a link
-    ground_m: float | None = None  # of a quadcopter: height of the ground in odom; none: 0, as the autopilot counts
+    level: str = one_of(
+        "motors", "rates"
+    )  # of a quadcopter: what flight/safe holds; motors are refused over a link
+    ground_m: float | None = (
+        None  # of a quadcopter: height of the ground in odom; none: 0, as the autopilot counts
+    )
 
 
 @dataclass
@@ -111,11 +127,17 @@ class TeleopNodeConfig(NodeConfig):
     """`teleop`: a human's hand on the arm, by gamepad, keyboard or leader arm."""
 
     robot: str = REQUIRED  # description of the robot: a name, or a YAML file
-    device: str = one_of("gamepad", "keyboard", "leader")  # what the human holds; a leader has the gamepad's buttons
+    device: str = one_of(
+        "gamepad", "keyboard", "leader"
+    )  # what the human holds; a leader has the gamepad's buttons
     path: str = "/dev/input/js0"  # of the gamepad
-    axes: list[int] = field(default_factory=lambda: [0, 1, 3, 4, 6, 7])  # axis for each joint; -1-k: axis k, reversed
+    axes: list[int] = field(
+        default_factory=lambda: [0, 1, 3, 4, 6, 7]
+    )  # axis for each joint; -1-k: axis k, reversed
     dead_man: int = at_least(0, 4)  # button of the gamepad to hold
-    asks: list[int] = field(default_factory=lambda: [0, 1, 2, 3])  # buttons: record, success, failure, discard; -1 none
+    asks: list[int] = field(
+        default_factory=lambda: [0, 1, 2, 3]
+    )  # buttons: record, success, failure, discard; -1 none
     leader: str = ""  # device=leader: YAML file of the leader arm's driver
 
 

@@ -31,7 +31,9 @@ class TopicEchoConfig:
     topic: str = REQUIRED  # e.g. joint_states; robo-rl topic list has them all
     count: int | None = at_least(1, None)  # stop after this many messages; none: at Ctrl-C
     seconds: float | None = at_least(0.0, None)  # or after this time
-    cut: int | None = at_least(1, 16)  # elements shown of an array; none: everything, long texts and pixels as well
+    cut: int | None = at_least(
+        1, 16
+    )  # elements shown of an array; none: everything, long texts and pixels as well
     namespace: str = ""  # of the robot
     wait_s: float = at_least(0.0, 3.0)  # how long to look for the topic
 

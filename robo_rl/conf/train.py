@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from policies.diffusion import DiffusionConfig
-from policies.flow import FlowConfig
-from policies.process import ProcessConfig
-from policies.training import BaseTrainConfig
+from policies.base.diffusion import DiffusionConfig
+from policies.base.flow import FlowConfig
+from policies.base.process import ProcessConfig
+from policies.training.base import BaseTrainConfig
 from robo_rl.conf.fields import REQUIRED, at_least, one_of, variant
 from robo_rl.data.choice import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
@@ -26,7 +26,9 @@ class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: what is learned from, what is built, and how it is trained."""
 
     data: str = REQUIRED  # folder of the dataset
-    learn_from: str = one_of(*RULES)  # episodes; unfailed: whole ones, marked successful or not marked; success; all
+    learn_from: str = one_of(
+        *RULES
+    )  # episodes; unfailed: whole ones, marked successful or not marked; success; all
     out: str = REQUIRED  # folder of the run
     resume: bool = False  # go on with the run in `out` after its last checkpoint
     overwrite: bool = False  # replace the run in `out`

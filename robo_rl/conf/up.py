@@ -22,7 +22,9 @@ class UpConfig:
     ground: float | None = None  # height of the ground in a quadcopter's task: -0.6 hovers 0.6 m above it
     arm: bool | None = None  # arm the filter as soon as the robot is heard
     goal: str | None = None  # what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]
-    camera: str | None = None  # 0, /dev/video0, a video file or pattern; several: 0+2. None: as robot= has them
+    camera: str | None = (
+        None  # 0, /dev/video0, a video file or pattern; several: 0+2. None: as robot= has them
+    )
     camera_name: str | None = None  # how bundle and robot call these cameras, in this order: wrist+front
     cameras: str | None = None  # of the simulated arm, joined by +, e.g. view
     senses: str | None = None  # what they tell: rgb, depth or rgb+depth

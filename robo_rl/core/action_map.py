@@ -1,14 +1,14 @@
 """The seam of fine-tuning: what an actor's output means.
 
-Direct, residual and steering differ only in the dimension and time scale of the actor's output `u`, in what the robot
-executes because of it, and in what the critic sees. Learners hold an `ActionMap` and never ask which one it is; the
-deployed policies use the same maps, so that training and robot cannot differ.
+Direct, residual and steering differ only in the dimension and time scale of the actor's output `u`, in what
+the robot executes because of it, and in what the critic sees. Learners hold an `ActionMap` and never ask
+which one it is; the deployed policies use the same maps, so that training and robot cannot differ.
 
-`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is what the map needs from outside: the
-base action of a residual, the base's own noise under steering, nothing for direct control.
+`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is what the map needs from
+outside: the base action of a residual, the base's own noise under steering, nothing for direct control.
 
-`reach` is the share of its range that a map gives u = 1. Training may begin with a small one, so that an actor that has
-learned nothing yet stays near the base; what is saved is the range that was reached.
+`reach` is the share of its range that a map gives u = 1. Training may begin with a small one, so that an
+actor that has learned nothing yet stays near the base; what is saved is the range that was reached.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ActionMap(Protocol):
 
 
 class DirectMap:
-    """action = u: reinforcement learning without a base, so there is nothing to stay near and `reach` is 1."""
+    """action = u: reinforcement learning without a base, so there is nothing to stay near and `reach` is
+    1.
+    """
 
     timescale: TimeScale = "step"
     reach: float = 1.0
@@ -81,11 +83,11 @@ class ResidualMap:
 class LatentMap:
     """noise = ctx + magnitude * spread(u): the actor steers the initial noise of a generative base.
 
-    With origin "gaussian" `ctx` is the base's own noise, flattened, and steering starts from the stochastic base; with
-    "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of the (Tp, a) noise is
-    free by default; `rank` r restricts the shift to the r slowest cosines over the chunk (smooth in time, scaled so
-    that the shift keeps the root mean square of u). Repeating one vector over the chunk is not offered: it takes base
-    policies off the noise they were trained on.
+    With origin "gaussian" `ctx` is the base's own noise, flattened, and steering starts from the stochastic
+    base; with "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of
+    the (Tp, a) noise is free by default; `rank` r restricts the shift to the r slowest cosines over the chunk
+    (smooth in time, scaled so that the shift keeps the root mean square of u). Repeating one vector over the
+    chunk is not offered: it takes base policies off the noise they were trained on.
     """
 
     timescale: TimeScale = "chunk"
@@ -130,5 +132,8 @@ def cosine_basis(length: int, rank: int) -> Float[Tensor, "length rank"]:
     The factor makes the mean square of basis @ u equal that of u when u is isotropic.
     """
     t = torch.arange(length, dtype=torch.float64) + 0.5
-    columns = [torch.cos(math.pi * k * t / length) * math.sqrt((1.0 if k == 0 else 2.0) / length) for k in range(rank)]
+    columns = [
+        torch.cos(math.pi * k * t / length) * math.sqrt((1.0 if k == 0 else 2.0) / length)
+        for k in range(rank)
+    ]
     return (torch.stack(columns, dim=1) * math.sqrt(length / rank)).float()

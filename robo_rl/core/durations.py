@@ -1,7 +1,7 @@
 """Percentiles of durations in bounded memory: a histogram whose bins grow by 1 %.
 
-A loop that runs for weeks must not remember every tick. Bins are as wide as the value is large (as in DDSketch, Masson
-et al. 2019), so that a percentile is off by half a bin at most, whatever the durations are.
+A loop that runs for weeks must not remember every tick. Bins are as wide as the value is large (as in
+DDSketch, Masson et al. 2019), so that a percentile is off by half a bin at most, whatever the durations are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which of many names somebody meant: by spelling, and by the words that they share.
 
-Spelling alone finds `colect`, but neither `peg insert` among `metaworld/peg-insert-side-v3` and its like, whose other
-letters outweigh the ones that fit, nor `insert peg`.
+Spelling alone finds `colect`, but neither `peg insert` among `metaworld/peg-insert-side-v3` and its like,
+whose other letters outweigh the ones that fit, nor `insert peg`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     common = {word for word, count in held.items() if count > _COMMON * len(names)}
     asked = _words(name) - common
     same = _suite_length(name, names)
-    likeness = {each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common)) for each in names}
+    likeness = {
+        each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common))
+        for each in names
+    }
     # Of names that share as many words, the one spelled likest: Hoper-v5 means Hopper-v5, not Hopper-v2.
     order = {each: (-likeness[each], -_spelling(name, each)) for each in names if likeness[each] >= CUTOFF}
     likest = sorted(order, key=order.__getitem__)

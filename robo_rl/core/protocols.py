@@ -1,7 +1,7 @@
 """The seams. Whoever implements one of these can be swapped without touching anything else.
 
-Axes: n = environments (lanes), b = batch, To = observation steps, Tp = predicted actions, Ta = executed actions,
-a = action dimension, f = feature dimension.
+Axes: n = environments (lanes), b = batch, To = observation steps, Tp = predicted actions, Ta = executed
+actions, a = action dimension, f = feature dimension.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ class VecEnv(Protocol):
     """n environments stepped together; each starts its next episode in the step that ended the last one.
 
     `step` returns (obs, reward (n,), terminated (n,) bool, truncated (n,) bool, info). `info` always holds
-    `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,) bool,
-    the rows that ended; `success`: (n,) bool, has this row's episode succeeded so far, the ended one on ended rows;
-    `episode_seed`: (n,) int64, the seed of the episode that this step belonged to; `next_seed`: (n,) int64, the seed of
-    the episode that the lane is in after the step, the same unless the row ended. Where a human may take over it also
-    holds `intervened`: (n,) bool, and `executed_action`: (n, a), what was really done. Actions are in the units and
-    limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep them.
+    `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,)
+    bool, the rows that ended; `success`: (n,) bool, has this row's episode succeeded so far, the ended one on
+    ended rows; `episode_seed`: (n,) int64, the seed of the episode that this step belonged to; `next_seed`:
+    (n,) int64, the seed of the episode that the lane is in after the step, the same unless the row ended.
+    Where a human may take over it also holds `intervened`: (n,) bool, and `executed_action`: (n, a), what was
+    really done. Actions are in the units and limits of `spec.action`; the environment clips them. Tensors are
+    fresh every step: callers may keep them.
     """
 
     spec: EnvSpec
@@ -36,7 +37,8 @@ class VecEnv(Protocol):
     metadata: Mapping[str, Any]  # metadata["autoreset_mode"] == "same_step"
 
     def reset(self, seeds: Iterator[int]) -> Obs:
-        """Start one episode per lane. Lane i takes the i-th seed; a lane that ends takes the next one, in lane order.
+        """Start one episode per lane. Lane i takes the i-th seed; a lane that ends takes the next one, in
+        lane order.
 
         An episode is a pure function of its seed and its actions, whatever ran in the environment before.
         """
@@ -51,7 +53,9 @@ class VecEnv(Protocol):
     def step_wait(self) -> StepResult: ...
 
     def snapshot(self) -> dict[str, Any]:
-        """What it takes to come back to this instant: running seeds and the actions since, as tensors and numbers."""
+        """What it takes to come back to this instant: running seeds and the actions since, as tensors and
+        numbers.
+        """
         ...
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
@@ -86,12 +90,16 @@ class ChunkPolicy(Protocol):
         """obs (b, To, *shape), noise standard normal -> chunk in [-1, 1]."""
         ...
 
-    def sample_from(self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+    def sample_from(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+    ) -> Float[Tensor, "b Tp a"]:
         """`sample` for features already computed."""
         ...
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        """Per-step correction of the action about to be executed; the identity for all but residual policies."""
+        """Per-step correction of the action about to be executed; the identity for all but residual
+        policies.
+        """
         ...
 
 

@@ -65,7 +65,9 @@ def cores() -> int:
 
 @cache
 def machine() -> str:
-    """CPU model, its widest vectors and number of usable cores. Never the host's name: results are published."""
+    """CPU model, its widest vectors and number of usable cores. Never the host's name: results are
+    published.
+    """
     model = platform.machine()
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -75,7 +77,9 @@ def machine() -> str:
 
 
 def _processor(cpuinfo: str) -> str:
-    """E.g. "AMD EPYC with AVX2": clouds give one name to processors of which one does twice the arithmetic."""
+    """E.g. "AMD EPYC with AVX2": clouds give one name to processors of which one does twice the
+    arithmetic.
+    """
     keys = [line.partition(":") for line in cpuinfo.splitlines()]
     told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # of the first core
     flags = told.get("flags", "").split()

@@ -1,4 +1,6 @@
-"""Registries are tables that you can read: name -> ("module:attribute", extra that installs its dependencies)."""
+"""Registries are tables that you can read: name -> ("module:attribute", extra that installs its
+dependencies).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ Table = Mapping[str, tuple[str, str | None]]
 def lookup(kind: str, table: Table, name: str) -> Any:
     """Import and return what `name` stands for.
 
-    Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command that
-    installs it, when a third-party package behind the name is absent.
+    Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command
+    that installs it, when a third-party package behind the name is absent.
     """
     if name not in table:
         raise UnknownNameError(kind, name, table)

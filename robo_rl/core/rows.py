@@ -1,7 +1,8 @@
-"""What a learner that takes rewards asks of many lanes that step together: rows are lanes, all tensors, no copies.
+"""What a learner that takes rewards asks of many lanes that step together: rows are lanes, all tensors, no
+copies.
 
-The light counterpart of `VecEnv`, for simulators that fly thousands of lanes in the time of one Python call: no
-episode seeds, no infos, and no gradient.
+The light counterpart of `VecEnv`, for simulators that fly thousands of lanes in the time of one Python call:
+no episode seeds, no infos, and no gradient.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class RowEnv(Protocol):
         """The next lesson of the curriculum: parts weigh more from now on."""
         ...
 
-    def reward_of(self, parts: Float[Tensor, "... k"], terminated: Bool[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def reward_of(
+        self, parts: Float[Tensor, "... k"], terminated: Bool[Tensor, "..."]
+    ) -> Float[Tensor, "..."]:
         """The reward of a step with these parts, in the lesson of now."""
         ...
 

@@ -36,8 +36,8 @@ def episode_noise(seed: int, decisions: int, shape: tuple[int, ...]) -> Tensor:
 class EpisodeSeeds(Iterator[int]):
     """Endless episode seeds derive_seed(*root, i) for i = start, start + 1, ...
 
-    `count` is the i of the next seed: save `root` and `count`, and `EpisodeSeeds(root, count)` goes on as if nothing
-    had happened.
+    `count` is the i of the next seed: save `root` and `count`, and `EpisodeSeeds(root, count)` goes on as if
+    nothing had happened.
     """
 
     def __init__(self, root: int | str | Sequence[int | str], start: int = 0) -> None:

@@ -25,7 +25,8 @@ def fraction(default: float, least: float = 0.0) -> Any:
 
 
 def check_settings(config: Any, prefix: str = "") -> None:
-    """Raise ConfigError naming the first setting of a config dataclass, nested ones included, outside its limits.
+    """Raise ConfigError naming the first setting of a config dataclass, nested ones included, outside its
+    limits.
 
     The command line checks its own; this is for whoever builds a config in Python.
     """

@@ -12,7 +12,12 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 
 ROBOT_SUITE = "robot"  # "robot/<name>": what was recorded on a robot, of which nobody here has a simulator
-SEGMENTS = ("background", "fixture", "object", "robot")  # what a pixel of `segmentation.<camera>` shows, by number
+SEGMENTS = (
+    "background",
+    "fixture",
+    "object",
+    "robot",
+)  # what a pixel of `segmentation.<camera>` shows, by number
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,9 @@ class ArraySpec:
     """One array of an observation, without the batch axis."""
 
     shape: tuple[int, ...]
-    dtype: str = "float32"  # "float32"; "uint8": `image.<camera>` (h, w, 3), `segmentation.<camera>` (h, w, 1)
+    dtype: str = (
+        "float32"  # "float32"; "uint8": `image.<camera>` (h, w, 3), `segmentation.<camera>` (h, w, 1)
+    )
     unit: str = ""
 
     @property
@@ -72,7 +79,8 @@ class ActionSpec:
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
         low, high = action.new_tensor(self.low), action.new_tensor(self.high)
-        # Rounding may go one step beyond: 17 of 100 random pairs of limits are missed without the second clip.
+        # Rounding may go one step beyond: 17 of 100 random pairs of limits are missed without the second
+        # clip.
         return (low + (action + 1.0) * (0.5 * (high - low))).maximum(low).minimum(high)
 
 
@@ -97,5 +105,7 @@ class EnvSpec:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EnvSpec:
         obs = {key: ArraySpec(tuple(a["shape"]), a["dtype"], a["unit"]) for key, a in data["obs"].items()}
-        action = ActionSpec(tuple(data["action"]["low"]), tuple(data["action"]["high"]), data["action"]["unit"])
+        action = ActionSpec(
+            tuple(data["action"]["low"]), tuple(data["action"]["high"]), data["action"]["unit"]
+        )
         return cls(data["name"], obs, action, int(data["max_episode_steps"]), float(data["control_hz"]))

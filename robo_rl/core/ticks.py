@@ -16,8 +16,9 @@ def ticks(
 ) -> Iterator[float]:
     """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
 
-    A tick that overran is followed at once by the newest deadline that has passed; those before it are skipped, never
-    burst through. Raises ConfigError, at the first tick, for a rate that is not positive and finite.
+    A tick that overran is followed at once by the newest deadline that has passed; those before it are
+    skipped, never burst through. Raises ConfigError, at the first tick, for a rate that is not positive and
+    finite.
     """
     if not 0.0 < rate_hz < math.inf:
         raise ConfigError(f"The rate must be positive and finite, found {rate_hz} Hz.")

@@ -1,4 +1,6 @@
-"""What `validate` looks at inside one episode: are the bytes those that were written, and do they make sense?"""
+"""What `validate` looks at inside one episode: are the bytes those that were written, and do they make
+sense?
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.data import jpeg
-from robo_rl.data.reader import Episode
-from robo_rl.data.schema import DAMAGED, JPEG_ENDS, NO_STAMP, STAMPS, ZARR_JSON, ArrayMeta, Column
-from robo_rl.data.shard import (
+from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.schema import DAMAGED, JPEG_ENDS, NO_STAMP, STAMPS, ZARR_JSON, ArrayMeta, Column
+from robo_rl.data.episodes.shard import (
     file_crc32c,
     index_bytes,
     layout,
@@ -59,7 +61,9 @@ def episode_faults(episode: Episode) -> Iterator[Fault]:
         yield Fault(number, f"It was recovered, but {meta.info[DAMAGED]}.", RE_RECORD, "damaged")
     if not meta.complete:
         text = "It was interrupted and salvaged to its last whole frame."
-        yield Fault(number, text, "Keep it for cloning if it looks well; it has no label.", "incomplete", "warning")
+        yield Fault(
+            number, text, "Keep it for cloning if it looks well; it has no label.", "incomplete", "warning"
+        )
     sound: set[str] = set()
     for column in episode.dataset.columns():
         found = list(_array_faults(episode, column))
@@ -146,7 +150,9 @@ def _strays(episode: Episode) -> Iterator[Fault]:
     for path in sorted(episode.path.iterdir()):
         if path.is_dir() and path.name not in known:
             text = f"There is an array '{path.name}' that the dataset does not know."
-            yield Fault(episode.number, text, "Delete it, or ignore it: nobody reads it.", "unknown_array", "warning")
+            yield Fault(
+                episode.number, text, "Delete it, or ignore it: nobody reads it.", "unknown_array", "warning"
+            )
 
 
 def _group_faults(episode: Episode) -> Iterator[Fault]:
@@ -174,7 +180,9 @@ def _finite(episode: Episode, name: str) -> Iterator[Fault]:
     step = max(1, BLOCK_ROWS_BYTES // max(1, row_bytes(str(array.dtype), array.shape[1:])))
     bad: list[int] = []
     for start in range(0, len(array), step):
-        block = np.isfinite(array[start : start + step]).reshape(min(step, len(array) - start), -1).all(axis=1)
+        block = (
+            np.isfinite(array[start : start + step]).reshape(min(step, len(array) - start), -1).all(axis=1)
+        )
         bad += (start + np.flatnonzero(~block)).tolist()
     if bad:
         text = f"'{name}' is not finite in {len(bad)} rows, first in row {bad[0]}."
@@ -192,7 +200,9 @@ def _limits(episode: Episode) -> Iterator[Fault]:
             f"Actions leave the limits in {len(frames)} frames, first in frame {frames[0]}, "
             f"dimensions {np.flatnonzero(outside.any(axis=0)).tolist()}."
         )
-        yield Fault(episode.number, text, "Record what was executed, or correct the limits.", "action_outside_limits")
+        yield Fault(
+            episode.number, text, "Record what was executed, or correct the limits.", "action_outside_limits"
+        )
 
 
 def _stamps(episode: Episode) -> Iterator[Fault]:
@@ -201,15 +211,18 @@ def _stamps(episode: Episode) -> Iterator[Fault]:
         known = column[column != NO_STAMP]
         if (back := np.flatnonzero(np.diff(known) < 0)).size:
             text = f"'{name}' goes back in time {back.size} times, first after frame {int(back[0])}."
-            yield Fault(episode.number, text, "Stamp with a monotonic clock, one clock per column.", "stamps_backwards")
+            yield Fault(
+                episode.number,
+                text,
+                "Stamp with a monotonic clock, one clock per column.",
+                "stamps_backwards",
+            )
         yield from _rate(episode, name, known)
     capture, receive = stamps.get("t_capture_ns"), stamps.get("t_receive_ns")
     if capture is not None and receive is not None:
         early = (receive < capture) & (receive != NO_STAMP) & (capture != NO_STAMP)
         if early.any():
-            text = (
-                f"{int(early.sum())} frames were received before they were captured, first frame {int(early.argmax())}."
-            )
+            text = f"{int(early.sum())} frames were received before they were captured, first frame {int(early.argmax())}."
             yield Fault(episode.number, text, "Stamp both with the same clock.", "stamps_order")
 
 
@@ -221,7 +234,9 @@ def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator
     measured_hz = (len(known) - 1) * 1e9 / float(known[-1] - known[0])
     if abs(measured_hz / declared_hz - 1.0) > RATE_TOLERANCE:
         text = f"Commands ran at {measured_hz:.2f} Hz, the dataset declares {declared_hz:g} Hz."
-        yield Fault(episode.number, text, "Correct control_hz, or record on a faster machine.", "rate", "warning")
+        yield Fault(
+            episode.number, text, "Correct control_hz, or record on a faster machine.", "rate", "warning"
+        )
 
 
 def _jpeg(episode: Episode, key: str) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.data.reader import Episode, EpisodeStore
+from robo_rl.data.episodes.reader import Episode, EpisodeStore
 
 # unfailed: marked as successful or not marked, and whole; success: marked as successful; all: every one.
 RULES = ("unfailed", "success", "all")
@@ -13,7 +13,9 @@ RULES = ("unfailed", "success", "all")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Positions in the store to learn from, and how many episodes were left out, each for its first reason."""
+    """Positions in the store to learn from, and how many episodes were left out, each for its first
+    reason.
+    """
 
     store: EpisodeStore
     positions: tuple[int, ...]
@@ -32,7 +34,11 @@ class Choice:
     @property
     def reasons(self) -> str:
         """Why episodes were left out, with counts: "2 marked as failed, 1 interrupted"."""
-        words = {"failed": "marked as failed", "interrupted": "interrupted", "unmarked": "not marked as successful"}
+        words = {
+            "failed": "marked as failed",
+            "interrupted": "interrupted",
+            "unmarked": "not marked as successful",
+        }
         return ", ".join(f"{count} {words[why]}" for why, count in self.left_out.items() if count)
 
     def sentence(self) -> str:
@@ -49,7 +55,9 @@ def choose(store: EpisodeStore, rule: str) -> Choice:
         raise ConfigError(f"learn_from={rule} cannot be used, expected: {' | '.join(RULES)}.")
     reasons = [_against(episode, rule) for episode in store]
     positions = tuple(i for i, reason in enumerate(reasons) if not reason)
-    return Choice(store, positions, *(reasons.count(reason) for reason in ("failed", "interrupted", "unmarked")))
+    return Choice(
+        store, positions, *(reasons.count(reason) for reason in ("failed", "interrupted", "unmarked"))
+    )
 
 
 def _against(episode: Episode, rule: str) -> str:

@@ -1,4 +1,6 @@
-"""Import zarr v2 replay buffers (`data/*`, `meta/episode_ends`), the format of Diffusion Policy and its descendants."""
+"""Import zarr v2 replay buffers (`data/*`, `meta/episode_ends`), the format of Diffusion Policy and its
+descendants.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.schema import Codec
-from robo_rl.data.whole import whole_dataset
-from robo_rl.data.writer import DatasetWriter
+from robo_rl.data.episodes.atomic_dataset import whole_dataset
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.schema import Codec
 
 EPISODE_ENDS = "meta/episode_ends"
 STEP_KEYS = ("action", "reward", "terminated")
@@ -27,7 +29,9 @@ def _only(array: Shaped[ndarray, "n ..."]) -> Shaped[ndarray, "n ..."]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a key comes from: arrays of the buffer, and a function of them (one episode each, axis 0 = frames)."""
+    """Where a key comes from: arrays of the buffer, and a function of them (one episode each, axis 0 =
+    frames).
+    """
 
     arrays: tuple[str, ...]
     convert: Callable[..., Shaped[ndarray, "n ..."]] = _only
@@ -49,12 +53,13 @@ def import_replay_buffer(
 ) -> int:
     """Write the buffer's episodes as a new dataset; returns how many there are.
 
-    `keys` says which array becomes which key: every observation of `env`, "action", and optionally "reward" and
-    "terminated". Rewards that are not there are 0. Such a buffer has no observation after the last action, no stamps
-    and no success labels, and none are made up. Float images must hold 0-255 and become uint8.
+    `keys` says which array becomes which key: every observation of `env`, "action", and optionally "reward"
+    and "terminated". Rewards that are not there are 0. Such a buffer has no observation after the last
+    action, no stamps and no success labels, and none are made up. Float images must hold 0-255 and become
+    uint8.
 
-    The dataset appears under `out` when it is whole: an import that was interrupted leaves nothing there. `limit` takes
-    only the first episodes; `progress` is called with (episodes done, episodes).
+    The dataset appears under `out` when it is whole: an import that was interrupted leaves nothing there.
+    `limit` takes only the first episodes; `progress` is called with (episodes done, episodes).
 
     Raises DataError when `source` is no replay buffer, lacks an array or does not fit `env`, or `out` exists.
     """
@@ -70,7 +75,9 @@ def import_replay_buffer(
     return len(ends)
 
 
-def _copy_episode(writer: DatasetWriter, group: Any, mapping: Mapping[str, Source], rows: slice, task: str) -> None:
+def _copy_episode(
+    writer: DatasetWriter, group: Any, mapping: Mapping[str, Source], rows: slice, task: str
+) -> None:
     env = writer.spec
     arrays = {
         key: source.convert(*(np.asarray(group[name][rows]) for name in source.arrays))
@@ -110,14 +117,16 @@ def _open(path: Path) -> Any:
     try:
         import zarr
     except ModuleNotFoundError as error:
-        raise MissingDependencyError("Imports need the package 'zarr'. Run: pip install 'robo-rl[train]'") from error
+        raise MissingDependencyError(
+            "Imports need the package 'zarr'. Run: pip install 'robo-rl[train]'"
+        ) from error
     try:
         group = zarr.open_group(path, mode="r")
         group[EPISODE_ENDS]
     except (OSError, KeyError, ValueError) as error:
         raise DataError(
-            f"{path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was expected ({error!r}). "
-            "Check the path."
+            f"{path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was expected "
+            f"({error!r}). Check the path."
         ) from error
     return group
 
@@ -126,11 +135,13 @@ def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, So
     mapping = {key: Source((value,)) if isinstance(value, str) else value for key, value in keys.items()}
     if missing := (env.obs.keys() | {"action"}) - mapping.keys():
         raise DataError(
-            f"The keys do not say where {sorted(missing)} come from, which '{env.name}' needs. Add such pairs as "
-            f"{min(missing)}:data/<array>."
+            f"The keys do not say where {sorted(missing)} come from, which '{env.name}' needs. Add such "
+            f"pairs as {min(missing)}:data/<array>."
         )
     if unknown := mapping.keys() - env.obs.keys() - set(STEP_KEYS):
-        raise DataError(f"The keys name {sorted(unknown)}, which '{env.name}' does not have: it has {sorted(env.obs)}.")
+        raise DataError(
+            f"The keys name {sorted(unknown)}, which '{env.name}' does not have: it has {sorted(env.obs)}."
+        )
     there = {f"data/{name}" for name in group["data"].array_keys()}
     for key, source in mapping.items():
         if absent := set(source.arrays) - there:
@@ -144,7 +155,9 @@ def _episode_ends(path: Path, group: Any, mapping: Mapping[str, Source]) -> Int6
     ends = np.asarray(group[EPISODE_ENDS][:], dtype=np.int64)
     rows = {name: group[name].shape[0] for source in mapping.values() for name in source.arrays}
     if len(ends) == 0 or ends[0] <= 0 or (np.diff(ends) <= 0).any():
-        raise DataError(f"{path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}...")
+        raise DataError(
+            f"{path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
+        )
     if short := {name: n for name, n in rows.items() if n < ends[-1]}:
         raise DataError(f"{path} is ragged: its episodes end at row {ends[-1]}, but {short}. It was cut off.")
     return ends

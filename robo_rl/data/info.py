@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from robo_rl.data.reader import EpisodeStore
-from robo_rl.data.recover import leftovers
-from robo_rl.data.schema import NO_STAMP
+from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.recover import leftovers
+from robo_rl.data.episodes.schema import NO_STAMP
 
 LAGS = (("t_capture_ns", "t_receive_ns"), ("t_receive_ns", "t_command_ns"))
 
@@ -42,8 +42,15 @@ def dataset_info(path: str | Path) -> dict[str, Any]:
         "terminated_episodes": sum(bool(episode.terminated[-1]) for episode in store),
         "intervention_frames": sum(int(episode.intervention.sum()) for episode in store),
         "bytes": sum(p.stat().st_size for p in store.path.rglob("*") if p.is_file()),
-        "obs": {key: {"shape": list(s.shape), "dtype": s.dtype, "unit": s.unit} for key, s in env.obs.items()},
-        "action": {"dim": env.action.dim, "low": env.action.low, "high": env.action.high, "unit": env.action.unit},
+        "obs": {
+            key: {"shape": list(s.shape), "dtype": s.dtype, "unit": s.unit} for key, s in env.obs.items()
+        },
+        "action": {
+            "dim": env.action.dim,
+            "low": env.action.low,
+            "high": env.action.high,
+            "unit": env.action.unit,
+        },
         "delays_ms": _delays_ms(store),
         "info": store.meta.info,
     }

@@ -14,14 +14,18 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " bytes"]:
     """RGB image -> JPEG file content."""
     cv2 = _cv2()
-    ok, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    ok, data = cv2.imencode(
+        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
+    )
     if not ok:
         raise DataError(f"OpenCV could not encode an image of shape {image.shape} as JPEG.")
     return np.ascontiguousarray(data).reshape(-1)
 
 
 def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None:
-    """JPEG file content -> RGB image in `out` (C-contiguous). Raises DataError for another size, or no JPEG."""
+    """JPEG file content -> RGB image in `out` (C-contiguous). Raises DataError for another size, or no
+    JPEG.
+    """
     cv2 = _cv2()
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None or image.shape != out.shape:

@@ -9,17 +9,21 @@ from shutil import copytree
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.commit import publish
-from robo_rl.data.reader import EpisodeStore
-from robo_rl.data.schema import STAGING
-from robo_rl.data.whole import whole_dataset
+from robo_rl.data.episodes.atomic_dataset import whole_dataset
+from robo_rl.data.episodes.commit import publish
+from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.schema import STAGING
 
 
-def merge(sources: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] | None = None) -> int:
-    """Copy all episodes of `sources`, in order, byte for byte, into a new dataset; returns how many there are.
+def merge(
+    sources: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Copy all episodes of `sources`, in order, byte for byte, into a new dataset; returns how many there
+    are.
 
-    The dataset appears under `out` when it is whole. `progress` is called with (episodes done, episodes). Raises
-    DataError when a source is no dataset, when they do not belong together or when `out` exists, ConfigError for none.
+    The dataset appears under `out` when it is whole. `progress` is called with (episodes done, episodes).
+    Raises DataError when a source is no dataset, when they do not belong together or when `out` exists,
+    ConfigError for none.
     """
     if not sources:
         raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
@@ -28,13 +32,15 @@ def merge(sources: Sequence[str | Path], out: str | Path, progress: Callable[[in
     for other in stores[1:]:
         if what := difference(first, other):
             raise DataError(
-                f"{first.path} and {other.path} cannot be merged: they have different {what}. Only datasets that were "
-                "recorded alike can."
+                f"{first.path} and {other.path} cannot be merged: they have different {what}. Only datasets "
+                "that were recorded alike can."
             )
     episodes = [episode for store in stores for episode in store]
     info = {"merged": [str(source) for source in sources]}
     longest = replace(first.spec, max_episode_steps=max(store.spec.max_episode_steps for store in stores))
-    with whole_dataset(out, longest, image_codec=first.meta.image_codec, stamps=first.meta.stamps, info=info) as writer:
+    with whole_dataset(
+        out, longest, image_codec=first.meta.image_codec, stamps=first.meta.stamps, info=info
+    ) as writer:
         for i, episode in enumerate(episodes):
             staged = writer.path / STAGING / f"{i:06d}"
             copytree(episode.path, staged)
@@ -45,8 +51,12 @@ def merge(sources: Sequence[str | Path], out: str | Path, progress: Callable[[in
 
 
 def difference(first: EpisodeStore, other: EpisodeStore) -> str:
-    """The first thing in which two datasets differ, so that they cannot be merged; empty when there is none."""
-    anyhow = replace(other.spec, max_episode_steps=first.spec.max_episode_steps)  # how long one may be is no contract
+    """The first thing in which two datasets differ, so that they cannot be merged; empty when there is
+    none.
+    """
+    anyhow = replace(
+        other.spec, max_episode_steps=first.spec.max_episode_steps
+    )  # how long one may be is no contract
     facts = {
         "environments": (first.spec.name, other.spec.name),
         "observations": (sorted(first.spec.obs), sorted(other.spec.obs)),

@@ -15,9 +15,9 @@ from robo_rl.core.protocols import Obs
 class Normalizer(nn.Module):
     """x -> clamp((x - center) / scale, -clip, clip) for every float key; other keys pass through.
 
-    `fit` maps the range seen in the data to [-1, 1]. A dimension that hardly moved in the data is only centred
-    (scale 1): dividing by its tiny range would turn sensor noise into large inputs. The clamp bounds what a state far
-    outside the data can do to a network.
+    `fit` maps the range seen in the data to [-1, 1]. A dimension that hardly moved in the data is only
+    centred (scale 1): dividing by its tiny range would turn sensor noise into large inputs. The clamp bounds
+    what a state far outside the data can do to a network.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], clip: float = 5.0) -> None:
@@ -29,22 +29,31 @@ class Normalizer(nn.Module):
             self.register_buffer(f"scale_{i}", torch.ones(shapes[key]))
 
     @classmethod
-    def fit(cls, data: Mapping[str, Float[Tensor, "n ..."]], min_range: float = 1e-4, clip: float = 5.0) -> Normalizer:
+    def fit(
+        cls, data: Mapping[str, Float[Tensor, "n ..."]], min_range: float = 1e-4, clip: float = 5.0
+    ) -> Normalizer:
         """Statistics of float arrays with the sample axis first. `min_range` is in the units of the data."""
         normalizer = cls({key: tuple(value.shape[1:]) for key, value in data.items()}, clip)
         for i, key in enumerate(normalizer.keys):
             low, high = data[key].amin(0), data[key].amax(0)
             half = (high - low) / 2
             normalizer.get_buffer(f"center_{i}").copy_((high + low) / 2)
-            normalizer.get_buffer(f"scale_{i}").copy_(torch.where(half < min_range / 2, torch.ones_like(half), half))
+            normalizer.get_buffer(f"scale_{i}").copy_(
+                torch.where(half < min_range / 2, torch.ones_like(half), half)
+            )
         return normalizer
 
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
         """key -> (center, scale), for manifests and graphs."""
-        return {key: (self.get_buffer(f"center_{i}"), self.get_buffer(f"scale_{i}")) for i, key in enumerate(self.keys)}
+        return {
+            key: (self.get_buffer(f"center_{i}"), self.get_buffer(f"scale_{i}"))
+            for i, key in enumerate(self.keys)
+        }
 
     def normalize(self, obs: Obs) -> Obs:
-        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError when one does not fit."""
+        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError when one does
+        not fit.
+        """
         out = dict(obs)
         for i, key in enumerate(self.keys):
             if key not in obs:

@@ -4,12 +4,13 @@
     pusht/keypoints  state (18,)  agent x, y, then x, y of the block's 8 key points [px]
     pusht/pixels     image.front (96, 96, 3), state (2,) agent x, y [px]
 
-The action is where the agent is to go, x, y [px]. These are the contracts of the simulator in `sim/adapters/pusht.py`.
+The action is where the agent is to go, x, y [px]. These are the contracts of the simulator in
+`sim/adapters/pusht.py`.
 
-The block's pose is (x, y) px of its body origin and an angle in rad on a table of 512 x 512 px, y down. Its key points
-are the vertices of the T's two bars in the order in which `gym-pusht` gives them. The nine key points that the
-published file holds are other ones: points sampled inside the T, of which none is a vertex. So key points are computed
-from the pose here, which fits the simulator to float32 precision.
+The block's pose is (x, y) px of its body origin and an angle in rad on a table of 512 x 512 px, y down. Its
+key points are the vertices of the T's two bars in the order in which `gym-pusht` gives them. The nine key
+points that the published file holds are other ones: points sampled inside the T, of which none is a vertex.
+So key points are computed from the pose here, which fits the simulator to float32 precision.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ _KEYS: dict[str, KeyMap] = {
 
 
 def pusht_spec(name: str) -> EnvSpec:
-    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, target of the agent in px."""
+    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, target of the agent
+    in px.
+    """
     if name not in _OBS:
         raise UnknownNameError("Push-T observation", name, _OBS)
     return EnvSpec(name, _OBS[name], _ACTION, max_episode_steps=300, control_hz=10.0)

@@ -1,8 +1,8 @@
 """Replay in lanes: one ring per environment, so that returns never cross an episode or a lane.
 
-Transitions are stored one decision at a time; n-step returns are formed when sampling, by walking forward from the
-sampled decision. That costs one gather per step and in exchange nothing waits: a decision can be sampled as soon as it
-is stored, and lanes may advance at different moments (chunk decisions do).
+Transitions are stored one decision at a time; n-step returns are formed when sampling, by walking forward
+from the sampled decision. That costs one gather per step and in exchange nothing waits: a decision can be
+sampled as soon as it is stored, and lanes may advance at different moments (chunk decisions do).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """b = batch, f = features, c = context, k = what the critic sees, a = executed action (a chunk, flattened).
+    """b = batch, f = features, c = context, k = what the critic sees, a = executed action (a chunk,
+    flattened).
 
-    `critic_action` is what the map made of the actor's output when it acted; `action` is what the robot really
-    executed. They are the same for direct and residual control and differ under steering.
+    `critic_action` is what the map made of the actor's output when it acted; `action` is what the robot
+    really executed. They are the same for direct and residual control and differ under steering.
     """
 
     obs: Float[Tensor, "b f"]
@@ -34,20 +35,27 @@ class Batch:
     discount: Float[Tensor, " b"]  # gamma^steps, 0 where nothing is to be bootstrapped
     next_obs: Float[Tensor, "b f"]  # last real observation, never the one after a reset
     next_ctx: Float[Tensor, "b c"]
-    mc_return: Float[Tensor, " b"]  # discounted return to the end of the episode, a time-out too; NaN: not known
+    mc_return: Float[
+        Tensor, " b"
+    ]  # discounted return to the end of the episode, a time-out too; NaN: not known
     return_floor: Float[Tensor, " b"]  # mc_return, where nothing was to come after that end; NaN: not known
     demo: Float[Tensor, " b"]  # 1 where the action came from a demonstrator or an intervention
 
 
 class Replay:
-    """widths: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps` steps.
+    """widths: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps`
+    steps.
 
     extra: columns that are kept and never sampled, such as the parts that a reward is made of.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
     SCALARS = ("reward", "steps", "mc_return", "demo")
-    FLAGS = ("terminated", "truncated", "cut")  # cut: the lane's next entry does not follow this one; bootstrap here
+    FLAGS = (
+        "terminated",
+        "truncated",
+        "cut",
+    )  # cut: the lane's next entry does not follow this one; bootstrap here
     TIMED_OUT = "timed_out"  # flag: the clock ended the episode, and what was to come is not in mc_return
 
     def __init__(
@@ -58,21 +66,29 @@ class Replay:
                 f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise method.replay_capacity."
             )
         self.lanes, self.slots = lanes, capacity // lanes
-        self.data: dict[str, Tensor] = {name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS}
+        self.data: dict[str, Tensor] = {
+            name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS
+        }
         self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}
-        self.data |= {name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in (*self.FLAGS, self.TIMED_OUT)}
+        self.data |= {
+            name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in (*self.FLAGS, self.TIMED_OUT)
+        }
         self._extra = dict(extra or {})
         self.data |= {name: torch.zeros(lanes, self.slots, width) for name, width in self._extra.items()}
         self.head = torch.zeros(lanes, dtype=torch.long)  # decisions ever stored, per lane
-        self.episode_start = torch.zeros(lanes, dtype=torch.long)  # value of `head` when the running episode began
+        self.episode_start = torch.zeros(
+            lanes, dtype=torch.long
+        )  # value of `head` when the running episode began
 
     def __len__(self) -> int:
         return int(self.head.clamp(max=self.slots).sum())
 
     def add(self, rows: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
-        """Store one decision in each of these lanes; where an episode ends, its Monte-Carlo returns are filled in.
+        """Store one decision in each of these lanes; where an episode ends, its Monte-Carlo returns are
+        filled in.
 
-        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows; what else it holds is left.
+        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows; what else it holds
+        is left.
         """
         slot = self.head[rows] % self.slots
         for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
@@ -83,7 +99,9 @@ class Replay:
             self._close_episode(lane, gamma)
 
     def set_last_reward(self, rows: Int[Tensor, " k"], reward: float) -> None:
-        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an intervention)."""
+        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an
+        intervention).
+        """
         self.data["reward"][rows, (self.head[rows] - 1) % self.slots] = reward
 
     def _close_episode(self, lane: int, gamma: float) -> None:
@@ -96,20 +114,28 @@ class Replay:
         cuts[-1] = False  # the end itself: nothing follows it in any case
         total, returns = 0.0, []
         for reward, duration, cut in zip(reversed(rewards), reversed(steps), reversed(cuts), strict=True):
-            total = math.nan if cut else reward + gamma**duration * total  # what follows a cut is stored elsewhere
+            total = (
+                math.nan if cut else reward + gamma**duration * total
+            )  # what follows a cut is stored elsewhere
             returns.append(total)
         self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
         self.data[self.TIMED_OUT][lane, slots] = ~self.data["terminated"][lane, slots[-1]]
         self.episode_start[lane] = end
 
     def sample(
-        self, size: int, generator: torch.Generator, *, gamma: float, n_step: int = 1, timeout_is_failure: bool = False
+        self,
+        size: int,
+        generator: torch.Generator,
+        *,
+        gamma: float,
+        n_step: int = 1,
+        timeout_is_failure: bool = False,
     ) -> Batch:
         """Draw uniformly over stored decisions, with n-step returns that stop at the end of an episode.
 
         A termination is never bootstrapped; a time-out is, from its true last observation, unless
-        `timeout_is_failure` declares the task finite-horizon. Only then is the return to a time-out all that was to
-        be had, and a floor.
+        `timeout_is_failure` declares the task finite-horizon. Only then is the return to a time-out all that
+        was to be had, and a floor.
         """
         filled = self.head.clamp(max=self.slots)
         ends = filled.cumsum(0)

@@ -11,13 +11,13 @@
         action/ reward/ terminated/ intervention/ stamps_ns/    n rows each
       staging/<uuid>/                 an episode being recorded, or one that `recover` will salvage
 
-A frame is an observation and the action that was really executed from it. With `final_obs` the observations have one
-row more than the actions: the last row is what followed the last action. So row i + 1 is always the next observation of
-frame i, and an episode without a final observation has n - 1 transitions. An episode that neither terminated nor is
-incomplete was ended by the clock.
+A frame is an observation and the action that was really executed from it. With `final_obs` the observations
+have one row more than the actions: the last row is what followed the last action. So row i + 1 is always the
+next observation of frame i, and an episode without a final observation has n - 1 transitions. An episode that
+neither terminated nor is incomplete was ended by the clock.
 
-Each array is one shard without compression (`shard.py`), so plain `zarr.open_group` and `np.memmap` read the same
-bytes. A full episode has 2 + 2 x arrays files: 16 for a state and one camera, 18 for two.
+Each array is one shard without compression (`shard.py`), so plain `zarr.open_group` and `np.memmap` read the
+same bytes. A full episode has 2 + 2 x arrays files: 16 for a state and one camera, 18 for two.
 
     writer = DatasetWriter.create(path, env_spec)
     with writer.episode(task="insert the peg", seed=3) as episode:
@@ -28,11 +28,11 @@ bytes. A full episode has 2 + 2 x arrays files: 16 for a state and one camera, 1
 
 from __future__ import annotations
 
-from robo_rl.data.episode_writer import EpisodeWriter
-from robo_rl.data.reader import Episode, EpisodeStore, Totals
-from robo_rl.data.recover import Salvaged, recover
-from robo_rl.data.schema import NO_STAMP, STAMP_COLUMNS, DatasetMeta, EpisodeMeta
-from robo_rl.data.writer import DatasetWriter
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.episode_writer import EpisodeWriter
+from robo_rl.data.episodes.reader import Episode, EpisodeStore, Totals
+from robo_rl.data.episodes.recover import Salvaged, recover
+from robo_rl.data.episodes.schema import NO_STAMP, STAMP_COLUMNS, DatasetMeta, EpisodeMeta
 
 __all__ = [
     "NO_STAMP",

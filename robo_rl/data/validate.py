@@ -9,9 +9,9 @@ import numpy as np
 
 from robo_rl.core.errors import DataError
 from robo_rl.data.checks import Fault, episode_faults
-from robo_rl.data.commit import LOCK, numbers
-from robo_rl.data.reader import Episode
-from robo_rl.data.schema import DATASET_JSON, EPISODES, STAGING, ZARR_JSON, DatasetMeta
+from robo_rl.data.episodes.commit import LOCK, numbers
+from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, ZARR_JSON, DatasetMeta
 
 __all__ = ["Fault", "validate"]
 
@@ -19,8 +19,8 @@ __all__ = ["Fault", "validate"]
 def validate(path: str | Path, progress: Callable[[int, int], None] | None = None) -> list[Fault]:
     """All faults, dataset first, then episode by episode; an empty list means that the dataset is sound.
 
-    Reads every byte once (checksums). Never raises for what it finds in the dataset. `progress` is called with
-    (episodes done, episodes).
+    Reads every byte once (checksums). Never raises for what it finds in the dataset. `progress` is called
+    with (episodes done, episodes).
     """
     root = Path(path)
     try:
@@ -29,7 +29,9 @@ def validate(path: str | Path, progress: Callable[[int, int], None] | None = Non
         return [Fault(None, str(error), f"Give the folder that holds {DATASET_JSON}.", "foreign_format")]
     for folder in (EPISODES, STAGING):
         if not (root / folder).is_dir():
-            return [Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")]
+            return [
+                Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")
+            ]
     faults = [*_numbering(root), *_staging(root)]
     spread = _ActionSpread(meta.env.action.dim)
     found = numbers(root)
@@ -60,7 +62,11 @@ def _numbering(root: Path) -> Iterator[Fault]:
     if gaps := sorted(set(range(max(found, default=-1) + 1)) - set(found)):
         text = f"Episodes {gaps[:10]} are missing: numbers go from 0 to {found[-1]}, {len(found)} are there."
         yield Fault(
-            None, text, "Fine if you deleted them; otherwise restore them from a copy.", "numbering_gap", "warning"
+            None,
+            text,
+            "Fine if you deleted them; otherwise restore them from a copy.",
+            "numbering_gap",
+            "warning",
         )
 
 
@@ -72,22 +78,31 @@ def _staging(root: Path) -> Iterator[Fault]:
     waiting = sorted(p.name for p in (root / STAGING).iterdir() if p.name != LOCK)
     if waiting:
         text = f"{len(waiting)} episodes in {STAGING}/ were interrupted, or are being recorded now ({waiting[0]})."
-        yield Fault(None, text, "Stop the recorder, then validate with recover=true.", "leftover_staging", "warning")
+        yield Fault(
+            None, text, "Stop the recorder, then validate with recover=true.", "leftover_staging", "warning"
+        )
 
 
 class _ActionSpread:
-    """Smallest and largest action over all sound episodes: a dimension that never moves cannot be learnt or scaled."""
+    """Smallest and largest action over all sound episodes: a dimension that never moves cannot be learnt or
+    scaled.
+    """
 
     def __init__(self, dim: int) -> None:
         self.low, self.high, self.frames = np.full(dim, np.inf), np.full(dim, -np.inf), 0
 
     def add(self, episode: Episode) -> None:
         action = episode.action
-        self.low, self.high = np.minimum(self.low, action.min(axis=0)), np.maximum(self.high, action.max(axis=0))
+        self.low, self.high = (
+            np.minimum(self.low, action.min(axis=0)),
+            np.maximum(self.high, action.max(axis=0)),
+        )
         self.frames += episode.frames
 
     def faults(self) -> Iterator[Fault]:
         constant = np.flatnonzero(self.low == self.high).tolist()
         if self.frames > 1 and constant:
             text = f"Action dimensions {constant} have the same value in all {self.frames} frames."
-            yield Fault(None, text, "Leave them out of the action, or check the driver.", "constant_action", "warning")
+            yield Fault(
+                None, text, "Leave them out of the action, or check the driver.", "constant_action", "warning"
+            )

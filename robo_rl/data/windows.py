@@ -2,9 +2,10 @@
 
     observations  t - To + 1 ... t        actions  t ... t + Tp - 1
 
-so `action[0]` is the action that was executed from the last observation. There is one window per frame. Edges are
-padded by repetition: before an episode stands its first observation, after it its last action. Observations and actions
-are in physical units, images uint8. A batch is a flat dict: observation keys, and "action".
+so `action[0]` is the action that was executed from the last observation. There is one window per frame. Edges
+are padded by repetition: before an episode stands its first observation, after it its last action.
+Observations and actions are in physical units, images uint8. A batch is a flat dict: observation keys, and
+"action".
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data import jpeg
-from robo_rl.data.fds import FileReads
-from robo_rl.data.reader import Episode, EpisodeStore
-from robo_rl.data.schema import DatasetMeta
-from robo_rl.data.shard import checked_shard, row_bytes
+from robo_rl.data.episodes.file_reads import FileReads
+from robo_rl.data.episodes.reader import Episode, EpisodeStore
+from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.data.episodes.shard import checked_shard, row_bytes
 
 TABLE_ROW_BYTES = 4096  # rows below this size are kept in memory, all episodes in one tensor
 
@@ -34,7 +35,9 @@ Batch = dict[str, Tensor]
 
 
 def in_memory(dataset: DatasetMeta, key: str) -> bool:
-    """Are all rows of this observation kept in one tensor? Small ones are; images are read as they are needed."""
+    """Are all rows of this observation kept in one tensor? Small ones are; images are read as they are
+    needed.
+    """
     spec = dataset.env.obs[key]
     return key not in dataset.jpeg_keys and row_bytes(spec.dtype, tuple(spec.shape)) < TABLE_ROW_BYTES
 
@@ -94,7 +97,9 @@ class WindowDataset(Dataset[Batch]):
 
     def _table(self, name: str) -> Shaped[Tensor, "frames ..."]:
         # The final observation has no action: it is no frame to start a window at.
-        return torch.from_numpy(np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes]))
+        return torch.from_numpy(
+            np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes])
+        )
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -109,7 +114,9 @@ class WindowDataset(Dataset[Batch]):
         """{key: (b, To, *shape), "action": (b, Tp, a)}. Raises IndexError beyond the last window."""
         index = np.asarray(indices, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
-            raise IndexError(f"Windows are numbered 0 to {len(self) - 1}, found {index.min()} to {index.max()}.")
+            raise IndexError(
+                f"Windows are numbered 0 to {len(self) - 1}, found {index.min()} to {index.max()}."
+            )
         episode = np.searchsorted(self._ends, index, side="right")
         first, last = self._starts[episode], self._ends[episode] - 1
         actions = np.minimum(index[:, None] + np.arange(self.spec.chunk), last[:, None])
@@ -170,16 +177,25 @@ def collate(samples: WindowBatch | list[Batch]) -> Batch:
 def window_loader(
     dataset: WindowDataset, batch_size: int, *, shuffle: bool = True, num_workers: int = 0, **options: Any
 ) -> DataLoader[Batch]:
-    """A DataLoader of ready batches; `options` go to torch's DataLoader (generator, pin_memory, drop_last ...)."""
-    return DataLoader(dataset, batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=collate, **options)
+    """A DataLoader of ready batches; `options` go to torch's DataLoader (generator, pin_memory, drop_last
+    ...).
+    """
+    return DataLoader(
+        dataset, batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=collate, **options
+    )
 
 
 def load_tensors(
-    path: str | Path, spec: WindowSpec, keys: Sequence[str] | None = None, *, episodes: Sequence[int] | None = None
+    path: str | Path,
+    spec: WindowSpec,
+    keys: Sequence[str] | None = None,
+    *,
+    episodes: Sequence[int] | None = None,
 ) -> Batch:
     """All windows of a small dataset at once, {key: (N, To, *shape), "action": (N, Tp, a)}.
 
-    `keys` is every observation without images when None. Raises DataError for images: those need a WindowDataset.
+    `keys` is every observation without images when None. Raises DataError for images: those need a
+    WindowDataset.
     """
     meta = EpisodeStore(path).meta
     small = [key for key in meta.env.obs if in_memory(meta, key)]

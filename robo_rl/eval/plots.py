@@ -1,4 +1,6 @@
-"""Learning curves: success over environment steps, with intervals; SVG for the report and PNG for everything else."""
+"""Learning curves: success over environment steps, with intervals; SVG for the report and PNG for everything
+else.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,11 @@ class Curve:
         )
 
 
-def spread_labels(positions: Sequence[float], gap: float, top: float, bottom: float = -math.inf) -> list[float]:
-    """Move label positions apart until they are at least `gap` apart, keeping their order, none above `top` nor, where
-    there is room, below `bottom`.
+def spread_labels(
+    positions: Sequence[float], gap: float, top: float, bottom: float = -math.inf
+) -> list[float]:
+    """Move label positions apart until they are at least `gap` apart, keeping their order, none above `top`
+    nor, where there is room, below `bottom`.
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i], reverse=True)
     placed, ceiling = [0.0] * len(positions), top
@@ -95,7 +99,9 @@ def write_learning_curves(
     baselines: label -> success rate, drawn as dashed levels (the base, the base with zero noise).
     """
     if not curves:
-        raise ConfigError("There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0.")
+        raise ConfigError(
+            "There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0."
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.4, 4.2), layout="constrained")
@@ -113,7 +119,9 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
     levels, labels = [], []
     for curve, colour in zip(curves, _colours(len(curves)), strict=True):
         axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
-        axes.plot(curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False)
+        axes.plot(
+            curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False
+        )
         levels.append(curve.value[-1])
         labels.append((f"{curve.label}  {100 * curve.value[-1]:.0f} %", colour, "bold"))
     for name, level in baselines.items():
@@ -122,8 +130,17 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
         labels.append((f"{name}  {100 * level:.0f} %", MUTED, "normal"))
     heights = spread_labels(levels, gap=0.07, top=1.02)
     for (text, colour, weight), height in zip(labels, heights, strict=True):
-        axes.annotate(text, (1.0, height), xycoords=axes.get_yaxis_transform(), xytext=(8, 0), va="center",
-                      textcoords="offset points", color=colour, weight=weight, annotation_clip=False)  # fmt: skip
+        axes.annotate(
+            text,
+            (1.0, height),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(8, 0),
+            va="center",
+            textcoords="offset points",
+            color=colour,
+            weight=weight,
+            annotation_clip=False,
+        )
     axes.set(xlim=(0, max(end, 1)), ylim=(0, 1.03), xlabel="environment steps", ylabel="success")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k" if value else "0"))

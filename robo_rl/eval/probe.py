@@ -1,7 +1,7 @@
 """Probe of a base policy: what does its own noise already contain?
 
-Steering can only choose among things the base would do for some noise; a residual can also do what the base never
-does. So the share of seeds that *some* draw of the noise solves says which of the two to train.
+Steering can only choose among things the base would do for some noise; a residual can also do what the base
+never does. So the share of seeds that *some* draw of the noise solves says which of the two to train.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 
 Method = Literal["steering", "residual", "steering+residual"]
-NoiseFactory = Callable[[float, int], NoiseSource]  # (scale, stream) -> noise; scale 0 is the zero-noise policy
+NoiseFactory = Callable[
+    [float, int], NoiseSource
+]  # (scale, stream) -> noise; scale 0 is the zero-noise policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +40,39 @@ class Probe:
     draws: int
     env_steps: int
     cpu_s: float
-    alone: SuccessRate | None = None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: not kept
+    alone: SuccessRate | None = (
+        None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: not kept
+    )
 
     @property
     def best_alone(self) -> float:
         """What the base reaches without any training, on the seeds of `best_of` where that was kept.
 
-        Of 50 seeds the first 25 alone may well be 5 points easier, and noise that does nothing would seem to help.
+        Of 50 seeds the first 25 alone may well be 5 points easier, and noise that does nothing would seem to
+        help.
         """
         return max(self.gaussian.rate, self.zero.rate) if self.alone is None else self.alone.rate
 
-    def recommend(self, support: float = 0.95, partial: float = 0.85, headroom: float = 0.05) -> Recommendation:
+    def recommend(
+        self, support: float = 0.95, partial: float = 0.85, headroom: float = 0.05
+    ) -> Recommendation:
         """Steering when some draw solves at least `support` of the seeds, else a residual.
 
-        In between, from `partial` on and when the best draw beats the base by at least `headroom`, both: a residual on
-        top of steering. Below it, steps of steering are better spent on residuals, whose successes can be imitated.
+        In between, from `partial` on and when the best draw beats the base by at least `headroom`, both: a
+        residual on top of steering. Below it, steps of steering are better spent on residuals, whose
+        successes can be imitated.
         """
         best = f"The best of {self.draws} noise draws solves {self.best_of}"
         if self.best_of.rate >= support:
             return Recommendation("steering", f"{best}: the base's own noise contains the success.")
         if self.best_of.rate >= partial and self.best_of.rate - self.best_alone >= headroom:
             gain = f"{100 * (self.best_of.rate - self.best_alone):.0f} points above the base"
-            return Recommendation("steering+residual", f"{best}, {gain}: steering helps, but not on every seed.")
-        return Recommendation("residual", f"{best}: no noise helps on the others, so the actions have to change.")
+            return Recommendation(
+                "steering+residual", f"{best}, {gain}: steering helps, but not on every seed."
+            )
+        return Recommendation(
+            "residual", f"{best}: no noise helps on the others, so the actions have to change."
+        )
 
     def to_json(self) -> dict[str, Any]:
         rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of, "alone": self.alone}
@@ -86,9 +98,11 @@ def probe(
     draws: int = 8,
     progress: Progress | None = None,
 ) -> Probe:
-    """Evaluate with N(0, I), with zero noise, and best of `draws` on the first `best_of_seeds` of the same seeds.
+    """Evaluate with N(0, I), with zero noise, and best of `draws` on the first `best_of_seeds` of the same
+    seeds.
 
-    A seed that one draw has solved is not drawn again, so a good base is probed in little more than two evaluations.
+    A seed that one draw has solved is not drawn again, so a good base is probed in little more than two
+    evaluations.
     """
     if not 1 <= best_of_seeds <= episodes or draws < 1:
         raise ConfigError(

@@ -33,8 +33,12 @@ class Executor(Protocol):
         ...
 
 
-ExecutorFactory = Callable[[ChunkPolicy, int], Executor]  # (policy, lanes) -> executor; the class ChunkExecutor is one
-Progress = Callable[[int], object]  # called with the number of episodes just finished: `tqdm(...).update` fits
+ExecutorFactory = Callable[
+    [ChunkPolicy, int], Executor
+]  # (policy, lanes) -> executor; the class ChunkExecutor is one
+Progress = Callable[
+    [int], object
+]  # called with the number of episodes just finished: `tqdm(...).update` fits
 
 
 @runtime_checkable

@@ -1,4 +1,6 @@
-"""`report.html`: one file that shows what was trained, how well it works, how sure that is, and how to repeat it."""
+"""`report.html`: one file that shows what was trained, how well it works, how sure that is, and how to repeat
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from robo_rl.core.files import write_atomic
+from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.eval import text
 from robo_rl.eval.probe import Probe, Recommendation
@@ -50,7 +52,9 @@ class Report:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Render and write the page. Figures are inlined; videos too when small, else linked relative to the page."""
+    """Render and write the page. Figures are inlined; videos too when small, else linked relative to the
+    page.
+    """
     write_atomic(path, render(report, path.parent).encode())
 
 
@@ -106,7 +110,9 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
         # The head's steps come on top of its teacher's: alone they would be the price of something else.
         if trained := [row for row in tuned if row.env_steps and row.name != "head"]:
             cheapest = max(trained, key=lambda row: (row.rate.rate, -row.env_steps))
-            tiles.append((text.count(cheapest.env_steps), "environment steps", f"of fine-tuning: {cheapest.label}"))
+            tiles.append(
+                (text.count(cheapest.env_steps), "environment steps", f"of fine-tuning: {cheapest.label}")
+            )
     if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:
         factor = base.latency.p50_ms / head.latency.p50_ms
         detail = f"{text.milliseconds(base.latency.p50_ms)} → {text.milliseconds(head.latency.p50_ms)} ms per decision"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robo_rl.core.files import write_json
+from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import Latency
@@ -30,7 +30,9 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One policy. Costs are what it took to train it from the stage before: the base, or the head's teacher."""
+    """One policy. Costs are what it took to train it from the stage before: the base, or the head's
+    teacher.
+    """
 
     name: str
     rate: SuccessRate
@@ -63,5 +65,10 @@ class ResultRow:
 
 def write_results(path: Path, rows: Sequence[ResultRow], wall_s: float) -> None:
     """{"commit", "machine", "wall_s", "rows": [...]}, written whole or not at all."""
-    out = {"commit": commit(), "machine": machine(), "wall_s": wall_s, "rows": [row.to_json() for row in rows]}
+    out = {
+        "commit": commit(),
+        "machine": machine(),
+        "wall_s": wall_s,
+        "rows": [row.to_json() for row in rows],
+    }
     write_json(path, out)

@@ -33,7 +33,9 @@ class EvalResult:
     env_steps: int  # simulated in all, surplus episodes included
     wall_s: float
     cpu_s: float  # this process and its simulator workers
-    errors_m: tuple[float | None, ...] | None = None  # distance kept, None where it was not kept; None: says nothing
+    errors_m: tuple[float | None, ...] | None = (
+        None  # distance kept, None where it was not kept; None: says nothing
+    )
 
     @property
     def rate(self) -> SuccessRate:
@@ -54,11 +56,15 @@ class EvalResult:
         return sum(known) / len(known) if known else None
 
     def __str__(self) -> str:
-        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error; the return where it says more than success."""
+        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error; the return where it says more than
+        success.
+        """
         more = "" if self.mean_coverage is None else f", mean max coverage {self.mean_coverage:.3f}"
         error_m = self.mean_error_m
         more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
-        sparse = all(total == float(success) for total, success in zip(self.returns, self.success, strict=True))
+        sparse = all(
+            total == float(success) for total, success in zip(self.returns, self.success, strict=True)
+        )
         return f"success {self.rate}{more}" + ("" if sparse else f", mean return {self.mean_return:.4g}")
 
     def to_json(self) -> dict[str, Any]:
@@ -89,11 +95,12 @@ def evaluate(
     progress: Progress | None = None,
     watcher: Watcher | None = None,
 ) -> EvalResult:
-    """Run `policy` on every seed once. A lane that finishes early takes the next seed; no episode is cut short.
+    """Run `policy` on every seed once. A lane that finishes early takes the next seed; no episode is cut
+    short.
 
-    Waiting for every seed is what keeps the rate unbiased: stopping at the first n episodes to end would favour
-    short ones. Lanes left over at the end run surplus episodes that are not counted.
-    Raises ConfigError for seeds that are empty or repeat, EnvError when the environment breaks the seed order.
+    Waiting for every seed is what keeps the rate unbiased: stopping at the first n episodes to end would
+    favour short ones. Lanes left over at the end run surplus episodes that are not counted. Raises
+    ConfigError for seeds that are empty or repeat, EnvError when the environment breaks the seed order.
     """
     _check_seeds(seeds)
     wall_s, cpu_s, steps = time.monotonic(), cpu_seconds(), 0
@@ -168,7 +175,9 @@ class _Book:
     @classmethod
     def open(cls, seeds: Sequence[int], lanes: int) -> _Book:
         upcoming = _seed_stream(seeds)
-        return cls(frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, [0.0] * lanes, upcoming)
+        return cls(
+            frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, [0.0] * lanes, upcoming
+        )
 
     def record(
         self,
@@ -181,7 +190,9 @@ class _Book:
         """Count one step of every lane, note the ended episodes, hand out the next seeds in lane order."""
         before = len(self.outcomes)
         self.lane_length = [length + 1 for length in self.lane_length]
-        self.lane_return = [total + step for total, step in zip(self.lane_return, reward.tolist(), strict=True)]
+        self.lane_return = [
+            total + step for total, step in zip(self.lane_return, reward.tolist(), strict=True)
+        ]
         if watcher is not None:
             for lane, success in enumerate(info["success"].tolist()):
                 watcher.after_step(lane, success)
@@ -189,8 +200,8 @@ class _Book:
             self._finish(lane, info, watcher)
         if max(self.lane_length) >= max_steps:
             raise EnvError(
-                f"An episode of {max_steps} steps did not end, though that is the environment's max_episode_steps. "
-                "Let the environment truncate, or correct its spec."
+                f"An episode of {max_steps} steps did not end, though that is the environment's "
+                "max_episode_steps. Let the environment truncate, or correct its spec."
             )
         return len(self.outcomes) - before
 

@@ -1,7 +1,7 @@
 """Success statistics: how sure is this rate, and is that policy better on the same seeds?
 
-Intervals and tests are SciPy's, but for the one of outcomes that come in groups; this file gives them the names and
-shapes that the rest of the package uses.
+Intervals and tests are SciPy's, but for the one of outcomes that come in groups; this file gives them the
+names and shapes that the rest of the package uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so p
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """k successes in n episodes. Prints k, n, per cent and its 95 % Wilson interval: "57/100 = 57 % [47, 66]".
+    """k successes in n episodes. Prints k, n, per cent and its 95 % Wilson interval: "57/100 = 57 % [47,
+    66]".
 
     effective_n: as many independent episodes as these n are worth, where they are not independent; none: n.
     """
@@ -43,7 +44,9 @@ class SuccessRate:
 
     @classmethod
     def of_groups(cls, outcomes: Bool[ndarray, "groups members"]) -> SuccessRate:
-        """Of outcomes that hang together within a group, as drones do in one world: n over the design effect."""
+        """Of outcomes that hang together within a group, as drones do in one world: n over the design
+        effect.
+        """
         effect = design_effect(outcomes)
         return cls(int(outcomes.sum()), outcomes.size, outcomes.size / effect)
 
@@ -71,9 +74,9 @@ class SuccessRate:
 def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:
     """Variance of the mean over whole groups, over what it were if all outcomes were independent (Kish 1965).
 
-    1 for groups whose members have nothing to do with each other, their number for groups that stand or fall together;
-    never below 1, for alternation is luck. Where all outcomes agree, or there is one group, nothing tells: then their
-    number, so that a group counts once.
+    1 for groups whose members have nothing to do with each other, their number for groups that stand or fall
+    together; never below 1, for alternation is luck. Where all outcomes agree, or there is one group, nothing
+    tells: then their number, so that a group counts once.
     """
     groups, members = outcomes.shape
     rate = float(outcomes.mean())
@@ -110,14 +113,16 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
     """
     if len(first) != len(second):
         raise ConfigError(
-            f"A paired test needs the same seeds for both policies, found {len(first)} and {len(second)} outcomes. "
-            "Evaluate both with the same evaluation seed and number of episodes."
+            f"A paired test needs the same seeds for both policies, found {len(first)} and {len(second)} "
+            "outcomes. Evaluate both with the same evaluation seed and number of episodes."
         )
     pairs = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
     only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
     discordant = only_first + only_second
     p_value = float(stats.binomtest(only_first, discordant, 0.5).pvalue) if discordant else 1.0
-    return PairedTest(pairs.count((True, True)), only_first, only_second, pairs.count((False, False)), p_value)
+    return PairedTest(
+        pairs.count((True, True)), only_first, only_second, pairs.count((False, False)), p_value
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +135,19 @@ class Estimate:
 
 
 def mean_over_seeds(values: Sequence[float], confidence: float = CONFIDENCE, rng: int = 0) -> Estimate:
-    """Mean over training seeds, resampling whole seeds: runs vary, and episodes within a run are no substitute."""
+    """Mean over training seeds, resampling whole seeds: runs vary, and episodes within a run are no
+    substitute.
+    """
     return _bootstrap([np.asarray(values, dtype=np.float64)], 0.0, confidence, rng)
 
 
-def interquartile_mean(scores: Float[ndarray, "tasks seeds"], confidence: float = CONFIDENCE, rng: int = 0) -> Estimate:
+def interquartile_mean(
+    scores: Float[ndarray, "tasks seeds"], confidence: float = CONFIDENCE, rng: int = 0
+) -> Estimate:
     """Mean of the middle half of all runs, with an interval stratified by task.
 
-    Source: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice". Less moved by one lucky or broken
-    seed than the mean, and far less noisy than the median at 3-10 seeds.
+    Source: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice". Less moved by one lucky
+    or broken seed than the mean, and far less noisy than the median at 3-10 seeds.
     """
     return _bootstrap(list(np.atleast_2d(scores)), 0.25, confidence, rng)
 
@@ -150,7 +159,9 @@ def _bootstrap(strata: list[Float[ndarray, " seeds"]], trim: float, confidence: 
         return np.asarray(stats.trim_mean(np.concatenate(samples, axis=axis), trim, axis=axis))
 
     if min(len(row) for row in strata) < 2:
-        raise ConfigError("An interval over seeds needs at least 2 seeds. Train with more seeds, or report Wilson.")
+        raise ConfigError(
+            "An interval over seeds needs at least 2 seeds. Train with more seeds, or report Wilson."
+        )
     # Percentile, not BCa: BCa is undefined when all seeds agree, which is the best case here.
     result = stats.bootstrap(
         tuple(strata), statistic, vectorized=True, confidence_level=confidence, method="percentile",

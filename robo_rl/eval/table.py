@@ -16,7 +16,9 @@ _SIGNIFICANT = 0.05
 
 def results_table(rows: Sequence[ResultRow], title: str = "Results") -> Table:
     """One row per policy; green when better than the base beyond chance, red when worse."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+    )
     table.add_column("policy", no_wrap=True)
     for column in _COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
@@ -50,7 +52,7 @@ def print_results(rows: Sequence[ResultRow], title: str = "Results", console: Co
         console.width = max(console.width, 120)
     console.print(results_table(rows, title))
     console.print(
-        "95 %: Wilson interval in per cent. p: exact McNemar on the same seeds. ms: one decision of one robot. "
-        "env steps, wall, CPU: training of this stage.",
+        "95 %: Wilson interval in per cent. p: exact McNemar on the same seeds. ms: one decision of one "
+        "robot. env steps, wall, CPU: training of this stage.",
         style="dim",
     )

@@ -21,7 +21,12 @@ def cpu_seconds() -> float:
     Running workers are read from /proc; where there is none (macOS) only this process and ended ones count.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_tree_seconds, _children(os.getpid())))
+    return (
+        time.process_time()
+        + ended.ru_utime
+        + ended.ru_stime
+        + sum(map(_tree_seconds, _children(os.getpid())))
+    )
 
 
 def _children(pid: int) -> list[int]:
@@ -33,7 +38,9 @@ def _children(pid: int) -> list[int]:
 
 
 def _tree_seconds(pid: int) -> float:
-    """CPU time of a running process, its collected children (fields 14-17 of proc(5) stat) and its running ones."""
+    """CPU time of a running process, its collected children (fields 14-17 of proc(5) stat) and its running
+    ones.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

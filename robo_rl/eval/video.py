@@ -1,4 +1,6 @@
-"""Videos of episodes: H.264 MP4 that browsers play, with a caption strip, and a contact sheet of still frames."""
+"""Videos of episodes: H.264 MP4 that browsers play, with a caption strip, and a contact sheet of still
+frames.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files import write_atomic
+from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.eval.protocols import ExecutorFactory, NoiseSource
 from robo_rl.eval.rollout import EvalResult, evaluate
-from robo_rl.eval.sights import beside, sights
+from robo_rl.eval.sensor_views import beside, sights
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 
@@ -31,7 +33,9 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def enlarge(frame: Frame, min_height: int = MIN_HEIGHT_PX) -> Frame:
-    """Whole-number enlargement to at least `min_height`, then cropped to even sides, which yuv420p asks for."""
+    """Whole-number enlargement to at least `min_height`, then cropped to even sides, which yuv420p asks
+    for.
+    """
     factor = max(1, -(-min_height // frame.shape[0]))
     frame = frame.repeat(factor, axis=0).repeat(factor, axis=1)
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
@@ -48,14 +52,18 @@ def caption(frame: Frame, left: str, right: str, success: bool | None) -> Frame:
 
 
 class VideoWriter:
-    """Streams RGB frames of one size into an MP4 (H.264, yuv420p); the file appears under its name when complete."""
+    """Streams RGB frames of one size into an MP4 (H.264, yuv420p); the file appears under its name when
+    complete.
+    """
 
     def __init__(self, path: Path, fps: float, crf: int = 23) -> None:
         self.path, self._partial = path, path.with_name(f".{path.name}.partial.mp4")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = av.open(str(self._partial), "w", options={"movflags": "faststart"})
         rate = Fraction(fps).limit_denominator(1000)
-        self._stream = self._file.add_stream("libx264", rate=rate, options={"crf": str(crf), "preset": "veryfast"})
+        self._stream = self._file.add_stream(
+            "libx264", rate=rate, options={"crf": str(crf), "preset": "veryfast"}
+        )
         self._stream.pix_fmt = "yuv420p"
         self._stream.thread_count = 1  # the simulators need the other cores
         self.frames = 0
@@ -63,7 +71,9 @@ class VideoWriter:
     def __enter__(self) -> VideoWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
         if kind is not None or self.frames == 0:
             self._file.close()
             self._partial.unlink(missing_ok=True)
@@ -77,9 +87,13 @@ class VideoWriter:
         if self.frames == 0:
             self._stream.height, self._stream.width = frame.shape[:2]
         if frame.shape != (self._stream.height, self._stream.width, 3):
-            raise DataError(f"A video frame has shape {frame.shape}, the first one had {self._stream.height} x "
-                            f"{self._stream.width} x 3. Render every frame at one size.")  # fmt: skip
-        for packet in self._stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")):
+            raise DataError(
+                f"A video frame has shape {frame.shape}, the first one had {self._stream.height} x "
+                f"{self._stream.width} x 3. Render every frame at one size."
+            )
+        for packet in self._stream.encode(
+            av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        ):
             self._file.mux(packet)
         self.frames += 1
 
@@ -88,7 +102,8 @@ class VideoWriter:
 class Recorder:
     """A `Watcher` that films lane 0: the picture before each step, and the last one again with the outcome.
 
-    obs: what the policy sees; pictures among it are shown beside the film when whoever films keeps it up to date.
+    obs: what the policy sees; pictures among it are shown beside the film when whoever films keeps it up to
+    date.
     """
 
     writer: VideoWriter
@@ -106,7 +121,9 @@ class Recorder:
         if self.stills:
             self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
-        self.writer.add(caption(self.frame, f"{self.name} | step {self.step}", right, True if self.success else None))
+        self.writer.add(
+            caption(self.frame, f"{self.name} | step {self.step}", right, True if self.success else None)
+        )
 
     def after_step(self, lane: int, success: bool) -> None:
         if lane == 0:
@@ -138,7 +155,9 @@ def record_episodes(
     sheet: where to write a contact sheet (PNG), one row of stills per episode.
     """
     if env.num_envs != 1:
-        raise ConfigError(f"A video is filmed in an environment with one lane, found {env.num_envs}. Make one with 1.")
+        raise ConfigError(
+            f"A video is filmed in an environment with one lane, found {env.num_envs}. Make one with 1."
+        )
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
         recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None)
@@ -153,10 +172,16 @@ def _thumb(frame: Frame, height: int = 200) -> Frame:
     return np.asarray(cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA))
 
 
-def write_contact_sheet(path: Path, rows: Sequence[Sequence[Frame]], success: Sequence[bool], columns: int = 8) -> None:
-    """Evenly spaced stills, one row per episode, from its first frame to its last; the border tells the outcome."""
+def write_contact_sheet(
+    path: Path, rows: Sequence[Sequence[Frame]], success: Sequence[bool], columns: int = 8
+) -> None:
+    """Evenly spaced stills, one row per episode, from its first frame to its last; the border tells the
+    outcome.
+    """
     lines = [
-        np.concatenate([_border(row[i], ok) for i in np.linspace(0, len(row) - 1, columns).round().astype(int)], axis=1)
+        np.concatenate(
+            [_border(row[i], ok) for i in np.linspace(0, len(row) - 1, columns).round().astype(int)], axis=1
+        )
         for row, ok in zip(rows, success, strict=True)
     ]
     encoded, data = cv2.imencode(".png", cv2.cvtColor(np.concatenate(lines), cv2.COLOR_RGB2BGR))

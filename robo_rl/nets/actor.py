@@ -44,7 +44,9 @@ class Actor(nn.Module):
         super().__init__()
         self.config = config
         norm, activation = config.layer_norm, config.activation
-        self.net = mlp(config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True)
+        self.net = mlp(
+            config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True
+        )
 
     def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
         """The deterministic action."""
@@ -59,7 +61,9 @@ class Actor(nn.Module):
 
     @torch.no_grad()
     def start_at(self, u: Float[Tensor, " dim"]) -> None:
-        """Begin with this u, inside (-1, 1), everywhere: for learning from nothing, where zero is no neutral action."""
+        """Begin with this u, inside (-1, 1), everywhere: for learning from nothing, where zero is no neutral
+        action.
+        """
         self.net[-1].get_parameter("bias")[: self.config.dim] = torch.atanh(u) if self.config.squash else u
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
@@ -78,7 +82,8 @@ class DeterministicActor(Actor):
 
 
 class GaussianActor(Actor):
-    """u = tanh(m + s * eps), eps ~ N(0, I): the tanh-squashed Gaussian of SAC (Haarnoja et al. 2018, appendix C).
+    """u = tanh(m + s * eps), eps ~ N(0, I): the tanh-squashed Gaussian of SAC (Haarnoja et al. 2018, appendix
+    C).
 
     m starts at 0 and s at `init_std`. The log standard deviation is squashed smoothly into [-5, 2].
     """

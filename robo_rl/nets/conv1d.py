@@ -1,8 +1,9 @@
 """1-D convolutions that do not waste a CPU.
 
-torch's CPU Conv1d is slow at the lengths of action chunks (4..16): at batch 1 an unfold followed by one matrix product
-takes a third of the time at lengths 4 and 8, and backward passes of large batches gain half. On other devices, while a
-graph is captured and for longer sequences these layers are plain convolutions: same weights, same values.
+torch's CPU Conv1d is slow at the lengths of action chunks (4..16): at batch 1 an unfold followed by one
+matrix product takes a third of the time at lengths 4 and 8, and backward passes of large batches gain half.
+On other devices, while a graph is captured and for longer sequences these layers are plain convolutions: same
+weights, same values.
 """
 
 from __future__ import annotations
@@ -12,18 +13,25 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-# Output lengths up to which the matrix product was the faster one on an EPYC core, for few and for many chunks.
+# Output lengths up to which the matrix product was the faster one on an EPYC core, for few and for many
+# chunks.
 _LONGEST_FEW, _LONGEST_MANY, _FEW = 16, 8, 8
 
 
 def _use_matmul(x: Tensor, out_length: int) -> bool:
-    if x.device.type != "cpu" or torch.compiler.is_compiling():  # first: a captured graph must not depend on len(x)
+    if (
+        x.device.type != "cpu" or torch.compiler.is_compiling()
+    ):  # first: a captured graph must not depend on len(x)
         return False
     return out_length <= (_LONGEST_FEW if len(x) <= _FEW else _LONGEST_MANY)
 
 
 def unfolded_conv1d(
-    x: Float[Tensor, "b i t"], weight: Float[Tensor, "o i k"], bias: Float[Tensor, " o"], stride: int, padding: int
+    x: Float[Tensor, "b i t"],
+    weight: Float[Tensor, "o i k"],
+    bias: Float[Tensor, " o"],
+    stride: int,
+    padding: int,
 ) -> Float[Tensor, "b o s"]:
     """F.conv1d(x, weight, bias, stride, padding) as one matrix product, time-major inside."""
     b, _, k = x.shape[0], x.shape[1], weight.shape[-1]
@@ -52,8 +60,12 @@ class Upsample1d(nn.ConvTranspose1d):
     def __init__(self, channels: int) -> None:
         super().__init__(channels, channels, 4, stride=2, padding=1)
 
-    def forward(self, x: Float[Tensor, "b c t"], output_size: list[int] | None = None) -> Float[Tensor, "b c s"]:
-        """Even outputs y[2s] = W1 x[s] + W3 x[s-1], odd ones y[2s+1] = W2 x[s] + W0 x[s+1], as two small products."""
+    def forward(
+        self, x: Float[Tensor, "b c t"], output_size: list[int] | None = None
+    ) -> Float[Tensor, "b c s"]:
+        """Even outputs y[2s] = W1 x[s] + W3 x[s-1], odd ones y[2s+1] = W2 x[s] + W0 x[s+1], as two small
+        products.
+        """
         if output_size is not None or self.bias is None or not _use_matmul(x, x.shape[-1]):
             return super().forward(x, output_size)
         b, _, t = x.shape

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 class CriticEnsemble(nn.Module):
     """K independent Q(x, a) with LayerNorm and ReLU; returns (K, b).
 
-    The norms have no gain and no shift of their own: the next layer's weights can do both, and on a CPU the two
-    element-wise passes per layer cost as much as the matrix product at these sizes.
+    The norms have no gain and no shift of their own: the next layer's weights can do both, and on a CPU the
+    two element-wise passes per layer cost as much as the matrix product at these sizes.
 
-    `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a better start
-    than 0. Initial weights follow torch.nn.Linear, per head.
+    `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a
+    better start than 0. Initial weights follow torch.nn.Linear, per head.
 
-    `doubt` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they learn.
+    `doubt` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they
+    learn.
     """
 
     def __init__(
@@ -57,14 +58,20 @@ class CriticEnsemble(nn.Module):
         return h.squeeze(-1)
 
     def compare(
-        self, x: Float[Tensor, "b i"], first: Float[Tensor, "b a"], second: Float[Tensor, "b a"], doubt: float = 0.0
+        self,
+        x: Float[Tensor, "b i"],
+        first: Float[Tensor, "b a"],
+        second: Float[Tensor, "b a"],
+        doubt: float = 0.0,
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """Q of two candidate actions in one pass: what `first` is worth at least, and `second` at most.
 
-        That is `doubt` standard deviations of the heads below and above their mean; with 1 and two heads, the lower and
-        the higher of them.
+        That is `doubt` standard deviations of the heads below and above their mean; with 1 and two heads, the
+        lower and the higher of them.
         """
-        q = self(torch.cat([x, x]), torch.cat([first, second])).view(self.heads, 2, -1)  # chunk(2) would fix the batch
+        q = self(torch.cat([x, x]), torch.cat([first, second])).view(
+            self.heads, 2, -1
+        )  # chunk(2) would fix the batch
         mean = q.mean(dim=0)
         if doubt == 0.0:
             return mean[0], mean[1]

@@ -16,7 +16,9 @@ from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 @dataclass
 class MlpDenoiserConfig(NetConfig):
-    """`depth` hidden layers of `width`; `residual` makes each a pre-norm residual block, for deep or wide nets."""
+    """`depth` hidden layers of `width`; `residual` makes each a pre-norm residual block, for deep or wide
+    nets.
+    """
 
     name: str = "mlp"
     width: int = at_least(1, 256)
@@ -55,13 +57,18 @@ class MlpDenoiser(nn.Module):
         in_dim = flat + config.time_dim + cond_dim
         if config.residual:
             blocks = [ResidualBlock(width, config.activation) for _ in range(config.depth)]
-            self.net = nn.Sequential(nn.Linear(in_dim, width), *blocks, nn.LayerNorm(width), nn.Linear(width, flat))
+            self.net = nn.Sequential(
+                nn.Linear(in_dim, width), *blocks, nn.LayerNorm(width), nn.Linear(width, flat)
+            )
         else:
             hidden = (width,) * config.depth
             self.net = mlp(in_dim, hidden, flat, layer_norm=config.layer_norm, activation=config.activation)
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
+        self,
+        x: Float[Tensor, "b Tp a"],
+        t: Float[Tensor, " b"] | Float[Tensor, ""],
+        cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
         out: Tensor = self.net(torch.cat([x.flatten(1), rows(self.time(t), len(x)), cond], dim=-1))
         return out.view(x.shape)

@@ -1,7 +1,7 @@
 """All parameters of a module in one buffer.
 
-Small networks on a CPU spend more time starting operations than doing them: an optimiser step over twelve tensors
-costs twelve times the overhead of a step over one.
+Small networks on a CPU spend more time starting operations than doing them: an optimiser step over twelve
+tensors costs twelve times the overhead of a step over one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A small residual network for camera images: uint8 RGB, classes, or depth in metres, in; a feature vector out.
+"""A small residual network for camera images: uint8 RGB, classes, or depth in metres, in; a feature vector
+out.
 
-GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion Policy,
-section IV-B); random crops while training, the centre crop otherwise.
+GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion
+Policy, section IV-B); random crops while training, the centre crop otherwise.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class ResidualStage(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
-        groups = next(g for g in range(max(1, out_dim // 16), 0, -1) if out_dim % g == 0)  # of 16 channels, or more
+        groups = next(
+            g for g in range(max(1, out_dim // 16), 0, -1) if out_dim % g == 0
+        )  # of 16 channels, or more
         self.first = nn.Conv2d(in_dim, out_dim, 3, stride=2, padding=1)
         self.norm_first = nn.GroupNorm(groups, out_dim)
         self.second = nn.Conv2d(out_dim, out_dim, 3, padding=1)
@@ -64,21 +67,25 @@ class SpatialSoftmax(nn.Module):
 class ImageEncoder(nn.Module):
     """(b, h, w, 3) uint8, (b, h, w, 1) uint8 classes, or (b, h, w) depth [m] -> (b, features).
 
-    `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is the centre.
-    The caller draws it: the encoder has no random numbers of its own.
+    `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is
+    the centre. The caller draws it: the encoder has no random numbers of its own.
     """
 
     def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig, classes: bool = False) -> None:
-        """classes: a picture (h, w, 1) holds places in `SEGMENTS`, which enter as a channel each; they are no greys."""
+        """classes: a picture (h, w, 1) holds places in `SEGMENTS`, which enter as a channel each; they are no
+        greys.
+        """
         super().__init__()
         check_settings(config, "image.")
         if not config.widths or min(config.widths) < 1:
-            raise ConfigError(f"image.widths={config.widths} cannot be used: give the channels of each level.")
+            raise ConfigError(
+                f"image.widths={config.widths} cannot be used: give the channels of each level."
+            )
         channels: dict[tuple[int, ...], int] = {(1,): len(SEGMENTS)} if classes else {(3,): 3, (): 1}
         if len(shape) not in (2, 3) or shape[2:] not in channels or not 0.0 < config.crop <= 1.0:
             raise ConfigError(
-                f"Images must be (height, width, 3), depths (height, width), segmentations (height, width, 1), with "
-                f"crop in (0, 1]; found {shape}, {config.crop}."
+                "Images must be (height, width, 3), depths (height, width), segmentations (height, width, "
+                f"1), with crop in (0, 1]; found {shape}, {config.crop}."
             )
         self.shape = tuple(shape)
         self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])

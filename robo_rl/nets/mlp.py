@@ -33,7 +33,8 @@ def mlp(
     activation: str = "relu",
     zero_last: bool = False,
 ) -> nn.Sequential:
-    """(b, in_dim) -> (b, out_dim): per hidden layer Linear, LayerNorm if asked for, activation; then one Linear.
+    """(b, in_dim) -> (b, out_dim): per hidden layer Linear, LayerNorm if asked for, activation; then one
+    Linear.
 
     zero_last: the last layer starts at zero, so that the output is exactly 0 before the first update.
     """

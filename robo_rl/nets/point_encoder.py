@@ -1,7 +1,7 @@
 """A network for point clouds: each point by itself, then the most of every feature over all points.
 
-The encoder of 3D Diffusion Policy (Ze et al. 2024): three layers with LayerNorm, a maximum, a projection. The maximum
-makes it blind to the order of the points and to points that stand there twice.
+The encoder of 3D Diffusion Policy (Ze et al. 2024): three layers with LayerNorm, a maximum, a projection. The
+maximum makes it blind to the order of the points and to points that stand there twice.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ class PointEncoder(nn.Module):
         super().__init__()
         check_settings(config, "points.")
         if len(shape) != 2 or shape[1] < 3 or not config.widths or min(config.widths) < 1:
-            raise ConfigError(f"A point cloud is (points, 3 or more) and needs widths, found {shape}, {config.widths}.")
+            raise ConfigError(
+                f"A point cloud is (points, 3 or more) and needs widths, found {shape}, {config.widths}."
+            )
         self.shape = tuple(shape)
         layers: list[nn.Module] = []
         for i, o in zip([shape[1], *config.widths[:-1]], config.widths, strict=True):
             layers += [nn.Linear(i, o), nn.LayerNorm(o), nn.ReLU()]
         self.each = nn.Sequential(*layers)
-        self.project = nn.Sequential(nn.Linear(config.widths[-1], config.features), nn.LayerNorm(config.features))
+        self.project = nn.Sequential(
+            nn.Linear(config.widths[-1], config.features), nn.LayerNorm(config.features)
+        )
 
     def forward(self, points: Float[Tensor, "b p c"]) -> Float[Tensor, "b f"]:
         out: Tensor = self.project(self.each(points).amax(dim=1))

@@ -1,7 +1,8 @@
 """A denoising transformer: the DiT block (Peebles & Xie 2023, adaLN-zero) over the actions of a chunk.
 
-One token per action. Time and observation enter through the scale, shift and gate of every block rather than as tokens:
-the cost does not grow with the observation, and the network starts as the zero function, whatever its depth.
+One token per action. Time and observation enter through the scale, shift and gate of every block rather than
+as tokens: the cost does not grow with the observation, and the network starts as the zero function, whatever
+its depth.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class TransformerConfig(NetConfig):
 
 
 class AdaptiveBlock(nn.Module):
-    """Attention and MLP, each as h + gate * f((1 + scale) * norm(h) + shift) with scale, shift, gate from cond."""
+    """Attention and MLP, each as h + gate * f((1 + scale) * norm(h) + shift) with scale, shift, gate from
+    cond.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -48,7 +51,9 @@ class AdaptiveBlock(nn.Module):
         self.down = nn.Linear(config.ratio * width, width)
 
     def forward(self, h: Float[Tensor, "b t w"], cond: Float[Tensor, "b w"]) -> Float[Tensor, "b t w"]:
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(cond).unsqueeze(1).chunk(6, dim=-1)
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = (
+            self.modulation(cond).unsqueeze(1).chunk(6, dim=-1)
+        )
         h = h + gate_a * self._attend(_modulate(h, shift_a, scale_a))
         hidden = F.gelu(self.up(_modulate(h, shift_m, scale_m)), approximate="tanh")
         out: Tensor = h + gate_m * self.down(hidden)
@@ -70,11 +75,17 @@ class DenoisingTransformer(nn.Module):
         super().__init__()
         width = config.width
         if width % config.heads or width % 2:
-            raise ConfigError(f"Transformer width {width} must be even and divisible by heads={config.heads}.")
+            raise ConfigError(
+                f"Transformer width {width} must be even and divisible by heads={config.heads}."
+            )
         self.tokens = nn.Linear(action_dim, width)
         self.position = nn.Parameter(0.02 * torch.randn(chunk, width))
-        self.time = nn.Sequential(SinusoidalTime(width, config.time_scale), nn.Linear(width, width), nn.SiLU())
-        self.cond = nn.Sequential(nn.Linear(width + cond_dim, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU())
+        self.time = nn.Sequential(
+            SinusoidalTime(width, config.time_scale), nn.Linear(width, width), nn.SiLU()
+        )
+        self.cond = nn.Sequential(
+            nn.Linear(width + cond_dim, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+        )
         self.blocks = nn.ModuleList([AdaptiveBlock(config) for _ in range(config.depth)])
         self.last_modulation = nn.Linear(width, 2 * width)
         self.last = nn.Linear(width, action_dim)
@@ -83,7 +94,10 @@ class DenoisingTransformer(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
+        self,
+        x: Float[Tensor, "b Tp a"],
+        t: Float[Tensor, " b"] | Float[Tensor, ""],
+        cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
         code = self.cond(torch.cat([rows(self.time(t), len(x)), cond], dim=-1))
         h = self.tokens(x) + self.position

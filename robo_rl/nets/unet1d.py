@@ -1,4 +1,5 @@
-"""The conditional 1-D U-Net of Diffusion Policy (Chi et al. 2023, section III and appendix A) on fast convolutions.
+"""The conditional 1-D U-Net of Diffusion Policy (Chi et al. 2023, section III and appendix A) on fast
+convolutions.
 
 Layer for layer the published network, so that 256/512/1024 has its 65,783,298 parameters (a = 2, cond 40).
 """
@@ -46,7 +47,9 @@ class ConvBlock(nn.Module):
 
 
 class FilmResidualBlock(nn.Module):
-    """Two convolution blocks with FiLM in between: h -> scale(cond) * h + bias(cond); residual over all of it."""
+    """Two convolution blocks with FiLM in between: h -> scale(cond) * h + bias(cond); residual over all of
+    it.
+    """
 
     def __init__(self, in_dim: int, out_dim: int, cond_dim: int, kernel: int, groups: int) -> None:
         super().__init__()
@@ -72,7 +75,10 @@ class ConditionalUnet1D(nn.Module):
         _check(chunk, widths, kernel, groups)
         dim = config.time_dim
         self.time = nn.Sequential(
-            SinusoidalTime(dim, config.time_scale), nn.Linear(dim, 4 * dim), nn.Mish(), nn.Linear(4 * dim, dim)
+            SinusoidalTime(dim, config.time_scale),
+            nn.Linear(dim, 4 * dim),
+            nn.Mish(),
+            nn.Linear(4 * dim, dim),
         )
 
         def block(i: int, o: int) -> FilmResidualBlock:
@@ -82,12 +88,19 @@ class ConditionalUnet1D(nn.Module):
         self.down = nn.ModuleList([nn.ModuleList([block(i, o), block(o, o)]) for i, o in pairs])
         self.shrink = nn.ModuleList([Conv1d(w, w, 3, stride=2, padding=1) for w in widths[:-1]])
         self.middle = nn.ModuleList([block(widths[-1], widths[-1]) for _ in range(2)])
-        self.up = nn.ModuleList([nn.ModuleList([block(2 * o, i), block(i, i)]) for i, o in reversed(pairs[1:])])
+        self.up = nn.ModuleList(
+            [nn.ModuleList([block(2 * o, i), block(i, i)]) for i, o in reversed(pairs[1:])]
+        )
         self.grow = nn.ModuleList([Upsample1d(i) for i, _ in reversed(pairs[1:])])
-        self.last = nn.Sequential(ConvBlock(widths[0], widths[0], kernel, groups), Conv1d(widths[0], action_dim, 1))
+        self.last = nn.Sequential(
+            ConvBlock(widths[0], widths[0], kernel, groups), Conv1d(widths[0], action_dim, 1)
+        )
 
     def forward(
-        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"] | Float[Tensor, ""], cond: Float[Tensor, "b c"]
+        self,
+        x: Float[Tensor, "b Tp a"],
+        t: Float[Tensor, " b"] | Float[Tensor, ""],
+        cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
         cond = torch.cat([rows(self.time(t), len(x)), cond], dim=-1)
         h, skips = x.transpose(1, 2), []
@@ -118,5 +131,6 @@ def _check(chunk: int, widths: list[int], kernel: int, groups: int) -> None:
         )
     if chunk % 2 ** (len(widths) - 1):
         raise ConfigError(
-            f"A 1-D U-Net with {len(widths)} levels needs a chunk divisible by {2 ** (len(widths) - 1)}, found {chunk}."
+            f"A 1-D U-Net with {len(widths)} levels needs a chunk divisible by {2 ** (len(widths) - 1)}, "
+            f"found {chunk}."
         )

@@ -1,7 +1,7 @@
 """Collection: step a vector environment with a base policy under an action map and store every decision.
 
-One control step is `begin` (decide, start the simulators) and `finish` (read the outcome): the loop updates the learner
-in between, while worker processes simulate.
+One control step is `begin` (decide, start the simulators) and `finish` (read the outcome): the loop updates
+the learner in between, while worker processes simulate.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Episode:
 
 
 class Collector:
-    """Drives the lanes of one environment. `store` is where decisions go; the loop changes it between phases."""
+    """Drives the lanes of one environment. `store` is where decisions go; the loop changes it between
+    phases.
+    """
 
     def __init__(
         self, env: VecEnv, executor: Executor, noise: Noise, action_map: ActionMap, gamma: float, store: Store
@@ -84,7 +86,9 @@ class Collector:
             store,
         )
         self.interventions: Store | None = None  # intervened steps are stored here as well
-        self.intervention_reward: float | None = None  # RLIF: the reward just before an intervention; step-wise maps
+        self.intervention_reward: float | None = (
+            None  # RLIF: the reward just before an intervention; step-wise maps
+        )
         self.reward_scale, self.reward_bias = 1.0, 0.0  # learned reward = scale * reward + bias, every step
         self.env_steps = 0
         self.reward_max = 0.0  # largest |learned reward| of a step so far
@@ -170,10 +174,11 @@ class Collector:
         critic_action: Tensor,
         chunk: Tensor | None = None,
     ) -> None:
-        """Close the decision that was running in these lanes and open the next one. `u` None is the base alone.
+        """Close the decision that was running in these lanes and open the next one. `u` None is the base
+        alone.
 
-        An episode may end inside a chunk. The actions that it cut off stay in the replay as they were planned: critics
-        are asked about whole chunks, and would not know one that was filled up with zeros.
+        An episode may end inside a chunk. The actions that it cut off stay in the replay as they were
+        planned: critics are asked about whole chunks, and would not know one that was filled up with zeros.
         """
         ready = self._has_pending[rows]
         if ready.any():
@@ -181,7 +186,9 @@ class Collector:
         u = torch.zeros(len(rows), self.map.dim) if u is None else u
         opened = {"obs": features, "ctx": ctx, "u": u, "critic_action": critic_action}
         if not self._pending:
-            self._pending = {name: torch.zeros(self.env.num_envs, value.shape[1]) for name, value in opened.items()}
+            self._pending = {
+                name: torch.zeros(self.env.num_envs, value.shape[1]) for name, value in opened.items()
+            }
         for name, value in opened.items():
             if len(rows) == self.env.num_envs:
                 self._pending[name] = value.clone()
@@ -266,7 +273,10 @@ class Collector:
         self._store(ended, features, self._final_ctx(ended), terminated[ended], truncated[ended])
         episodes = [
             Episode(
-                int(info["episode_seed"][i]), bool(info["success"][i]), int(self._length[i]), float(self._return[i])
+                int(info["episode_seed"][i]),
+                bool(info["success"][i]),
+                int(self._length[i]),
+                float(self._return[i]),
             )
             for i in ended.tolist()
         ]

@@ -51,20 +51,22 @@ def demo_replay(
     reward_bias: float = 0.0,
     recorded: bool = False,
 ) -> Replay:
-    """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0 before.
+    """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0
+    before.
 
-    recorded: with the rewards and endings as they were recorded instead, for an environment that pays at every step;
-    an episode that did not terminate ran out of time, and its last step counts only where the observation after it was
-    recorded. As in the collector, what is learned is reward_scale * reward + reward_bias, at every step.
+    recorded: with the rewards and endings as they were recorded instead, for an environment that pays at
+    every step; an episode that did not terminate ran out of time, and its last step counts only where the
+    observation after it was recorded. As in the collector, what is learned is reward_scale * reward +
+    reward_bias, at every step.
 
-    For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at which the
-    base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known, and when there is no
-    success among the episodes.
+    For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at
+    which the base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known,
+    and when there is no success among the episodes.
     """
     if action_map.timescale == "chunk":
         raise ConfigError(
-            "Demonstrations hold actions of single steps; a method that decides whole chunks cannot replay them. "
-            "Set method.mix.demo=0 method.mix.online=1."
+            "Demonstrations hold actions of single steps; a method that decides whole chunks cannot replay "
+            "them. Set method.mix.demo=0 method.mix.online=1."
         )
     every = list(episodes)
     chosen = [episode for episode in every if episode.success is not False and episode.frames > 0]
@@ -75,8 +77,9 @@ def demo_replay(
         )
     if recorded and not any(np.any(episode.reward) for episode in chosen):
         raise ConfigError(
-            "The demonstrations hold no rewards, and this environment pays at every step. Train with reward=sparse "
-            "where the environment has it, or go without them by method.mix.demo=0 method.mix.online=1."
+            "The demonstrations hold no rewards, and this environment pays at every step. Train with "
+            "reward=sparse where the environment has it, or go without them by method.mix.demo=0 "
+            "method.mix.online=1."
         )
     store = Replay(sum(episode.frames for episode in chosen), 1, widths)
     for index, episode in enumerate(chosen):
@@ -137,7 +140,9 @@ def _add(
         ctx = torch.zeros(len(features), 0)
         if action_map.ctx_dim:
             planned = _base_actions(features, base, index, scale)
-            ctx = torch.cat([base.refine(stacked_obs(seen, rows, base.obs_steps), planned[rows]) for rows in blocks])
+            ctx = torch.cat(
+                [base.refine(stacked_obs(seen, rows, base.obs_steps), planned[rows]) for rows in blocks]
+            )
     outcome = known_outcome(outcome, len(features))
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
@@ -161,7 +166,8 @@ def _add(
 
 
 def stacked_obs(seen: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:
-    """These observations of an episode with their history, (k, To, *shape); the first one repeated at the start.
+    """These observations of an episode with their history, (k, To, *shape); the first one repeated at the
+    start.
 
     seen: (n, *shape), all observations of the episode.
     """

@@ -1,4 +1,6 @@
-"""The guard of fine-tuning: when training makes the policy worse than the base, go back to the last good weights."""
+"""The guard of fine-tuning: when training makes the policy worse than the base, go back to the last good
+weights.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from typing import Any
 class Guard:
     """Watches the success of training episodes against the base's own.
 
-    The base's rate comes from the episodes collected with the base. A window of the last `window` training episodes
-    below it by more than `errors` standard errors of the difference is bad; one at or above it is good.
+    The base's rate comes from the episodes collected with the base. A window of the last `window` training
+    episodes below it by more than `errors` standard errors of the difference is bad; one at or above it is
+    good.
     """
 
     def __init__(self, window: int = 40, errors: float = 2.0) -> None:

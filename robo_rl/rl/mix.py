@@ -16,7 +16,9 @@ from robo_rl.data.replay import Batch, Replay
 
 @dataclass
 class MixConfig:
-    """Fractions of a batch by store; they must sum to 1. A store that is still empty gives its share to the others."""
+    """Fractions of a batch by store; they must sum to 1. A store that is still empty gives its share to the
+    others.
+    """
 
     online: float = at_least(0.0, 1.0)  # what training executes
     base: float = at_least(0.0, 0.0)  # transitions of the base alone, kept as value anchors (DAWN)
@@ -32,7 +34,9 @@ class ReplayMix:
         if abs(sum(used.values()) - 1.0) > 1e-6:
             raise ConfigError(f"The fractions of `mix` must sum to 1, found {dict(fractions)}.")
         if missing := used.keys() - stores.keys():
-            raise ConfigError(f"`mix` asks for {sorted(missing)}, but there is no such data; have {sorted(stores)}.")
+            raise ConfigError(
+                f"`mix` asks for {sorted(missing)}, but there is no such data; have {sorted(stores)}."
+            )
         self.stores, self.fractions = dict(stores), used
 
     def __getitem__(self, name: str) -> Replay:

@@ -4,14 +4,16 @@
     backlash   x = clip(q, u - b / 2, u + b / 2)              no pull while the joint is within the play
     motor      -F <= S (-1 - v / v0) <= torque <= S (1 - v / v0) <= F         S = stall F
 
-Lag: the first-order filter of MuJoCo's `dyntype="filterexact"`, exact over a step in which c does not change. Backlash:
-the dead-zone model in Nordin and Gutman, "Controlling mechanical systems with backlash: a survey" (Automatica, 2002),
-here in the servo's stiffness alone; its damping goes on. Motor: `DCMotor` of Isaac Lab (isaaclab.actuators), where F is
-the effort limit, S the saturation effort and v0 the velocity limit: back-EMF takes torque away as the joint speeds up,
-and brakes one that is driven faster than v0. Why a policy must have met them: Hwangbo et al., "Learning agile and
-dynamic motor skills for legged robots" (Science Robotics, 2019).
+Lag: the first-order filter of MuJoCo's `dyntype="filterexact"`, exact over a step in which c does not change.
+Backlash: the dead-zone model in Nordin and Gutman, "Controlling mechanical systems with backlash: a survey"
+(Automatica, 2002), here in the servo's stiffness alone; its damping goes on. Motor: `DCMotor` of Isaac Lab
+(isaaclab.actuators), where F is the effort limit, S the saturation effort and v0 the velocity limit: back-EMF
+takes torque away as the joint speeds up, and brakes one that is driven faster than v0. Why a policy must have
+met them: Hwangbo et al., "Learning agile and dynamic motor skills for legged robots" (Science Robotics,
+2019).
 
-Arrays of any one shape, one number per servo; radians and newton-metres at a hinge, metres and newtons at a slide.
+Arrays of any one shape, one number per servo; radians and newton-metres at a hinge, metres and newtons at a
+slide.
 """
 
 from __future__ import annotations
@@ -46,14 +48,18 @@ def within_play(target: Servos, position: Servos, backlash: Servos) -> Servos:
 
 
 class Line(NamedTuple):
-    """Where `curved`, the torque is push - slope v instead of what the servo asks for; -F to F holds for both."""
+    """Where `curved`, the torque is push - slope v instead of what the servo asks for; -F to F holds for
+    both.
+    """
 
     curved: Bool[ndarray, "*n nu"]
     push: Servos  # the stall torque, of the sign that is asked for
     slope: Servos  # steep in slow motors: an engine that treats it as damping, implicitly, stays stable
 
 
-def motor_line(torque: Servos, speed: Servos, low: Servos, high: Servos, no_load: Servos, stall: Servos) -> Line:
+def motor_line(
+    torque: Servos, speed: Servos, low: Servos, high: Servos, no_load: Servos, stall: Servos
+) -> Line:
     """What is left of a servo's torque at this speed.
 
     low <= 0 <= high: its limits at rest; no_load: the speed v0, inf for no curve.

@@ -1,6 +1,8 @@
-"""Actuator models as data: a preset of sim/assets/actuators or a YAML file, `actuator=` in an environment's name.
+"""Actuator models as data: a preset of sim/assets/actuators or a YAML file, `actuator=` in an environment's
+name.
 
-A number is for every servo of a hinge; {servo: number} names servos, those of slides included, with m for rad.
+A number is for every servo of a hinge; {servo: number} names servos, those of slides included, with m for
+rad.
 """
 
 from __future__ import annotations
@@ -17,17 +19,25 @@ import numpy as np
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import Motors, check_servo
 from sim.engines.scene import ASSETS
-from sim.settings_file import read_settings
+from sim.scenes.settings_file import read_settings
 
 PRESETS = ("none", "dc_motor", "lag", "geared", "hobby")
 Numbers = Mapping[str, float]  # by servo; "" is for every servo of a hinge
-_LEAST = {"no_load_rad_s": 0.0, "stall": 1.0, "lag_s": 0.0, "backlash_rad": 0.0, "coulomb": 0.0, "viscous": 0.0}
+_LEAST = {
+    "no_load_rad_s": 0.0,
+    "stall": 1.0,
+    "lag_s": 0.0,
+    "backlash_rad": 0.0,
+    "coulomb": 0.0,
+    "viscous": 0.0,
+}
 _MOTOR = {"no_load_rad_s": math.inf, "stall": 1.0, "lag_s": 0.0, "backlash_rad": 0.0}  # where nothing is said
 
 
 @dataclass(frozen=True)
 class Actuator:
-    """What servos are besides stiffness, damping and a limit of torque. `coulomb` and `viscous`: shares of that limit.
+    """What servos are besides stiffness, damping and a limit of torque. `coulomb` and `viscous`: shares of
+    that limit.
 
     Friction that is added to the joint's own: torque = limit (coulomb sign(v) + viscous v).
     """
@@ -40,7 +50,9 @@ class Actuator:
     viscous: Numbers = field(default_factory=dict)  # per rad/s
 
     def rub(self, spec: Any) -> None:
-        """Write the friction into an MJCF (mujoco.MjSpec) that is not compiled yet: so every engine has it."""
+        """Write the friction into an MJCF (mujoco.MjSpec) that is not compiled yet: so every engine has
+        it.
+        """
         servos = {servo.name: servo for servo in spec.actuators}
         for key in ("coulomb", "viscous"):
             for name, value in _spread(key, getattr(self, key), _kinds_of(spec)).items():
@@ -54,7 +66,9 @@ class Actuator:
                     joint.damping = _more(joint.damping, torque)
 
     def motors(self, model: Any) -> Motors | None:
-        """Of this model's servos; None where only friction is said. Raises ConfigError for what is no servo."""
+        """Of this model's servos; None where only friction is said. Raises ConfigError for what is no
+        servo.
+        """
         if not any(getattr(self, key) for key in _MOTOR):
             return None
         kinds = {model.actuator(i).name: _is_hinge(model, i) for i in range(model.nu)}
@@ -120,7 +134,9 @@ def _kinds_of(spec: Any) -> dict[str, bool]:
 
 
 def _more(damping: Any, added: float) -> Any:
-    """A number, or in newer MuJoCos the coefficients of a polynomial in speed, of which the first is the linear one."""
+    """A number, or in newer MuJoCos the coefficients of a polynomial in speed, of which the first is the
+    linear one.
+    """
     if np.ndim(damping) == 0:
         return damping + added
     return [damping[0] + added, *damping[1:]]

@@ -1,4 +1,5 @@
-"""What a scene's servos are beside position targets, and what n worlds' servos are doing: see `sim.actuators.law`.
+"""What a scene's servos are beside position targets, and what n worlds' servos are doing: see
+`sim.actuators.law`.
 
 Of a servo's command, an engine that has motors makes at every sub-step
 
@@ -21,7 +22,11 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError
 from sim.actuators.law import keeps, lagged, motor_line, within_play
 
-SCALES = {"no_load_scale": "no_load", "lag_scale": "lag_s", "backlash_scale": "backlash"}  # change -> what it scales
+SCALES = {
+    "no_load_scale": "no_load",
+    "lag_scale": "lag_s",
+    "backlash_scale": "backlash",
+}  # change -> what it scales
 _SCALED = {change: (name,) for change, name in SCALES.items()} | {
     "kp_scale": ("gain",),
     "strength_scale": ("low", "high"),
@@ -34,7 +39,9 @@ class Motors:
     """One number per servo."""
 
     no_load: tuple[float, ...]  # speed at which nothing is left of the torque; inf: no curve
-    stall: tuple[float, ...]  # torque at rest that the curve comes from, as a multiple of the servo's limit, 1 or more
+    stall: tuple[
+        float, ...
+    ]  # torque at rest that the curve comes from, as a multiple of the servo's limit, 1 or more
     lag_s: tuple[float, ...]  # 0: none
     backlash: tuple[float, ...]  # the whole width of the play; 0: none
 
@@ -45,7 +52,9 @@ class Motors:
 
 
 class Drive(NamedTuple):
-    """What k worlds' engines are to do in this sub-step: torque = gain target + bias (1, q, v), within its limits."""
+    """What k worlds' engines are to do in this sub-step: torque = gain target + bias (1, q, v), within its
+    limits.
+    """
 
     target: Float[ndarray, "k nu"]
     gain: Float[ndarray, "k nu"]
@@ -61,7 +70,10 @@ class Bank:
         self._joint_v = model.jnt_dofadr[model.actuator_trnid[:, 0]]
         self._ctrl_range, force_range = ranges(model)
         self._own = {name: np.array(getattr(motors, name), np.float64) for name in SCALES.values()}
-        self._own |= {"gain": model.actuator_gainprm[:, 0].copy(), "bias": model.actuator_biasprm[:, :3].copy()}
+        self._own |= {
+            "gain": model.actuator_gainprm[:, 0].copy(),
+            "bias": model.actuator_biasprm[:, :3].copy(),
+        }
         self._own |= {"low": force_range[:, 0], "high": force_range[:, 1], "stall": np.array(motors.stall)}
         self._now = {name: np.tile(value, (num, *[1] * value.ndim)) for name, value in self._own.items()}
         self.curved = motors.has("no_load_scale")
@@ -73,7 +85,9 @@ class Bank:
         self.reached[rows] = self._commanded(ctrl)
 
     def change(self, rows: Rows, changes: Mapping[str, Float[ndarray, "..."]]) -> None:
-        """Other servos from now on; changes as in `sim.engines.changes`, those of no servo are passed over."""
+        """Other servos from now on; changes as in `sim.engines.changes`, those of no servo are passed
+        over.
+        """
         own, now = self._own, self._now
         for change, names in _SCALED.items():
             for name in names if change in changes else ():
@@ -84,21 +98,33 @@ class Bank:
         self._kept[rows] = keeps(now["lag_s"][rows], self._step_s)
 
     def advance(
-        self, rows: Rows, ctrl: Float[ndarray, "k nu"], qpos: Float[ndarray, "k nq"], qvel: Float[ndarray, "k nv"]
+        self,
+        rows: Rows,
+        ctrl: Float[ndarray, "k nu"],
+        qpos: Float[ndarray, "k nq"],
+        qvel: Float[ndarray, "k nv"],
     ) -> Drive:
         """A sub-step of these worlds, which are in this state."""
         now, q, v = self._now, qpos[:, self._joint_q], qvel[:, self._joint_v]
         reached = self.reached[rows] = lagged(self.reached[rows], self._commanded(ctrl), self._kept[rows])
-        target, gain, bias = within_play(reached, q, now["backlash"][rows]), now["gain"][rows], now["bias"][rows]
+        target, gain, bias = (
+            within_play(reached, q, now["backlash"][rows]),
+            now["gain"][rows],
+            now["bias"][rows],
+        )
         if not self.curved:
             return Drive(target, gain, bias)
         asked = gain * target + bias[..., 0] + bias[..., 1] * q + bias[..., 2] * v
-        line = motor_line(asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows])
+        line = motor_line(
+            asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows]
+        )
         ends = np.stack([line.push, np.zeros_like(v), -line.slope], -1)
         return Drive(target, np.where(line.curved, 0.0, gain), np.where(line.curved[..., None], ends, bias))
 
     def _commanded(self, ctrl: Float[ndarray, "k nu"]) -> Float[ndarray, "k nu"]:
-        commanded: Float[ndarray, "k nu"] = np.minimum(np.maximum(ctrl, self._ctrl_range[:, 0]), self._ctrl_range[:, 1])
+        commanded: Float[ndarray, "k nu"] = np.minimum(
+            np.maximum(ctrl, self._ctrl_range[:, 0]), self._ctrl_range[:, 1]
+        )
         return commanded
 
 
@@ -125,6 +151,6 @@ def check_servo(model: Any, servo: int) -> None:
     )
     if not plain:
         raise ConfigError(
-            f"The actuator '{model.actuator(servo).name}' is no position servo with gear 1 at a hinge or slide; "
-            "actuator models are for such servos. Name others, or leave actuator= out."
+            f"The actuator '{model.actuator(servo).name}' is no position servo with gear 1 at a hinge or "
+            "slide; actuator models are for such servos. Name others, or leave actuator= out."
         )

@@ -1,7 +1,9 @@
-"""EnvPool's C++ environments with box actions (MuJoCo, Fetch, Adroit, MetaWorld, Panda); made for its release 1.2.5.
+"""EnvPool's C++ environments with box actions (MuJoCo, Fetch, Adroit, MetaWorld, Panda); made for its release
+1.2.5.
 
-A pool cannot be seeded twice, so every episode gets a pool of one environment of its own: a reset builds a simulator,
-and episodes are functions of their seeds. For the package's own speed, drive it by its own interface.
+A pool cannot be seeded twice, so every episode gets a pool of one environment of its own: a reset builds a
+simulator, and episodes are functions of their seeds. For the package's own speed, drive it by its own
+interface.
 """
 
 from __future__ import annotations
@@ -17,19 +19,41 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded, flat, named
 from sim.adapters.options import check_keys, check_reward, check_steps, score
-from sim.lane import LaneObs, LaneStep
+from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("envpool",)
 RATES_HZ = {  # steps a second, by how a name begins: the package tells nobody
-    "MetaWorld/": 80.0, "Fetch": 25.0, "HandReach": 25.0, "HandManipulate": 25.0, "AdroitHand": 100.0, "Panda": 50.0,
-    "Ant-": 20.0, "HalfCheetah-": 20.0, "Hopper-": 125.0, "Humanoid-": 67.0, "HumanoidStandup-": 67.0,
-    "InvertedDoublePendulum-": 20.0, "InvertedPendulum-": 25.0, "Pusher-": 20.0, "Reacher-": 50.0, "Swimmer-": 25.0,
+    "MetaWorld/": 80.0,
+    "Fetch": 25.0,
+    "HandReach": 25.0,
+    "HandManipulate": 25.0,
+    "AdroitHand": 100.0,
+    "Panda": 50.0,
+    "Ant-": 20.0,
+    "HalfCheetah-": 20.0,
+    "Hopper-": 125.0,
+    "Humanoid-": 67.0,
+    "HumanoidStandup-": 67.0,
+    "InvertedDoublePendulum-": 20.0,
+    "InvertedPendulum-": 25.0,
+    "Pusher-": 20.0,
+    "Reacher-": 50.0,
+    "Swimmer-": 25.0,
     "Walker2d-": 125.0,
-}  # fmt: skip
+}
 IDS = (  # the ones that are listed; any other that begins in this way works too
-    "FetchReach-v4", "FetchPush-v4", "FetchPickAndPlace-v4", "AdroitHandDoor-v1", "AdroitHandPen-v1",
-    "MetaWorld/Reach-v3", "MetaWorld/PickPlace-v3", "PandaPickCube-v1", "HalfCheetah-v5", "Hopper-v5", "Pusher-v5",
-)  # fmt: skip
+    "FetchReach-v4",
+    "FetchPush-v4",
+    "FetchPickAndPlace-v4",
+    "AdroitHandDoor-v1",
+    "AdroitHandPen-v1",
+    "MetaWorld/Reach-v3",
+    "MetaWorld/PickPlace-v3",
+    "PandaPickCube-v1",
+    "HalfCheetah-v5",
+    "Hopper-v5",
+    "Pusher-v5",
+)
 _SUCCESS = ("is_success", "success", "reward_success")
 
 
@@ -37,8 +61,9 @@ _SUCCESS = ("is_success", "success", "reward_success")
 class EnvPoolLanes:
     """Builder of lanes of `envpool.make_gymnasium(task)`.
 
-    Observation: `state`; dictionaries are laid out by key. reward "sparse": 1 in a step that ends with the task solved,
-    which ends the episode unless `terminate_on_success` says otherwise; "dense": the environment's own.
+    Observation: `state`; dictionaries are laid out by key. reward "sparse": 1 in a step that ends with the
+    task solved, which ends the episode unless `terminate_on_success` says otherwise; "dense": the
+    environment's own.
     """
 
     preload: ClassVar[tuple[str, ...]] = ()
@@ -58,7 +83,7 @@ class EnvPoolLanes:
 
 
 class EnvPoolLane:
-    """One environment, in one pool after another; see `sim.lane.Lane`."""
+    """One environment, in one pool after another; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ()
 
@@ -69,7 +94,9 @@ class EnvPoolLane:
         obs, info = self._pool.reset()
         space = self._pool.action_space
         if not hasattr(space, "low"):
-            raise ConfigError(f"'{options.task}' has actions of kind {type(space).__name__}; only Box works here.")
+            raise ConfigError(
+                f"'{options.task}' has actions of kind {type(space).__name__}; only Box works here."
+            )
         self._keys = [key for key in _SUCCESS if key in info]
         if options.reward == "sparse":
             check_keys(options.task, self._keys)
@@ -92,7 +119,9 @@ class EnvPoolLane:
         obs, own, ended, cut, info = self._pool.step(action.reshape(1, *space.shape).astype(space.dtype))
         self._steps += 1
         success, options = bool(self._keys) and bool(info[self._keys[0]][0]), self._options
-        reward, terminated = score(options.reward, options.terminate_on_success, float(own[0]), bool(ended[0]), success)
+        reward, terminated = score(
+            options.reward, options.terminate_on_success, float(own[0]), bool(ended[0]), success
+        )
         # Some of the package's environments call the end of the clock an end of the task.
         late = self._steps >= self.spec.max_episode_steps
         truncated = bool(cut[0]) or late
@@ -113,7 +142,9 @@ class EnvPoolLane:
 
 
 def _rate_hz(task: str) -> float:
-    """Raises UnknownNameError for an id that the package does not have, ConfigError for one of unknown rate."""
+    """Raises UnknownNameError for an id that the package does not have, ConfigError for one of unknown
+    rate.
+    """
     import envpool
 
     known = envpool.list_all_envs()
@@ -122,8 +153,8 @@ def _rate_hz(task: str) -> float:
     rates = [rate_hz for start, rate_hz in RATES_HZ.items() if task.startswith(start)]
     if not rates:
         raise ConfigError(
-            f"It is not known how many steps a second envpool/{task} makes; what begins in one of these ways works: "
-            f"{', '.join(RATES_HZ)}."
+            f"It is not known how many steps a second envpool/{task} makes; what begins in one of these ways "
+            f"works: {', '.join(RATES_HZ)}."
         )
     return rates[0]
 

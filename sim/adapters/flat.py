@@ -20,7 +20,9 @@ def flat(obs: Any) -> NDArray[Any]:
 
 
 def named(obs: Any) -> str:
-    """What stands where, for the unit of a specification: "achieved_goal 3, desired_goal 3, observation 25"."""
+    """What stands where, for the unit of a specification: "achieved_goal 3, desired_goal 3, observation
+    25".
+    """
     if not isinstance(obs, Mapping):
         return ""
     return ", ".join(f"{key} {flat(obs[key]).size}" for key in sorted(obs))
@@ -30,4 +32,6 @@ def bounded(name: str, low: Any, high: Any) -> ActionSpec:
     """Raises ConfigError for actions without limits."""
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ConfigError(f"'{name}' has actions without limits; expected finite limits in every dimension.")
-    return ActionSpec(tuple(np.ravel(low).astype(float).tolist()), tuple(np.ravel(high).astype(float).tolist()))
+    return ActionSpec(
+        tuple(np.ravel(low).astype(float).tolist()), tuple(np.ravel(high).astype(float).tolist())
+    )

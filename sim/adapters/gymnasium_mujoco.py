@@ -1,4 +1,6 @@
-"""Any Gymnasium environment with box observations and box actions; made for the MuJoCo tasks (Hopper-v5, ...)."""
+"""Any Gymnasium environment with box observations and box actions; made for the MuJoCo tasks (Hopper-v5,
+...).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.options import check_steps
-from sim.lane import LaneObs, LaneStep
-from sim.pictures import Pictures
-from sim.vec_env import INFO_KEYS
+from sim.render.pictures import Pictures
+from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.vec_env import INFO_KEYS
 
 REQUIRES = ("gymnasium", "mujoco")
 IDS = (  # the ones that are tested and listed; any other box-to-box id works too
@@ -36,8 +38,9 @@ IDS = (  # the ones that are tested and listed; any other box-to-box id works to
 class GymnasiumLanes:
     """Builder of lanes of `gymnasium.make(env_id)`.
 
-    Observation: `state`, the flattened box. The reward is the environment's own; scalars of its `info` become extra
-    info. `max_episode_steps` None keeps the registered time limit. An environment that names no success has none.
+    Observation: `state`, the flattened box. The reward is the environment's own; scalars of its `info` become
+    extra info. `max_episode_steps` None keeps the registered time limit. An environment that names no success
+    has none.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
@@ -49,7 +52,9 @@ class GymnasiumLanes:
 
     def __post_init__(self) -> None:
         if self.reward != "dense":
-            raise ConfigError(f"Gymnasium environments have their own dense reward, not '{self.reward}'; leave it out.")
+            raise ConfigError(
+                f"Gymnasium environments have their own dense reward, not '{self.reward}'; leave it out."
+            )
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
 
@@ -58,7 +63,7 @@ class GymnasiumLanes:
 
 
 class GymnasiumLane:
-    """One environment; see `sim.lane.Lane`."""
+    """One environment; see `sim.vec.lane.Lane`."""
 
     def __init__(self, options: GymnasiumLanes) -> None:
         self._options = options
@@ -75,7 +80,9 @@ class GymnasiumLane:
         return {"state": np.ravel(obs)}
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
-        obs, reward, terminated, truncated, self._info = self._env.step(action.reshape(self._env.action_space.shape))
+        obs, reward, terminated, truncated, self._info = self._env.step(
+            action.reshape(self._env.action_space.shape)
+        )
         success = bool(self._info.get("is_success", self._info.get("success", False)))
         return {"state": np.ravel(obs)}, float(reward), bool(terminated), bool(truncated), success
 
@@ -116,9 +123,13 @@ def _spec_of(env: Any, options: GymnasiumLanes) -> EnvSpec:
     obs, action = env.observation_space, env.action_space
     for role, space in (("observations", obs), ("actions", action)):
         if not isinstance(space, Box):
-            raise ConfigError(f"'{options.env_id}' has {role} of kind {type(space).__name__}; only Box works here.")
+            raise ConfigError(
+                f"'{options.env_id}' has {role} of kind {type(space).__name__}; only Box works here."
+            )
     if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
-        raise ConfigError(f"'{options.env_id}' has actions without limits; expected finite limits in every dimension.")
+        raise ConfigError(
+            f"'{options.env_id}' has actions without limits; expected finite limits in every dimension."
+        )
     steps = env.spec.max_episode_steps
     if steps is None:
         raise ConfigError(f"'{options.env_id}' has no time limit; give one: max_episode_steps=1000.")
@@ -146,7 +157,9 @@ def _own_picture(env: Any) -> NDArray[np.uint8]:
 
 
 def _pictures_of(env: Any, size: int) -> Pictures:
-    """Through the camera that the environment itself would use: its tracking one, or a free one with its own view."""
+    """Through the camera that the environment itself would use: its tracking one, or a free one with its own
+    view.
+    """
     own = env.unwrapped
     cameras = [own.model.camera(i).name for i in range(own.model.ncam)]
     camera = "track" if "track" in cameras else None

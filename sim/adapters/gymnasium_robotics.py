@@ -15,15 +15,27 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded, flat, named
 from sim.adapters.options import check_keys, check_reward, check_steps, score
-from sim.lane import LaneObs, LaneStep
-from sim.pictures import Pictures
+from sim.render.pictures import Pictures
+from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("gymnasium_robotics", "mujoco", "gymnasium")
 IDS = (  # the ones that are listed; any other of the package's works too
-    "FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4", "HandReach-v3", "HandManipulateBlock-v1",
-    "HandManipulateEgg-v1", "HandManipulatePen-v1", "AdroitHandDoor-v1", "AdroitHandHammer-v1", "AdroitHandPen-v1",
-    "AdroitHandRelocate-v1", "FrankaKitchen-v1", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5",
-)  # fmt: skip
+    "FetchReach-v4",
+    "FetchPush-v4",
+    "FetchSlide-v4",
+    "FetchPickAndPlace-v4",
+    "HandReach-v3",
+    "HandManipulateBlock-v1",
+    "HandManipulateEgg-v1",
+    "HandManipulatePen-v1",
+    "AdroitHandDoor-v1",
+    "AdroitHandHammer-v1",
+    "AdroitHandPen-v1",
+    "AdroitHandRelocate-v1",
+    "FrankaKitchen-v1",
+    "PointMaze_UMaze-v3",
+    "AntMaze_UMaze-v5",
+)
 _SUCCESS = ("is_success", "success")
 _LEFT = "tasks_to_complete"  # of the kitchen: solved when none is left
 _SIMULATORS = ("", "robot_env", "point_env", "ant_env")  # where an environment keeps its MuJoCo model
@@ -33,9 +45,9 @@ _SIMULATORS = ("", "robot_env", "point_env", "ant_env")  # where an environment 
 class RoboticsLanes:
     """Builder of lanes of `gymnasium.make(task)`.
 
-    Observation: `state`, the dictionary laid out by key: achieved goal, desired goal, observation. reward "sparse": 1
-    in a step that ends with the task solved, which ends the episode unless `terminate_on_success` says otherwise;
-    "dense": the environment's own.
+    Observation: `state`, the dictionary laid out by key: achieved goal, desired goal, observation. reward
+    "sparse": 1 in a step that ends with the task solved, which ends the episode unless `terminate_on_success`
+    says otherwise; "dense": the environment's own.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
@@ -56,7 +68,7 @@ class RoboticsLanes:
 
 
 class RoboticsLane:
-    """One environment; see `sim.lane.Lane`."""
+    """One environment; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ()
 
@@ -82,10 +94,14 @@ class RoboticsLane:
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
         space = self._env.action_space
-        obs, own, terminated, truncated, info = self._env.step(action.reshape(space.shape).astype(space.dtype))
+        obs, own, terminated, truncated, info = self._env.step(
+            action.reshape(space.shape).astype(space.dtype)
+        )
         success = self._solved(info)
         options = self._options
-        reward, terminated = score(options.reward, options.terminate_on_success, float(own), bool(terminated), success)
+        reward, terminated = score(
+            options.reward, options.terminate_on_success, float(own), bool(terminated), success
+        )
         return {"state": flat(obs)}, reward, terminated, bool(truncated), success
 
     def info(self) -> Sequence[float]:
@@ -119,10 +135,14 @@ def _make(options: RoboticsLanes) -> Any:
     gymnasium.register_envs(gymnasium_robotics)
     spec = gymnasium.registry.get(options.task)
     if spec is None or not str(spec.entry_point).startswith("gymnasium_robotics"):
-        known = [name for name, each in gymnasium.registry.items() if "gymnasium_robotics" in str(each.entry_point)]
+        known = [
+            name for name, each in gymnasium.registry.items() if "gymnasium_robotics" in str(each.entry_point)
+        ]
         raise UnknownNameError("gymrobotics environment", options.task, known)
     try:
-        return gymnasium.make(options.task, max_episode_steps=options.max_episode_steps, disable_env_checker=True)
+        return gymnasium.make(
+            options.task, max_episode_steps=options.max_episode_steps, disable_env_checker=True
+        )
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium-Robotics cannot make '{options.task}': {error}") from error
 

@@ -1,7 +1,8 @@
 """MetaWorld's 50 tasks with the goal visible, made fast without changing a bit of what they compute.
 
-A step leaves out what the observation and the success do not need: the gymnasium wrappers, the second forward pass
-(kinematics are enough to read positions), SciPy's general rotation code, and the dense reward unless it is asked for.
+A step leaves out what the observation and the success do not need: the gymnasium wrappers, the second forward
+pass (kinematics are enough to read positions), SciPy's general rotation code, and the dense reward unless it
+is asked for.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
 from sim.adapters.options import check_reward, check_steps
-from sim.lane import LaneObs, LaneStep
-from sim.pictures import Pictures
+from sim.render.pictures import Pictures
+from sim.vec.lane import LaneObs, LaneStep
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
 PACKAGE_STEPS = 500  # the package's own horizon
@@ -31,10 +32,10 @@ REQUIRES = ("metaworld", "mujoco", "gymnasium")
 class MetaWorldLanes:
     """Builder of lanes of one task.
 
-    Observation: `state` (39,), metres: hand xyz, gripper opening [0, 1], object 1 xyz and quaternion, object 2 the same
-    or zeros; the 18 numbers of the step before; goal xyz. Action: hand displacement xyz (1 = 1 cm) and gripper effort.
-    reward "sparse": 1 in a step that ends with the task solved, else 0. "dense": the package's reward / 10, in [0, 1].
-    `terminate_on_success` ends the episode there.
+    Observation: `state` (39,), metres: hand xyz, gripper opening [0, 1], object 1 xyz and quaternion, object
+    2 the same or zeros; the 18 numbers of the step before; goal xyz. Action: hand displacement xyz (1 = 1 cm)
+    and gripper effort. reward "sparse": 1 in a step that ends with the task solved, else 0. "dense": the
+    package's reward / 10, in [0, 1]. `terminate_on_success` ends the episode there.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("metaworld.env_dict",)
@@ -66,7 +67,7 @@ class MetaWorldLanes:
 
 
 class MetaWorldLane:
-    """One task in one MuJoCo simulation; see `sim.lane.Lane`."""
+    """One task in one MuJoCo simulation; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ()
 
@@ -84,7 +85,9 @@ class MetaWorldLane:
         self._pictures = Pictures(env.model, env.data, options.render_size, camera="corner2", upright=True)
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
-        self._hand, self._right, self._left = (env.data.body(name).xpos for name in ("hand", "rightclaw", "leftclaw"))
+        self._hand, self._right, self._left = (
+            env.data.body(name).xpos for name in ("hand", "rightclaw", "leftclaw")
+        )
         space = env.sawyer_observation_space
         self._low, self._high = space.low, space.high
         self._frame = np.zeros(18)  # hand, gripper, objects of the newest step
@@ -167,7 +170,9 @@ def build_env(task: str) -> Any:
 
 
 class _Rotation:
-    """The two methods that MetaWorld uses of `scipy.spatial.transform.Rotation`, 100 times faster, same bits."""
+    """The two methods that MetaWorld uses of `scipy.spatial.transform.Rotation`, 100 times faster, same
+    bits.
+    """
 
     def __init__(self, quaternion: NDArray[np.float64]) -> None:
         self._quaternion = quaternion
@@ -181,8 +186,8 @@ class _Rotation:
 
 
 def quaternion_of(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(x, y, z, w) of a rotation matrix (3, 3), by Markley, J. Guid. Control Dyn. 31(2), 2008: the largest of the
-    diagonal and the trace chooses the formula, so that nothing small is divided by.
+    """(x, y, z, w) of a rotation matrix (3, 3), by Markley, J. Guid. Control Dyn. 31(2), 2008: the largest of
+    the diagonal and the trace chooses the formula, so that nothing small is divided by.
     """
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     trace = a + e + i

@@ -1,9 +1,9 @@
 """Cheap screens for success: may this state count as solved at all?
 
 MetaWorld finds success as a by-product of its dense reward, which costs as much as the physics. A screen is a
-necessary condition of the package's own criterion, a little looser than it, made of the same quantities. Where it says
-no there is no success; where it says yes the package itself decides. So no success is invented, and the tests compare
-all 50 tasks with the package step by step.
+necessary condition of the package's own criterion, a little looser than it, made of the same quantities.
+Where it says no there is no success; where it says yes the package itself decides. So no success is invented,
+and the tests compare all 50 tasks with the package step by step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Names of the 50 MetaWorld tasks, so that listing and suggesting names needs no simulator. A test compares them."""
+"""Names of the 50 MetaWorld tasks, so that listing and suggesting names needs no simulator. A test compares
+them.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ def check_steps(max_episode_steps: int, most: int | None = None) -> None:
 def check_keys(name: str, keys: object) -> None:
     """Raises ConfigError for an environment that names no success, whose reward can then not be sparse."""
     if not keys:
-        raise ConfigError(f"{name} says nothing of success, so its reward cannot be sparse; give reward=dense.")
+        raise ConfigError(
+            f"{name} says nothing of success, so its reward cannot be sparse; give reward=dense."
+        )
 
 
 def score(reward: str, ends: bool | None, own: float, terminated: bool, success: bool) -> tuple[float, bool]:

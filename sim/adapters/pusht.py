@@ -1,5 +1,6 @@
-"""Push-T: a disc pushes a T-shaped block onto its goal. The simulator of the package `gym-pusht`, its step written out
-in plain floats and with the goal's outline kept, which is nearly twice as fast and the same to the last bit.
+"""Push-T: a disc pushes a T-shaped block onto its goal. The simulator of the package `gym-pusht`, its step
+written out in plain floats and with the goal's outline kept, which is nearly twice as fast and the same to
+the last bit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.options import check_reward, check_steps
-from sim.lane import LaneObs, LaneStep
+from sim.vec.lane import LaneObs, LaneStep
 
 CONTROL_HZ = 10.0
 SOLVED_COVERAGE = 0.95  # fraction of the goal's area that the block covers
@@ -39,10 +40,11 @@ _OBS_TYPE = {"state": "state", "keypoints": "environment_state_agent_pos", "pixe
 class PushTLanes:
     """Builder of lanes.
 
-    Observations: "state" (5,) agent x, y, block x, y in px and block angle in [0, 2 pi); "keypoints" (18,) agent x, y
-    and the block's 8 corners x, y in px; "pixels" `image.front` and `state` (2,) agent x, y. Action: where the agent
-    is to go, px. reward "dense": min(coverage / 0.95, 1); "sparse": 1 in the step that solves the task. The episode
-    ends there. Extra info: `coverage` of this step and `max_coverage` since the reset, fractions of the goal.
+    Observations: "state" (5,) agent x, y, block x, y in px and block angle in [0, 2 pi); "keypoints" (18,)
+    agent x, y and the block's 8 corners x, y in px; "pixels" `image.front` and `state` (2,) agent x, y.
+    Action: where the agent is to go, px. reward "dense": min(coverage / 0.95, 1); "sparse": 1 in the step
+    that solves the task. The episode ends there. Extra info: `coverage` of this step and `max_coverage` since
+    the reset, fractions of the goal.
     """
 
     variant: str
@@ -71,12 +73,14 @@ class PushTLanes:
 
 
 class PushTLane:
-    """One table; see `sim.lane.Lane`."""
+    """One table; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ("coverage", "max_coverage")
 
     def __init__(self, options: PushTLanes) -> None:
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame greets on stdout when it is imported
+        os.environ.setdefault(
+            "PYGAME_HIDE_SUPPORT_PROMPT", "1"
+        )  # pygame greets on stdout when it is imported
         from gym_pusht.envs.pusht import PushTEnv, pymunk_to_shapely
 
         self._outline = pymunk_to_shapely
@@ -98,7 +102,9 @@ class PushTLane:
         self._coverage = self._cover()
         self._max_coverage = max(self._max_coverage, self._coverage)
         success = self._coverage > SOLVED_COVERAGE
-        reward = min(self._coverage / SOLVED_COVERAGE, 1.0) if self._options.reward == "dense" else float(success)
+        reward = (
+            min(self._coverage / SOLVED_COVERAGE, 1.0) if self._options.reward == "dense" else float(success)
+        )
         obs, truncated = self._named(self._env.get_obs()), self._steps >= self._options.max_episode_steps
         return obs, reward, success, truncated, success
 
@@ -129,7 +135,9 @@ class PushTLane:
         env = self._env
         if self._goal is None:
             self._goal = self._outline(env.get_goal_pose_body(env.goal_pose), env.block.shapes)
-        return float(self._goal.intersection(self._outline(env.block, env.block.shapes)).area / self._goal.area)
+        return float(
+            self._goal.intersection(self._outline(env.block, env.block.shapes)).area / self._goal.area
+        )
 
     def _named(self, obs: Any) -> LaneObs:
         if self._options.variant == "state":

@@ -1,7 +1,9 @@
-"""robosuite's tasks of one arm, seen by numbers; made for its release 1.5.1. Commands are its own: poses of the hand.
+"""robosuite's tasks of one arm, seen by numbers; made for its release 1.5.1. Commands are its own: poses of
+the hand.
 
-The package draws from NumPy's global generator, and builds its model anew at every reset. Here an episode's seed goes
-into that generator, which is put back afterwards, and the model, with the sizes of its objects, is built once.
+The package draws from NumPy's global generator, and builds its model anew at every reset. Here an episode's
+seed goes into that generator, which is put back afterwards, and the model, with the sizes of its objects, is
+built once.
 """
 
 from __future__ import annotations
@@ -19,14 +21,27 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded
 from sim.adapters.options import check_reward, check_steps, score
-from sim.lane import LaneObs, LaneStep
-from sim.pictures import Pictures
+from sim.render.pictures import Pictures
+from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("robosuite", "mujoco")
 TASKS = (
-    "Lift", "Stack", "NutAssembly", "NutAssemblySingle", "NutAssemblySquare", "NutAssemblyRound", "PickPlace",
-    "PickPlaceSingle", "PickPlaceMilk", "PickPlaceBread", "PickPlaceCereal", "PickPlaceCan", "Door", "Wipe", "ToolHang",
-)  # fmt: skip
+    "Lift",
+    "Stack",
+    "NutAssembly",
+    "NutAssemblySingle",
+    "NutAssemblySquare",
+    "NutAssemblyRound",
+    "PickPlace",
+    "PickPlaceSingle",
+    "PickPlaceMilk",
+    "PickPlaceBread",
+    "PickPlaceCereal",
+    "PickPlaceCan",
+    "Door",
+    "Wipe",
+    "ToolHang",
+)
 CONTROL_HZ = 20.0
 _PARTS = ("robot0_proprio-state", "object-state")
 
@@ -35,9 +50,9 @@ _PARTS = ("robot0_proprio-state", "object-state")
 class RobosuiteLanes:
     """Builder of lanes of one task with a Panda.
 
-    Observation: `state`, the package's vector of the robot, then that of the objects where a task has one. reward
-    "sparse": 1 in a step that ends with the task solved, which ends the episode unless `terminate_on_success` says
-    otherwise; "dense": the package's shaped reward.
+    Observation: `state`, the package's vector of the robot, then that of the objects where a task has one.
+    reward "sparse": 1 in a step that ends with the task solved, which ends the episode unless
+    `terminate_on_success` says otherwise; "dense": the package's shaped reward.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("mujoco",)
@@ -59,7 +74,7 @@ class RobosuiteLanes:
 
 
 class RobosuiteLane:
-    """One simulation; see `sim.lane.Lane`."""
+    """One simulation; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ()
 
@@ -72,9 +87,15 @@ class RobosuiteLane:
         self._parts = [part for part in _PARTS if part in obs]
         self.spec = EnvSpec(
             f"robosuite/{options.task}",
-            {"state": ArraySpec((self._state(obs).size,), unit=", ".join(f"{p} {obs[p].size}" for p in self._parts))},
-            bounded(options.task, low, high), options.max_episode_steps, CONTROL_HZ,
-        )  # fmt: skip
+            {
+                "state": ArraySpec(
+                    (self._state(obs).size,), unit=", ".join(f"{p} {obs[p].size}" for p in self._parts)
+                )
+            },
+            bounded(options.task, low, high),
+            options.max_episode_steps,
+            CONTROL_HZ,
+        )
         self._steps = 0
         self._pictures: Pictures | None = None
 
@@ -89,7 +110,13 @@ class RobosuiteLane:
         self._steps += 1
         success, options = bool(self._env._check_success()), self._options
         reward, terminated = score(options.reward, options.terminate_on_success, float(own), False, success)
-        return {"state": self._state(obs)}, reward, terminated, self._steps >= options.max_episode_steps, success
+        return (
+            {"state": self._state(obs)},
+            reward,
+            terminated,
+            self._steps >= options.max_episode_steps,
+            success,
+        )
 
     def info(self) -> Sequence[float]:
         return ()

@@ -1,7 +1,8 @@
-"""The chain of links that carries a tool: where it is, how it moves, and which joints bring it somewhere. In batches.
+"""The chain of links that carries a tool: where it is, how it moves, and which joints bring it somewhere. In
+batches.
 
-Products of exponentials over the compiled model's frames, so any MJCF or URDF arm of hinges. Positions in m, in the
-world; j = joints; links are the bodies of the joints, the base first.
+Products of exponentials over the compiled model's frames, so any MJCF or URDF arm of hinges. Positions in m,
+in the world; j = joints; links are the bodies of the joints, the base first.
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ class Pose(NamedTuple):
 class Chain:
     """Geometry of one arm in one scene."""
 
-    def __init__(self, scene: Scene, robot: ArmRobot, device: Any = "cpu", dtype: torch.dtype = torch.float64) -> None:
+    def __init__(
+        self, scene: Scene, robot: ArmRobot, device: Any = "cpu", dtype: torch.dtype = torch.float64
+    ) -> None:
         model = scene.model
         tool_body, tool_m, tool_quat = scene.site(robot.tool)
         self.bodies = _path(model, tool_body)
         self.links = [int(model.joint(name).bodyid[0]) for name in robot.joints]
-        missing = [name for name, link in zip(robot.joints, self.links, strict=True) if link not in self.bodies]
+        missing = [
+            name for name, link in zip(robot.joints, self.links, strict=True) if link not in self.bodies
+        ]
         if missing:
             raise ConfigError(
                 f"The tool of {robot.name} does not hang on {', '.join(missing)}; name joints on its chain."
@@ -45,12 +50,17 @@ class Chain:
         def tensor(array: Any) -> Tensor:
             return torch.tensor(array, device=device, dtype=dtype)
 
-        self.axis, self.anchor_m = tensor(model.jnt_axis[ids]), tensor(model.jnt_pos[ids])  # (j, 3), in their links
+        self.axis, self.anchor_m = (
+            tensor(model.jnt_axis[ids]),
+            tensor(model.jnt_pos[ids]),
+        )  # (j, 3), in their links
         self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # where links are as the MJCF has them
         self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
         self.tool = Pose(tensor(tool_m), tensor(tool_quat))
         self.tool_body = tool_body
-        self._rest = {body: Pose(tensor(model.body_pos[body]), tensor(model.body_quat[body])) for body in self.bodies}
+        self._rest = {
+            body: Pose(tensor(model.body_pos[body]), tensor(model.body_quat[body])) for body in self.bodies
+        }
 
     def place(self, q_rad: Float[Tensor, "n j"]) -> tuple[Pose, Pose]:
         """(tool, links with axes (n, j, ...)) at these joint positions."""
@@ -63,11 +73,17 @@ class Chain:
             if body in self.links:
                 i = self.links.index(body)
                 turned = multiply(quat, from_rotvec(self.axis[i] * (q_rad[:, i : i + 1] - self._zero_rad[i])))
-                m = m + rotate(quat, self.anchor_m[i].expand(n, 3)) - rotate(turned, self.anchor_m[i].expand(n, 3))
+                m = (
+                    m
+                    + rotate(quat, self.anchor_m[i].expand(n, 3))
+                    - rotate(turned, self.anchor_m[i].expand(n, 3))
+                )
                 quat = turned
                 links.append(Pose(m, quat))
         tool = self.tool_pose(m, quat)
-        return tool, Pose(torch.stack([link.m for link in links], 1), torch.stack([link.quat for link in links], 1))
+        return tool, Pose(
+            torch.stack([link.m for link in links], 1), torch.stack([link.quat for link in links], 1)
+        )
 
     def tool_pose(self, body_m: Float[Tensor, "n 3"], body_quat: Float[Tensor, "n 4"]) -> Pose:
         """From the pose of the body that carries the tool's site."""
@@ -75,7 +91,9 @@ class Chain:
         return Pose(m, multiply(body_quat, self.tool.quat))
 
     def jacobian(self, links: Pose, tool_m: Float[Tensor, "n 3"]) -> Float[Tensor, "n 6 j"]:
-        """d (position, rotation vector) of the tool / d joints, in the world: (axis x (tool - anchor), axis)."""
+        """d (position, rotation vector) of the tool / d joints, in the world: (axis x (tool - anchor),
+        axis).
+        """
         axis = rotate(links.quat, self.axis)  # (n, j, 3)
         arm = tool_m.unsqueeze(1) - links.m - rotate(links.quat, self.anchor_m)
         return torch.cat([cross(axis, arm), axis], -1).transpose(1, 2)
@@ -109,7 +127,8 @@ def damped_step(
 
     dq = J# e + pull (posture - J# J posture),   J# = J' (J J' + damping^2 I)^-1
 
-    (Buss, "Introduction to inverse kinematics", 2004, sections 7 and 8). posture: the way to the preferred joints.
+    (Buss, "Introduction to inverse kinematics", 2004, sections 7 and 8). posture: the way to the preferred
+    joints.
     """
     square = jacobian @ jacobian.transpose(1, 2)
     square.diagonal(dim1=1, dim2=2).add_(damping**2)
@@ -121,8 +140,9 @@ def damped_step(
 def solve_positive(matrix: Float[Tensor, "n k k"], right: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     """x with A x = b for small symmetric positive A, by Cholesky's A = L L', written out over the batch.
 
-    A library's batched solver takes one matrix after another, which costs more than all else of a step of control;
-    written out, it is a few dozen multiplications that a compiler fuses with what stands around them.
+    A library's batched solver takes one matrix after another, which costs more than all else of a step of
+    control; written out, it is a few dozen multiplications that a compiler fuses with what stands around
+    them.
     """
     low: list[list[Tensor]] = []
     half: list[Tensor] = []  # L half = b
@@ -151,11 +171,13 @@ def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -
     """Raises ConfigError for joints that these formulas do not know."""
     for name, i in zip(robot.joints, ids, strict=True):
         if int(model.jnt_type[i]) != int(mujoco.mjtJoint.mjJNT_HINGE):
-            raise ConfigError(f"The joint '{name}' of {robot.name} is no hinge; arms are commanded by hinges only.")
+            raise ConfigError(
+                f"The joint '{name}' of {robot.name} is no hinge; arms are commanded by hinges only."
+            )
     if not in_order:
         raise ConfigError(
-            f"The joints of {robot.name} are named {', '.join(robot.joints)}; expected one for each link, from the "
-            "base to the tool."
+            f"The joints of {robot.name} are named {', '.join(robot.joints)}; expected one for each link, "
+            "from the base to the tool."
         )
 
 

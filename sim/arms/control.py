@@ -1,7 +1,8 @@
 """From actions to position targets of the servos: three ways to command an arm, for all worlds at once.
 
-Each keeps a memory per world: where it wants the joints, or the tool, to be. What is commanded moves that wish, and a
-leash ties the wish to where the arm really is: an arm that is blocked presses, but not without bound.
+Each keeps a memory per world: where it wants the joints, or the tool, to be. What is commanded moves that
+wish, and a leash ties the wish to where the arm really is: an arm that is blocked presses, but not without
+bound.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Reach:
 
 @runtime_checkable
 class Control(Protocol):
-    """Pure: the memory is the caller's. The first columns of an action move the arm; it ignores one for the fingers."""
+    """Pure: the memory is the caller's. The first columns of an action move the arm; it ignores one for the
+    fingers.
+    """
 
     action: ActionSpec
 
@@ -63,7 +66,11 @@ class Cartesian:
             raise UnknownNameError("turns", reach.turns, TURNS)
         self._moves = 2 if reach.plane else 3
         dims = self._moves + TURNS[reach.turns]
-        turn = {"none": "", "yaw": f", yaw {reach.step_rad:g} rad", "full": f", rotation vector {reach.step_rad:g} rad"}
+        turn = {
+            "none": "",
+            "yaw": f", yaw {reach.step_rad:g} rad",
+            "full": f", rotation vector {reach.step_rad:g} rad",
+        }
         unit = f"tool x, y{'' if reach.plane else ', z'} {reach.step_m:g} m{turn[reach.turns]}"
         self.action = ActionSpec((-1.0,) * dims, (1.0,) * dims, unit)
         self._chain, self._reach = chain, reach
@@ -80,9 +87,13 @@ class Cartesian:
         reach = self._reach
         move = torch.nn.functional.pad(action[:, : self._moves], (0, 3 - self._moves))
         offset = memory[:, :3] + reach.step_m * move - tool.m
-        goal_m = (tool.m + offset.clamp(-reach.leash_m, reach.leash_m)).maximum(self._low_m).minimum(self._high_m)
+        goal_m = (
+            (tool.m + offset.clamp(-reach.leash_m, reach.leash_m)).maximum(self._low_m).minimum(self._high_m)
+        )
         goal = Pose(goal_m, self._turned(memory[:, 3:], action, tool.quat))
-        step = damped_step(self._chain.jacobian(links, tool.m), pose_error(goal, tool), self._rest - q_rad, 0.02, 0.1)
+        step = damped_step(
+            self._chain.jacobian(links, tool.m), pose_error(goal, tool), self._rest - q_rad, 0.02, 0.1
+        )
         target = (q_rad + step).maximum(self._chain.low_rad).minimum(self._chain.high_rad)
         return target, torch.cat(goal, -1)
 
@@ -127,7 +138,9 @@ class JointPosition:
 
     def __init__(self, chain: Chain, robot: ArmRobot, leash_rad: float = 0.3) -> None:
         named = ", ".join(robot.joints)
-        self.action = ActionSpec(tuple(chain.low_rad.tolist()), tuple(chain.high_rad.tolist()), f"rad: {named}")
+        self.action = ActionSpec(
+            tuple(chain.low_rad.tolist()), tuple(chain.high_rad.tolist()), f"rad: {named}"
+        )
         self._leash_rad = leash_rad
 
     def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k 0"]:
@@ -142,7 +155,9 @@ class JointPosition:
 
 
 def make_control(mode: str, chain: Chain, robot: ArmRobot, reach: Reach, control_hz: float) -> Control:
-    """Raises UnknownNameError for a mode that does not exist, ConfigError where the arm starts outside of its reach."""
+    """Raises UnknownNameError for a mode that does not exist, ConfigError where the arm starts outside of its
+    reach.
+    """
     if mode == "joint_velocity":
         return JointVelocity(chain, robot, control_hz)
     if mode == "joint_position":

@@ -1,4 +1,4 @@
-"""An arm with or without a gripper, as what a task commands: see `sim.drive`."""
+"""An arm with or without a gripper, as what a task commands: see `sim.scenes.drive`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import ArmRobot, load_robot
-from sim.cameras import around_tool
-from sim.drive import Begun
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
+from sim.scenes.cameras import around_tool
+from sim.scenes.drive import Begun
+from sim.tasks.arm.starts import ReadyPoses
 from sim.tasks.manipulation import CONTROL_HZ, ManipulationTask, View, Wiring
-from sim.tasks.starts import ReadyPoses
 
 
 class ArmBody:
-    """The arm `options.robot`, commanded as `options.control` says. See `sim.drive.Body`."""
+    """The arm `options.robot`, commanded as `options.control` says. See `sim.scenes.drive.Body`."""
 
     def __init__(self, task: ManipulationTask, options: Any) -> None:
         self._task, self._control, self._robot = task, options.control, load_robot(options.robot)
@@ -36,9 +36,13 @@ class ArmBody:
 
 
 class ArmDrive:
-    """Arm and fingers: actions move tool or joints, the last number the fingers. See `sim.drive.Drive`."""
+    """Arm and fingers: actions move tool or joints, the last number the fingers. See
+    `sim.scenes.drive.Drive`.
+    """
 
-    def __init__(self, scene: Scene, robot: ArmRobot, task: ManipulationTask, control: str, like: Tensor) -> None:
+    def __init__(
+        self, scene: Scene, robot: ArmRobot, task: ManipulationTask, control: str, like: Tensor
+    ) -> None:
         self._task, self._robot, self._mode = task, robot, control
         self._chain = chain = Chain(scene, robot, like.device, like.dtype)
         self.wiring = Wiring(scene, like, robot, chain)
@@ -79,8 +83,9 @@ class ArmDrive:
     def from_script(
         self, wanted: Float[Tensor, "n b"], view: View, memory: Float[Tensor, "n w"]
     ) -> Float[Tensor, "n a"]:
-        """By the same inverse kinematics that Cartesian control uses. A speed moves where the joints were sent, which
-        is ahead of where they are by what the servos lag: so it is counted from there, or the lag would count twice.
+        """By the same inverse kinematics that Cartesian control uses. A speed moves where the joints were
+        sent, which is ahead of where they are by what the servos lag: so it is counted from there, or the lag
+        would count twice.
         """
         if self._mode == "cartesian":
             return wanted

@@ -2,8 +2,8 @@
 
     wanted = clip(script(what the scene looks like) + noise * N(0, I), -1, 1)
 
-Of an arm the script commands the tool. Where joints are commanded, its wish goes through the same inverse kinematics
-that Cartesian control uses, and the joints that come out are the action.
+Of an arm the script commands the tool. Where joints are commanded, its wish goes through the same inverse
+kinematics that Cartesian control uses, and the joints that come out are the action.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
-from sim.keyed import keyed_normal
-from sim.task_env import TaskVecEnv
+from sim.scenes.keyed import keyed_normal
+from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.table import suite_of
 
 _STREAM = 2  # of an episode's random numbers, beside those that the environment draws
@@ -27,22 +27,26 @@ class ManipulationExpert:
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
         if not 0.0 <= noise < float("inf"):
-            raise ConfigError(f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action.")
+            raise ConfigError(
+                f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action."
+            )
         self._named, self._noise, self._key = f"{suite_of(task)}/{task}", noise, derive_seed("expert", seed)
         self._env: TaskVecEnv | None = None
 
     def watch(self, env: VecEnv) -> None:
         """Act in the lanes of this environment. Raises EnvError for one of another kind."""
         if not isinstance(env, TaskVecEnv):
-            raise EnvError(f"The expert of {self._named} acts in manipulation environments, found {env.spec.name}.")
+            raise EnvError(
+                f"The expert of {self._named} acts in manipulation environments, found {env.spec.name}."
+            )
         self._env = env
 
     @torch.no_grad()
     def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n a"]:
         if self._env is None:
             raise EnvError(
-                f"The expert of {self._named} sees the scene, and has not been shown the environment. Make it by "
-                "make_expert(name, noise, seed, env)."
+                f"The expert of {self._named} sees the scene, and has not been shown the environment. Make "
+                "it by make_expert(name, noise, seed, env)."
             )
         action = self._env.script()
         if self._noise > 0.0:

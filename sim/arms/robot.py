@@ -1,4 +1,6 @@
-"""Arms by name: what a task must know of one besides its MJCF. A user's own is a YAML file with these keys."""
+"""Arms by name: what a task must know of one besides its MJCF. A user's own is a YAML file with these
+keys.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from sim.engines.scene import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class ArmRobot:
-    """Names are those of the MJCF or URDF `asset`; its servos carry the names of their joints, in the same order."""
+    """Names are those of the MJCF or URDF `asset`; its servos carry the names of their joints, in the same
+    order.
+    """
 
     name: str
     asset: str
@@ -52,7 +56,9 @@ def load_robot(name: str) -> ArmRobot:
     if path.suffix not in (".yaml", ".yml"):
         raise UnknownNameError("arm", name, (*ROBOTS, "<file>.yaml"))
     if not path.is_file():
-        raise ConfigError(f"There is no file {path} with a robot in it. Give one of {', '.join(ROBOTS)}, or write it.")
+        raise ConfigError(
+            f"There is no file {path} with a robot in it. Give one of {', '.join(ROBOTS)}, or write it."
+        )
     try:
         data = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
@@ -61,12 +67,15 @@ def load_robot(name: str) -> ArmRobot:
 
 
 def robot_from(data: object, path: Path) -> ArmRobot:
-    """From a file's content; its asset is looked for beside the file. Raises ConfigError that names the key."""
+    """From a file's content; its asset is looked for beside the file. Raises ConfigError that names the
+    key.
+    """
     known = {field.name for field in fields(ArmRobot)}
     needed = ("name", "asset", "joints", "home_rad", "speed_rad_s")
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{path} describes no arm; expected the keys {', '.join(needed)}, and perhaps fingers, open_m, tool."
+            f"{path} describes no arm; expected the keys {', '.join(needed)}, and perhaps fingers, open_m, "
+            "tool."
         )
     for key in data:
         if key not in known:
@@ -76,16 +85,30 @@ def robot_from(data: object, path: Path) -> ArmRobot:
     places = (path.parent / str(data["asset"]), ASSETS / str(data["asset"]))
     asset = next((str(place.resolve()) for place in places if place.is_file()), None)
     if asset is None:
-        raise ConfigError(f"{path}: there is no {data['asset']}, neither beside it nor among the arms of robo-rl.")
+        raise ConfigError(
+            f"{path}: there is no {data['asset']}, neither beside it nor among the arms of robo-rl."
+        )
     try:
-        joints, home_rad, speed_rad_s = tuple(data["joints"]), _floats(data["home_rad"]), _floats(data["speed_rad_s"])
+        joints, home_rad, speed_rad_s = (
+            tuple(data["joints"]),
+            _floats(data["home_rad"]),
+            _floats(data["speed_rad_s"]),
+        )
         fingers, open_m = tuple(data.get("fingers", ())), float(data.get("open_m", 0.0))
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{path}: {error}. Expected lists: joints and fingers of names, home_rad and speed_rad_s of numbers."
+            f"{path}: {error}. Expected lists: joints and fingers of names, home_rad and speed_rad_s of "
+            "numbers."
         ) from error
     robot = ArmRobot(
-        str(data["name"]), asset, joints, home_rad, speed_rad_s, fingers, open_m, str(data.get("tool", "tool"))
+        str(data["name"]),
+        asset,
+        joints,
+        home_rad,
+        speed_rad_s,
+        fingers,
+        open_m,
+        str(data.get("tool", "tool")),
     )
     sizes = {len(robot.joints), len(robot.home_rad), len(robot.speed_rad_s)}
     if len(sizes) != 1:

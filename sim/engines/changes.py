@@ -24,8 +24,8 @@ CHANGES = {  # name -> (columns, what it means); k worlds are the rows
 
 
 def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> None:
-    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape, a factor below 0, or one
-    of what the scene's servos do not have.
+    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape, a factor below
+    0, or one of what the scene's servos do not have.
     """
     sizes = {"nb": scene.model.nbody, "nu": scene.model.nu, "nv": scene.model.nv}
     for name, value in changes.items():
@@ -37,8 +37,9 @@ def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> N
             raise ConfigError(f"The change {name} has shape {tuple(value.shape)}; expected {shape}.")
         if name in SCALES and (scene.motors is None or not scene.motors.has(name)):
             raise ConfigError(
-                f"The change {name} has nothing to scale: no servo here has {SCALES[name].removesuffix('_s')}. Give an "
-                "actuator model that has it, such as actuator=geared, or leave the change out."
+                f"The change {name} has nothing to scale: no servo here has "
+                f"{SCALES[name].removesuffix('_s')}. Give an actuator model that has it, such as "
+                "actuator=geared, or leave the change out."
             )
         if not bool((value > 0.0).all()):
             raise ConfigError(f"The change {name} holds {float(value.min()):g}; expected factors above 0.")

@@ -9,7 +9,9 @@ from robo_rl.core.errors import ConfigError
 
 
 def check_meshes(spec: Any, model: Path) -> None:
-    """Raise ConfigError for meshes of an MJCF or URDF that are no files. spec: mujoco.MjSpec, read from `model`."""
+    """Raise ConfigError for meshes of an MJCF or URDF that are no files. spec: mujoco.MjSpec, read from
+    `model`.
+    """
     missing = list(
         dict.fromkeys(mesh.file for mesh in spec.meshes if mesh.file and not _path(spec, mesh.file).is_file())
     )
@@ -17,9 +19,14 @@ def check_meshes(spec: Any, model: Path) -> None:
         return
     named = "a mesh that is not there" if len(missing) == 1 else f"{len(missing)} meshes that are not there"
     ros = any(name.startswith("package://") for name in missing)
-    place = "paths from its own folder: packages of ROS are not searched" if ros else _path(spec, missing[0]).absolute()
+    place = (
+        "paths from its own folder: packages of ROS are not searched"
+        if ros
+        else _path(spec, missing[0]).absolute()
+    )
     raise ConfigError(
-        f"{model} names {named}: {', '.join(missing)}. Expected {place}. Put the files there, or correct the model."
+        f"{model} names {named}: {', '.join(missing)}. Expected {place}. Put the files there, or correct the "
+        "model."
     )
 
 

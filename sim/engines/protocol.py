@@ -1,7 +1,9 @@
-"""The seam between tasks and physics: what an engine has to do, in ten calls. Whoever implements it runs every task.
+"""The seam between tasks and physics: what an engine has to do, in ten calls. Whoever implements it runs
+every task.
 
-Axes: n = worlds (one per lane), k = some of them; nq, nv, nu, nb, nf, nt as in `sim.engines.scene`. SI units, the
-world's frame, quaternions wxyz (body -> world). Torch tensors, float64 or float32, on the engine's device.
+Axes: n = worlds (one per lane), k = some of them; nq, nv, nu, nb, nf, nt as in `sim.engines.scene`. SI units,
+the world's frame, quaternions wxyz (body -> world). Torch tensors, float64 or float32, on the engine's
+device.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sim.engines.scene import Scene
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Engine(Protocol):
     """n copies of one scene, stepped together.
 
     A world is a pure function of its start, its changes and its commands: no trace of what it was before or
-    of its neighbours. It never resets itself, not even when its state stops being finite: whoever steps it looks.
+    of its neighbours. It never resets itself, not even when its state stops being finite: whoever steps it
+    looks.
     """
 
     scene: Scene
@@ -78,8 +81,8 @@ class Engine(Protocol):
     def render(
         self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
     ) -> Tensor:
-        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; (h, w, 4)
-        float32 "rgbd", both from one drawing; or (h, w) int32 "segment": rows of bodies, -1 the sky.
+        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; (h,
+        w, 4) float32 "rgbd", both from one drawing; or (h, w) int32 "segment": rows of bodies, -1 the sky.
 
         look: other cameras, colours and light than the model's.
         """

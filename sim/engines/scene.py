@@ -1,7 +1,7 @@
 """A scene: one MJCF for every engine, compiled once, and its names turned into places in arrays.
 
-MuJoCo's compiler is the judge of what a model means, whichever engine then moves it. The order of joints, bodies and
-actuators in all arrays is that of the compiled model.
+MuJoCo's compiler is the judge of what a model means, whichever engine then moves it. The order of joints,
+bodies and actuators in all arrays is that of the compiled model.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
 @dataclass(frozen=True)
 class Scene:
-    """nq, nv, nu = sizes of qpos, qvel and ctrl; nb = bodies, the world first; nf = fixtures; nt = touch sensors.
+    """nq, nv, nu = sizes of qpos, qvel and ctrl; nb = bodies, the world first; nf = fixtures; nt = touch
+    sensors.
 
-    Fixtures are bodies that an episode puts somewhere and that nothing moves (MJCF: mocap bodies), such as a hole.
+    Fixtures are bodies that an episode puts somewhere and that nothing moves (MJCF: mocap bodies), such as a
+    hole.
     """
 
     model: Any  # mujoco.MjModel; shared, so nothing may change it
     xml: str  # the whole MJCF in one piece, for engines in other processes
     motors: Motors | None = None  # what its servos are besides; None: nothing but what the MJCF says
-    bare: Any = None  # `model` without shapes that only pictures need, for who computes motion; None: there is none
+    bare: Any = (
+        None  # `model` without shapes that only pictures need, for who computes motion; None: there is none
+    )
 
     def body(self, name: str) -> int:
         """Row of a body in `Physics.body_m`."""
@@ -62,7 +66,9 @@ class Scene:
         """Names of touch sensors, in the order of `Physics.touch_n`."""
         kind = int(mujoco.mjtSensor.mjSENS_TOUCH)
         return tuple(
-            self.model.sensor(i).name for i in range(self.model.nsensor) if int(self.model.sensor_type[i]) == kind
+            self.model.sensor(i).name
+            for i in range(self.model.nsensor)
+            if int(self.model.sensor_type[i]) == kind
         )
 
     def qpos(self, joint: str) -> slice:
@@ -72,7 +78,9 @@ class Scene:
         return slice(start, start + (7 if self._is_free(i) else 1))
 
     def qvel(self, joint: str) -> slice:
-        """Where its speeds stand in qvel: one, or six (linear in the world, angular in the body) when it is free."""
+        """Where its speeds stand in qvel: one, or six (linear in the world, angular in the body) when it is
+        free.
+        """
         i = self._place("joint", joint, self.joints)
         start = int(self.model.jnt_dofadr[i])
         return slice(start, start + (6 if self._is_free(i) else 1))
@@ -109,8 +117,8 @@ class Scene:
 def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> Scene:
     """Put a robot (MJCF or URDF) into a scene at its site `robot`, or at the origin, and compile both.
 
-    edit(spec): changes the MJCF before it is compiled, for tasks with a dial. Raises ConfigError with what the compiler
-    said, and for meshes that are not there.
+    edit(spec): changes the MJCF before it is compiled, for tasks with a dial. Raises ConfigError with what
+    the compiler said, and for meshes that are not there.
     """
     for path in (scene, robot):
         if path is not None and not path.is_file():
@@ -141,4 +149,6 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
 
 
 def _unsaid(message: str) -> None:
-    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the state."""
+    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the
+    state.
+    """

@@ -9,7 +9,8 @@ from robo_rl.core.registry import lookup
 from sim.engines.protocol import Engine
 from sim.engines.scene import Scene
 
-ENGINES = {  # name -> (builder(scene, num_envs, and what of the options it takes), extra that installs its packages)
+# name -> (builder(scene, num_envs, and what of the options it takes), extra that installs its packages)
+ENGINES = {
     "mujoco": ("sim.engines.mujoco.engine:MujocoEngine", "sim"),
     "pybullet": ("sim.engines.bullet.scenes.processes:make_bullet_engine", "pybullet"),
     "mjwarp": ("sim.engines.mjwarp.engine:WarpEngine", "gpu"),
@@ -21,8 +22,8 @@ _TAKES = {"mujoco": ("threads",), "pybullet": ("threads",), "mjwarp": ("device",
 
 
 def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
-    """Raises UnknownNameError, MissingDependencyError where its packages are not installed, or ConfigError for a scene
-    with motors in an engine that has none, and for Isaac Lab.
+    """Raises UnknownNameError, MissingDependencyError where its packages are not installed, or ConfigError
+    for a scene with motors in an engine that has none, and for Isaac Lab.
     """
     if name == "isaaclab" and name not in ENGINES:
         raise ConfigError(
@@ -31,12 +32,14 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
         )
     if scene.motors is not None and not _has_motors(name):
         raise ConfigError(
-            f"The engine {name} has no actuator models but friction: its servos know targets and limits alone. Use "
-            "engine=mujoco or engine=pybullet, or leave actuator= out."
+            f"The engine {name} has no actuator models but friction: its servos know targets and limits "
+            "alone. Use engine=mujoco or engine=pybullet, or leave actuator= out."
         )
     kind = lookup("engine", ENGINES, name)
     given = {option: getattr(options, option) for option in _TAKES.get(name, ())}
-    engine: Engine = kind(scene, num_envs, **{option: value for option, value in given.items() if value is not None})
+    engine: Engine = kind(
+        scene, num_envs, **{option: value for option, value in given.items() if value is not None}
+    )
     return engine
 
 

@@ -1,4 +1,4 @@
-"""A hand as what a task commands: positions of its joints, on a leash. See `sim.drive`."""
+"""A hand as what a task commands: positions of its joints, on a leash. See `sim.scenes.drive`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
-from sim.drive import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand, load_hand
 from sim.hands.view import HandView, HandWiring, wire
+from sim.scenes.drive import Begun, SceneTask
 
 MODES = ("joint_position",)
 CLOUD_M = ((-0.3, -0.3, 0.0), (0.3, 0.3, 0.5))  # the hand and what is above it
@@ -23,14 +23,18 @@ LEASH_RAD = 0.2  # a servo's target is at most so far from where its joint is
 
 @runtime_checkable
 class HandTask(SceneTask, Protocol):
-    """What a hand asks for besides. k = episodes that start, u = uniform numbers each takes, g = numbers of a goal."""
+    """What a hand asks for besides. k = episodes that start, u = uniform numbers each takes, g = numbers of a
+    goal.
+    """
 
     numbers: int  # u
 
     def start(
         self, uniform: Float[Tensor, "k u"], start: Start, wiring: HandWiring
     ) -> tuple[Start, Float[Tensor, "k g"]]:
-        """uniform: in (0, 1). start: the hand at rest, all else as in the MJCF; fresh tensors, to be filled."""
+        """uniform: in (0, 1). start: the hand at rest, all else as in the MJCF; fresh tensors, to be
+        filled.
+        """
         ...
 
     def expert(self, view: HandView) -> Float[Tensor, "n fj"]:
@@ -91,6 +95,8 @@ class HandDrive:
         """Moves of the joints as fractions of the leash."""
         return (self._task.expert(view) / LEASH_RAD).clamp(-1.0, 1.0)
 
-    def from_script(self, wanted: Float[Tensor, "n a"], view: HandView, memory: Tensor) -> Float[Tensor, "n a"]:
+    def from_script(
+        self, wanted: Float[Tensor, "n a"], view: HandView, memory: Tensor
+    ) -> Float[Tensor, "n a"]:
         target = view.q_rad + LEASH_RAD * wanted
         return target.maximum(self.wiring.low_rad).minimum(self.wiring.high_rad)

@@ -1,11 +1,11 @@
 """A finger gait that turns a box on the palm about the vertical: two pairs of facing fingers take turns.
 
-One pair holds the box between two faces and turns it as far as its fingers reach; the other waits beside the faces
-that it can turn furthest, then takes over, and the first returns. What a pair does is a function of where its tips are
-and whether they touch, so the gait goes on from wherever noise has led it.
+One pair holds the box between two faces and turns it as far as its fingers reach; the other waits beside the
+faces that it can turn furthest, then takes over, and the first returns. What a pair does is a function of
+where its tips are and whether they touch, so the gait goes on from wherever noise has led it.
 
-f = fingers; p = pairs, f = 2 p: finger i faces finger p + i. Angles in rad, about the vertical, of a pair from where it
-stands straight.
+f = fingers; p = pairs, f = 2 p: finger i faces finger p + i. Angles in rad, about the vertical, of a pair
+from where it stands straight.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Gait:
     close_m: float = 0.010  # a step's way of a tip towards the face
     centre_m: float = 0.003  # a step's way of a held box back to the middle of the palm
     height_m: float = 0.162  # of the tips in the air
-    rest_m: float = 0.1575  # of the middle of a box that lies on the palm; a held one is pressed down to there
+    rest_m: float = (
+        0.1575  # of the middle of a box that lies on the palm; a held one is pressed down to there
+    )
 
 
 class Seen(NamedTuple):
@@ -88,8 +90,12 @@ def tip_goals(seen: Seen, gait: Gait) -> Float[Tensor, "n f 3"]:
     return torch.cat([goals_m, height_m[..., None]], -1)
 
 
-def leader(holding: Bool[Tensor, "n p"], room: Float[Tensor, "n p"], off: Float[Tensor, "n p"]) -> Bool[Tensor, "n p"]:
-    """Which pair turns: one that holds, with most room of several; else the one nearest to where it begins."""
+def leader(
+    holding: Bool[Tensor, "n p"], room: Float[Tensor, "n p"], off: Float[Tensor, "n p"]
+) -> Bool[Tensor, "n p"]:
+    """Which pair turns: one that holds, with most room of several; else the one nearest to where it
+    begins.
+    """
     first = torch.zeros_like(off)
     first[:, 0] = 0.1  # of two alike, or all would change their minds at every step
     score = torch.where(holding, 10.0 + room, first - off)
@@ -97,7 +103,9 @@ def leader(holding: Bool[Tensor, "n p"], room: Float[Tensor, "n p"], off: Float[
 
 
 def start_angle(box_rad: Float[Tensor, " n"], sense: Float[Tensor, " n"], gait: Gait) -> Float[Tensor, " n"]:
-    """Where a stroke in this sense (1 or -1) begins: as square to two faces as the room for a stroke allows."""
+    """Where a stroke in this sense (1 or -1) begins: as square to two faces as the room for a stroke
+    allows.
+    """
     square = wrapped(box_rad, math.pi / 2)[:, None] + (math.pi / 2) * torch.arange(-1, 2).to(box_rad)
     most = torch.where(sense > 0.0, gait.reach_rad - gait.stroke_rad, gait.reach_rad)[:, None]
     least = torch.where(sense > 0.0, -gait.reach_rad, gait.stroke_rad - gait.reach_rad)[:, None]

@@ -14,8 +14,8 @@ from sim.engines.scene import ASSETS
 class Hand:
     """Fingers that look at each other across a palm, all alike. Names are those of the MJCF `asset`.
 
-    Finger `east` has the joints east0 ... east3, servos of the same names, a site `east_tip` in the middle of its
-    rounded end and a touch sensor `east_skin`. Finger i and finger i + half of them face each other.
+    Finger `east` has the joints east0 ... east3, servos of the same names, a site `east_tip` in the middle of
+    its rounded end and a touch sensor `east_skin`. Finger i and finger i + half of them face each other.
     """
 
     name: str

@@ -23,7 +23,8 @@ _FELT_N = 0.02  # less is no touch
 
 @dataclass(frozen=True)
 class HandWiring(Places):
-    """Which columns of an engine's arrays are the hand's, and its measures. Whole before anything is compiled:
+    """Which columns of an engine's arrays are the hand's, and its measures. Whole before anything is
+    compiled:
 
     a tensor that is made while a compiler traces is none.
     """

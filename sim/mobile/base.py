@@ -11,7 +11,9 @@ from sim.engines.scene import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class BaseRobot:
-    """A differential drive. Its MJCF has the joints and servos `joints` (x, y, heading) and a site `laser`."""
+    """A differential drive. Its MJCF has the joints and servos `joints` (x, y, heading) and a site
+    `laser`.
+    """
 
     name: str
     asset: str
@@ -30,8 +32,9 @@ class BaseRobot:
         return ASSETS / self.asset
 
 
-# Wheels of 0.0613 m at 17.4 rad/s, see freight.xml, make 1.067 m/s. Other limits are ours: round numbers below that;
-# slow backwards, where the laser does not look; rises that a load on top stands, slower than the motors can.
+# Wheels of 0.0613 m at 17.4 rad/s, see freight.xml, make 1.067 m/s. Other limits are ours: round numbers
+# below that; slow backwards, where the laser does not look; rises that a load on top stands, slower than the
+# motors can.
 FREIGHT = BaseRobot("freight", "freight.xml", 0.28, 0.3748, 1.067, 1.0, 0.25, 2.5, 1.0, 4.0)
 BASES = {"freight": FREIGHT}
 

@@ -1,13 +1,14 @@
-"""A base of two driven wheels, as what a task commands: see `sim.drive`.
+"""A base of two driven wheels, as what a task commands: see `sim.scenes.drive`.
 
-An action is a wish for forward and turning speed. The wish follows it no faster than the base's rises. Wheels that
-would have to turn too fast slow both speeds alike, so that the curve stays. What is left becomes targets of servos:
+An action is a wish for forward and turning speed. The wish follows it no faster than the base's rises. Wheels
+that would have to turn too fast slow both speeds alike, so that the curve stays. What is left becomes targets
+of servos:
 
     (x, y)* = (x, y) + (v u + tau v w n) lead        yaw* = yaw + w lead        lead = kv / kp + dt / 2
 
-u and n point ahead and to the left at the heading of mid-step, yaw + w dt / 2. A servo with kv much larger than kp dt,
-told to be `lead` further, moves at that speed: kp (x* - x) = kv v in mid-step. tau = mass / kv is how far it is behind;
-with that term, what it does in a curve points along u: tyres do not slip aside.
+u and n point ahead and to the left at the heading of mid-step, yaw + w dt / 2. A servo with kv much larger
+than kp dt, told to be `lead` further, moves at that speed: kp (x* - x) = kv v in mid-step. tau = mass / kv is
+how far it is behind; with that term, what it does in a curve points along u: tyres do not slip aside.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.drive import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
+from sim.scenes.drive import Begun, SceneTask
 from sim.tasks.manipulation import CONTROL_HZ
 
 MODES = ("twist",)
@@ -32,10 +33,14 @@ MODES = ("twist",)
 
 @runtime_checkable
 class BaseTask(SceneTask, Protocol):
-    """What a base asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its goal."""
+    """What a base asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
+    goal.
+    """
 
     numbers: int  # u
-    cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # clouds of points are kept within this box
+    cloud_m: tuple[
+        tuple[float, float, float], tuple[float, float, float]
+    ]  # clouds of points are kept within this box
 
     def start(
         self, uniform: Float[Tensor, "k u"], wiring: BaseWiring
@@ -49,7 +54,7 @@ class BaseTask(SceneTask, Protocol):
 
 
 class BaseDrive:
-    """See `sim.drive.Drive`. Its memory is the wish for speed."""
+    """See `sim.scenes.drive.Drive`. Its memory is the wish for speed."""
 
     def __init__(self, scene: Scene, base: BaseRobot, task: BaseTask, like: Tensor) -> None:
         self._base, self._task = base, task
@@ -78,7 +83,9 @@ class BaseDrive:
     def script(self, view: BaseView) -> Float[Tensor, "n 2"]:
         return self.action.normalize(self._task.expert(view, self._base)).clamp(-1.0, 1.0)
 
-    def from_script(self, wanted: Float[Tensor, "n 2"], view: BaseView, memory: Tensor) -> Float[Tensor, "n 2"]:
+    def from_script(
+        self, wanted: Float[Tensor, "n 2"], view: BaseView, memory: Tensor
+    ) -> Float[Tensor, "n 2"]:
         return self.action.denormalize(wanted)
 
 
@@ -88,7 +95,9 @@ class Wheels:
     def __init__(self, scene: Scene, base: BaseRobot, like: Tensor) -> None:
         self._base, self._dt_s = base, 1.0 / CONTROL_HZ
         self.action = ActionSpec(
-            (-base.backward_m_s, -base.turn_rad_s), (base.forward_m_s, base.turn_rad_s), "forward m/s, turn rad/s"
+            (-base.backward_m_s, -base.turn_rad_s),
+            (base.forward_m_s, base.turn_rad_s),
+            "forward m/s, turn rad/s",
         )
         bias = scene.model.actuator_biasprm[[scene.ctrl(name) for name in base.joints]]
         self._lead_s = like.new_tensor(bias[:, 2] / bias[:, 1] + 0.5 * self._dt_s)

@@ -1,7 +1,8 @@
-"""A base with an arm on it, as what a task commands: see `sim.drive`. The arm's part is in the base's frame.
+"""A base with an arm on it, as what a task commands: see `sim.scenes.drive`. The arm's part is in the base's
+frame.
 
-An action: forward and turning speed as in `sim.mobile.drive`; moves of the tool in the base's axes, as in Cartesian
-control of an arm that stands still; the fingers. The tool's wish rides on the base.
+An action: forward and turning speed as in `sim.mobile.drive`; moves of the tool in the base's axes, as in
+Cartesian control of an arm that stands still; the fingers. The tool's wish rides on the base.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from sim.arms.chain import Chain, Pose
 from sim.arms.control import Cartesian, Reach
 from sim.arms.robot import PANDA, ArmRobot
 from sim.arms.rotation import about_z, multiply, rotate
-from sim.drive import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
 from sim.mobile.drive import Wheels
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
+from sim.scenes.drive import Begun, SceneTask
+from sim.tasks.arm.starts import ReadyPoses
 from sim.tasks.manipulation import Wiring
-from sim.tasks.starts import ReadyPoses
 
 ARM = PANDA
 MOUNT_M = (0.1, 0.0, 0.34)  # on the base's deck
@@ -43,9 +44,14 @@ def mount_arm(spec: Any) -> None:
     head = spec.body("base").add_camera(name="head", pos=(-0.1, 0.2, 1.35), fovy=70.0)
     head.quat = (0.62721, 0.32651, -0.32651, -0.62721)  # ahead, 35 degrees down
     spec.body("base").add_geom(
-        type=mujoco.mjtGeom.mjGEOM_CYLINDER, fromto=(-0.14, 0.2, 0.34, -0.14, 0.2, 1.35), size=(0.02, 0, 0), mass=1.5,
-        contype=0, conaffinity=0, rgba=(0.3, 0.32, 0.35, 1.0),
-    )  # fmt: skip
+        type=mujoco.mjtGeom.mjGEOM_CYLINDER,
+        fromto=(-0.14, 0.2, 0.34, -0.14, 0.2, 1.35),
+        size=(0.02, 0, 0),
+        mass=1.5,
+        contype=0,
+        conaffinity=0,
+        rgba=(0.3, 0.32, 0.35, 1.0),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,12 +114,16 @@ class ManipulatorView(BaseView):
 
 @runtime_checkable
 class ManipulatorTask(SceneTask, Protocol):
-    """What base and arm ask for besides. k = episodes that start, u = uniform numbers of each, g = of the goal."""
+    """What base and arm ask for besides. k = episodes that start, u = uniform numbers of each, g = of the
+    goal.
+    """
 
     numbers: int  # u
     cloud_m: tuple[tuple[float, float, float], tuple[float, float, float]]
     reach: Reach  # of the tool, in the base's frame
-    ready_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # where the tool starts, in the base's frame
+    ready_m: tuple[
+        tuple[float, float, float], tuple[float, float, float]
+    ]  # where the tool starts, in the base's frame
 
     def start(
         self, uniform: Float[Tensor, "k u"], start: Start, wiring: ManipulatorWiring
@@ -121,17 +131,25 @@ class ManipulatorTask(SceneTask, Protocol):
         """Fills `start`, in which the arm is ready. (x [m], y [m], heading [rad] of the base; the goal)"""
         ...
 
-    def expert(self, view: ManipulatorView, base: BaseRobot) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n b"]]:
+    def expert(
+        self, view: ManipulatorView, base: BaseRobot
+    ) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n b"]]:
         """(forward [m/s] and turn [rad/s]; tool and fingers in [-1, 1])"""
         ...
 
 
 class ManipulatorDrive:
-    """See `sim.drive.Drive`. Its memory: the wish for speed (2), and for the tool's pose in the base's frame (7)."""
+    """See `sim.scenes.drive.Drive`. Its memory: the wish for speed (2), and for the tool's pose in the base's
+    frame (7).
+    """
 
-    def __init__(self, scene: Scene, base: BaseRobot, arm: ArmRobot, task: ManipulatorTask, like: Tensor) -> None:
+    def __init__(
+        self, scene: Scene, base: BaseRobot, arm: ArmRobot, task: ManipulatorTask, like: Tensor
+    ) -> None:
         self._base, self._robot, self._task = base, arm, task
-        chain = Chain(scene, arm, like.device, like.dtype)  # in the base's frame: the base stands at the origin
+        chain = Chain(
+            scene, arm, like.device, like.dtype
+        )  # in the base's frame: the base stands at the origin
         around = Surroundings(scene, laser_of(scene)[2], like)
         self.wiring = ManipulatorWiring(scene, like, base, around, Wiring(scene, like, arm, chain))
         self.numbers, self.cloud_m = 1 + task.numbers, task.cloud_m
@@ -160,7 +178,9 @@ class ManipulatorDrive:
     ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n 9"]]:
         wiring = self.wiring
         wish = self._wheels.wish(memory[:, :2], action[:, :2])
-        joints, tool = self._tool.command(memory[:, 2:], action[:, 2:], view.q_rad, view.local.tool, view.links)
+        joints, tool = self._tool.command(
+            memory[:, 2:], action[:, 2:], view.q_rad, view.local.tool, view.links
+        )
         ctrl = joints.new_zeros(len(joints), wiring.scene.model.nu)
         ctrl[:, wiring.servos] = self._wheels.targets(wish, view.xy_m, view.yaw_rad)
         ctrl[:, wiring.arm.servos] = joints
@@ -171,5 +191,7 @@ class ManipulatorDrive:
         twist, tool = self._task.expert(view, self._base)
         return torch.cat([self._wheels.action.normalize(twist).clamp(-1.0, 1.0), tool], -1)
 
-    def from_script(self, wanted: Float[Tensor, "n b"], view: ManipulatorView, memory: Tensor) -> Float[Tensor, "n a"]:
+    def from_script(
+        self, wanted: Float[Tensor, "n b"], view: ManipulatorView, memory: Tensor
+    ) -> Float[Tensor, "n a"]:
         return torch.cat([self._wheels.action.denormalize(wanted[:, :2]), wanted[:, 2:]], -1)

@@ -1,9 +1,10 @@
-"""Ways on a true map, for scripted experts: how far it is to the goal from everywhere, and where the way leads.
+"""Ways on a true map, for scripted experts: how far it is to the goal from everywhere, and where the way
+leads.
 
     D(cell) = min over 8 neighbours of  D(neighbour) + step * cost(neighbour),      D(goal) = 0
 
-by sweeps over all cells of all maps at once until nothing changes (Bellman and Ford). Cells that the base does not fit
-into cost so much that a way never leads through, only out of them. h, w = cells; n = maps.
+by sweeps over all cells of all maps at once until nothing changes (Bellman and Ford). Cells that the base
+does not fit into cost so much that a way never leads through, only out of them. h, w = cells; n = maps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
 _SOLID = 1e3  # times as dear as free floor
 
 
-def distances(cost: Float[Tensor, "n h w"], goal: Int[Tensor, "n 2"], cell_m: float) -> Float[Tensor, "n h w"]:
+def distances(
+    cost: Float[Tensor, "n h w"], goal: Int[Tensor, "n 2"], cell_m: float
+) -> Float[Tensor, "n h w"]:
     """[m] on free floor where the cost is 1. goal: row and column."""
     n, h, w = cost.shape
     far = torch.full((n, h + 2, w + 2), math.inf, dtype=cost.dtype)
@@ -51,10 +54,14 @@ def followers(distance: Float[Tensor, "n h w"]) -> Int[Tensor, "n hw"]:
 
 
 class Planner:
-    """Remembers every world's map until its obstacles or its goal move. A memo: what it says is a function of both."""
+    """Remembers every world's map until its obstacles or its goal move. A memo: what it says is a function of
+    both.
+    """
 
     def __init__(self, half_m: float, cell_m: float, margin_m: float) -> None:
-        """A square of 2 half_m about the origin; `margin_m`: the base's radius, and what it keeps clear of things."""
+        """A square of 2 half_m about the origin; `margin_m`: the base's radius, and what it keeps clear of
+        things.
+        """
         self._half_m, self._cell_m, self._margin_m = half_m, cell_m, margin_m
         self._cells = round(2 * half_m / cell_m)
         axis = (torch.arange(self._cells, dtype=torch.float64) + 0.5) * cell_m - half_m
@@ -77,7 +84,10 @@ class Planner:
     def _refresh(self, shapes: Shapes, goal_m: Float[Tensor, "n 2"]) -> None:
         key = torch.cat([goal_m, shapes.m.flatten(1), shapes.yaw_rad], -1)
         if self._key.shape != key.shape:
-            self._key, self._next = torch.full_like(key, math.nan), torch.zeros(len(key), self._cells**2).long()
+            self._key, self._next = (
+                torch.full_like(key, math.nan),
+                torch.zeros(len(key), self._cells**2).long(),
+            )
         stale = (self._key != key).any(1).nonzero()[:, 0]
         if not len(stale):
             return
@@ -95,8 +105,12 @@ class Planner:
         return row * self._cells + column
 
 
-def pursue(target: Float[Tensor, "n 2"], forward_m_s: Float[Tensor, " n"], turn_rad_s: float) -> Float[Tensor, "n 2"]:
-    """(forward, turn) towards a point in the base's frame: on the spot where it lies aside, slower where it curves."""
+def pursue(
+    target: Float[Tensor, "n 2"], forward_m_s: Float[Tensor, " n"], turn_rad_s: float
+) -> Float[Tensor, "n 2"]:
+    """(forward, turn) towards a point in the base's frame: on the spot where it lies aside, slower where it
+    curves.
+    """
     bearing = torch.atan2(target[:, 1], target[:, 0])
     forward = forward_m_s * (1.0 - bearing.abs() / 0.9).clamp(0.0, 1.0)
     return torch.stack([forward, (2.5 * bearing).clamp(-turn_rad_s, turn_rad_s)], -1)

@@ -1,4 +1,5 @@
-"""What stands around a base: boxes and posts (upright cylinders) of a scene, and what laser and bumper make of them.
+"""What stands around a base: boxes and posts (upright cylinders) of a scene, and what laser and bumper make
+of them.
 
 Geometry in the plane at the laser's height, a pure function of where bodies are: the same in every engine.
 g = shapes, r = rays.

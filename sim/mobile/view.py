@@ -1,4 +1,6 @@
-"""What tasks of a base and their experts see of n worlds, and which columns of an engine's arrays are the base's."""
+"""What tasks of a base and their experts see of n worlds, and which columns of an engine's arrays are the
+base's.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from sim.tasks.scene_view import Places, SceneView
 
 @dataclass(frozen=True)
 class BaseWiring(Places):
-    """The base's place in the arrays. `around` is made beforehand: while a kernel is traced, tensors are not real."""
+    """The base's place in the arrays. `around` is made beforehand: while a kernel is traced, tensors are not
+    real.
+    """
 
     base: BaseRobot
     around: Surroundings

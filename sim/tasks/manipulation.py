@@ -1,7 +1,7 @@
 """What a task of an arm is: pure functions of what n worlds look like, whichever engine moves them.
 
-A task file holds where episodes start, what is observed, what pays and what counts as solved; nothing of physics.
-Engines, control modes and arms are chosen beside it. Bodies of other kinds: `sim.drive`.
+A task file holds where episodes start, what is observed, what pays and what counts as solved; nothing of
+physics. Engines, control modes and arms are chosen beside it. Bodies of other kinds: `sim.scenes.drive`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch import Tensor
 from sim.arms.chain import Chain, Pose
 from sim.arms.control import Reach
 from sim.arms.robot import ArmRobot
-from sim.drive import SceneTask
 from sim.engines.protocol import Physics, Start
+from sim.scenes.drive import SceneTask
 from sim.tasks.scene_view import Places, SceneView, ToolAmongThings
 
 CONTROL_HZ, SUBSTEPS = 20.0, 10
-# Of the way that is left, what an expert's command goes in a step. The arm is a step behind its command, and may hear
-# it a step late: at twice as much, an expert circles around its goal and never comes to rest.
+# Of the way that is left, what an expert's command goes in a step. The arm is a step behind its command, and
+# may hear it a step late: at twice as much, an expert circles around its goal and never comes to rest.
 GAIN = 0.3
 
 
@@ -54,7 +54,9 @@ class Wiring(Places):
         return self.ctrl_of(self.robot.fingers)
 
     def start(self, q_rad: Float[Tensor, "k j"], opening_m: float, width_m: float | None = None) -> Start:
-        """Arm at rest there, fingers at `width_m`, pulled to `opening_m` (from the middle); all else as in the MJCF."""
+        """Arm at rest there, fingers at `width_m`, pulled to `opening_m` (from the middle); all else as in
+        the MJCF.
+        """
         start = self.as_written(len(q_rad))
         start.qpos[:, self.arm] = q_rad
         start.qpos[:, self.fingers] = opening_m if width_m is None else width_m
@@ -93,12 +95,16 @@ class View(SceneView):
 
 @runtime_checkable
 class ManipulationTask(SceneTask, Protocol):
-    """What an arm asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its goal."""
+    """What an arm asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
+    goal.
+    """
 
     numbers: int  # u
     reach: Reach
     grips: bool  # does an action open and close the fingers?
-    ready_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # where the tool starts: a box, low and high
+    ready_m: tuple[
+        tuple[float, float, float], tuple[float, float, float]
+    ]  # where the tool starts: a box, low and high
 
     def start(
         self, uniform: Float[Tensor, "k u"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
@@ -107,7 +113,9 @@ class ManipulationTask(SceneTask, Protocol):
         ...
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n a"]:
-        """A script that solves it in Cartesian control: what to do is a function of what is seen. In [-1, 1]."""
+        """A script that solves it in Cartesian control: what to do is a function of what is seen. In [-1,
+        1].
+        """
         ...
 
 

@@ -21,7 +21,9 @@ from sim.engines.scene import Scene
 
 @dataclass(frozen=True)
 class Places:
-    """Where loose things stand in an engine's arrays. `like`: any tensor of the type and on the device of those."""
+    """Where loose things stand in an engine's arrays. `like`: any tensor of the type and on the device of
+    those.
+    """
 
     scene: Scene
     like: Tensor
@@ -29,7 +31,11 @@ class Places:
     @cached_property
     def loose(self) -> Mapping[str, tuple[slice, slice]]:
         """Free joint -> its columns of qpos and qvel."""
-        names = [name for name in self.scene.joints if self.scene.qpos(name).stop - self.scene.qpos(name).start == 7]
+        names = [
+            name
+            for name in self.scene.joints
+            if self.scene.qpos(name).stop - self.scene.qpos(name).start == 7
+        ]
         return {name: (self.scene.qpos(name), self.scene.qvel(name)) for name in names}
 
     def qpos_of(self, joints: tuple[str, ...]) -> Any:
@@ -59,7 +65,9 @@ class Places:
 
 @runtime_checkable
 class ToolAmongThings(Protocol):
-    """Where an arm's tool and the scene's things are, all in one frame: the world's, or that of a base it stands on."""
+    """Where an arm's tool and the scene's things are, all in one frame: the world's, or that of a base it
+    stands on.
+    """
 
     @property
     def tool(self) -> Pose: ...

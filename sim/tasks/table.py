@@ -12,30 +12,30 @@ from robo_rl.core.registry import lookup
 from sim.adapters.options import check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
-    from sim.drive import Body, SceneTask
+    from sim.scenes.drive import Body, SceneTask
 
 Tasks = dict[str, tuple[str, str | None]]
 MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; None: needs no extra)
-    "reach": ("sim.tasks.reach:ReachTask", None),
-    "lift": ("sim.tasks.lift:LiftTask", None),
-    "stack": ("sim.tasks.stack:StackTask", None),
-    "drawer": ("sim.tasks.drawer:DrawerTask", None),
-    "peg_insert": ("sim.tasks.peg_insert:PegInsertTask", None),
-    "push_t": ("sim.tasks.push_t:PushTTask", None),
-    "unscrew": ("sim.tasks.unscrew:UnscrewTask", None),
-    "pour": ("sim.tasks.pour:PourTask", None),
+    "reach": ("sim.tasks.arm.reach:ReachTask", None),
+    "lift": ("sim.tasks.arm.lift:LiftTask", None),
+    "stack": ("sim.tasks.arm.stack:StackTask", None),
+    "drawer": ("sim.tasks.arm.drawer:DrawerTask", None),
+    "peg_insert": ("sim.tasks.arm.peg_insert:PegInsertTask", None),
+    "push_t": ("sim.tasks.arm.push_t:PushTTask", None),
+    "unscrew": ("sim.tasks.arm.unscrew:UnscrewTask", None),
+    "pour": ("sim.tasks.arm.pour:PourTask", None),
 }
 MOBILE: Tasks = {
-    "navigate": ("sim.tasks.navigate:NavigateTask", None),
-    "rearrange": ("sim.tasks.rearrange:RearrangeTask", None),
+    "navigate": ("sim.tasks.mobile.navigate:NavigateTask", None),
+    "rearrange": ("sim.tasks.mobile.rearrange:RearrangeTask", None),
 }
 IN_HAND: Tasks = {
-    "reorient": ("sim.tasks.reorient:ReorientTask", None),
+    "reorient": ("sim.tasks.hand.reorient:ReorientTask", None),
 }
 
 
 class Suite(NamedTuple):
-    """Tasks that command the same kind of body, made by `body(task, options)`: see `sim.drive`."""
+    """Tasks that command the same kind of body, made by `body(task, options)`: see `sim.scenes.drive`."""
 
     tasks: Tasks
     body: str
@@ -88,14 +88,29 @@ _UNSAID = (
 
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
 _KINDS: dict[str, tuple[type, ...]] = {
-    "engine": _TEXT, "robot": (*_TEXT, type(None)), "control": (*_TEXT, type(None)),
-    "clearance_mm": (*_NUMBER, type(None)), "radius_m": (*_NUMBER, type(None)), "randomise": _TEXT, "reward": _TEXT,
+    "engine": _TEXT,
+    "robot": (*_TEXT, type(None)),
+    "control": (*_TEXT, type(None)),
+    "clearance_mm": (*_NUMBER, type(None)),
+    "radius_m": (*_NUMBER, type(None)),
+    "randomise": _TEXT,
+    "reward": _TEXT,
     "actuator": _TEXT,
-    "terminate_on_success": (*_FLAG, type(None)), "max_episode_steps": (*_WHOLE, type(None)), "threads": _WHOLE,
-    "render_size": _WHOLE, "pretty": _FLAG, "cameras": _TEXT, "image_size": _WHOLE, "senses": _TEXT, "state": _TEXT,
-    "points": _WHOLE, "goal": (*_TEXT, type(None)),
-    "coverage": (*_NUMBER, type(None)), "turns": (*_NUMBER, type(None)), "beads": (*_WHOLE, type(None)),
-}  # fmt: skip
+    "terminate_on_success": (*_FLAG, type(None)),
+    "max_episode_steps": (*_WHOLE, type(None)),
+    "threads": _WHOLE,
+    "render_size": _WHOLE,
+    "pretty": _FLAG,
+    "cameras": _TEXT,
+    "image_size": _WHOLE,
+    "senses": _TEXT,
+    "state": _TEXT,
+    "points": _WHOLE,
+    "goal": (*_TEXT, type(None)),
+    "coverage": (*_NUMBER, type(None)),
+    "turns": (*_NUMBER, type(None)),
+    "beads": (*_WHOLE, type(None)),
+}
 _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
 
@@ -105,7 +120,9 @@ class TaskOptions:
 
     engine: str = "mujoco"  # what moves the bodies: mujoco, pybullet, mjwarp, isaacgym
     robot: str | None = None  # none: what is usual, for arms panda; or a YAML file of your own robot
-    control: str | None = None  # none: what is usual, for arms cartesian; else joint_velocity or joint_position
+    control: str | None = (
+        None  # none: what is usual, for arms cartesian; else joint_velocity or joint_position
+    )
     radius_m: float | None = None  # of reach: success is within it
     clearance_mm: float | None = None  # of peg_insert: between the peg and the hole's wall, on either side
     goal: str | None = None  # of reorient: upright (about the vertical) or any
@@ -113,9 +130,13 @@ class TaskOptions:
     turns: float | None = None  # of unscrew: of the nut until it is free
     beads: int | None = None  # of pour: how many
     randomise: str = "none"  # none, a preset (mild, wide, mobile) or a YAML file
-    actuator: str = "none"  # what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file
+    actuator: str = (
+        "none"  # what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file
+    )
     reward: str = "sparse"
-    terminate_on_success: bool | None = None  # none: with sparse rewards; dense ones would pay for not succeeding
+    terminate_on_success: bool | None = (
+        None  # none: with sparse rewards; dense ones would pay for not succeeding
+    )
     max_episode_steps: int | None = None
     threads: int = 0  # of the mujoco engine; 0: one per processor
     render_size: int = 240
@@ -132,7 +153,9 @@ class TaskOptions:
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-                words = " or ".join(_WORDS_OF[kind] for kind in kinds if kind is not int or float not in kinds)
+                words = " or ".join(
+                    _WORDS_OF[kind] for kind in kinds if kind is not int or float not in kinds
+                )
                 raise ConfigError(f"{name} is {value!r}; expected {words}.")
         check_reward(self.reward)
         if self.max_episode_steps is not None:
@@ -174,7 +197,10 @@ def make_task(name: str, options: TaskOptions) -> SceneTask:
     suite = suite_of(name)
     kind: Any = lookup("task", SUITES[suite].tasks, name)
     given = {
-        dial: getattr(options, dial) for dials in DIALS.values() for dial in dials if getattr(options, dial) is not None
+        dial: getattr(options, dial)
+        for dials in DIALS.values()
+        for dial in dials
+        if getattr(options, dial) is not None
     }
     for dial in given:
         if dial not in DIALS.get(name, ()):
@@ -185,10 +211,14 @@ def make_task(name: str, options: TaskOptions) -> SceneTask:
 
 
 def make_body(name: str, task: SceneTask, options: TaskOptions) -> Body:
-    """What this task commands. Raises UnknownNameError or ConfigError for a robot that is none of its kind."""
+    """What this task commands. Raises UnknownNameError or ConfigError for a robot that is none of its
+    kind.
+    """
     suite = SUITES[suite_of(name)]
     said = replace(
-        options, robot=options.robot or suite.usual.get("robot"), control=options.control or suite.usual.get("control")
+        options,
+        robot=options.robot or suite.usual.get("robot"),
+        control=options.control or suite.usual.get("control"),
     )
     body: Body = lookup("body", {name: (suite.body, None)}, name)(task, said)
     return body

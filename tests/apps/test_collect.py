@@ -18,7 +18,7 @@ from robo_rl.apps import collect
 from robo_rl.apps.collect import first_index
 from robo_rl.core.errors import ConfigError, DataError, EnvError
 from robo_rl.core.seeding import derive_seed
-from robo_rl.data.reader import EpisodeStore
+from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.validate import validate
 from tests.apps.conftest import ENV, collect_config
 
@@ -46,7 +46,9 @@ def test_episodes_are_whole_and_successful(dataset: Path) -> None:
 
 
 def test_data_depend_neither_on_lanes_nor_on_pauses(dataset: Path, tmp_path: Path) -> None:
-    """One lane, two sittings, a worker process: the same bytes, so a collection can be stopped and continued freely."""
+    """One lane, two sittings, a worker process: the same bytes, so a collection can be stopped and continued
+    freely.
+    """
     collect.main(collect_config(tmp_path / "a", num_envs=1, episodes=1))
     collect.main(collect_config(tmp_path / "a", num_envs=2, num_workers=1))
     assert frames(tmp_path / "a") == frames(dataset)
@@ -55,7 +57,9 @@ def test_data_depend_neither_on_lanes_nor_on_pauses(dataset: Path, tmp_path: Pat
 
 
 def test_failures_are_left_out_and_counted(tmp_path: Path) -> None:
-    """An expert that cannot succeed in 5 steps: a sentence, after as many attempts as allowed; keep=all keeps them."""
+    """An expert that cannot succeed in 5 steps: a sentence, after as many attempts as allowed; keep=all keeps
+    them.
+    """
     with pytest.raises(EnvError, match="Only 0 of 3 episodes succeeded"):
         collect.main(collect_config(tmp_path / "none", max_episode_steps=5, attempts=3))
     assert len(EpisodeStore(tmp_path / "none")) == 0
@@ -68,9 +72,17 @@ def test_failures_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
     """Its episodes do not depend on the number of lanes either: the noise belongs to the episode."""
     for name, lanes in (("one", 1), ("three", 3)):
-        options = {"policy": str(run), "noise": None, "keep": "all", "max_episode_steps": 12, "num_envs": lanes}
+        options = {
+            "policy": str(run),
+            "noise": None,
+            "keep": "all",
+            "max_episode_steps": 12,
+            "num_envs": lanes,
+        }
         collect.main(collect_config(tmp_path / name, **options))
-    one, three = (np.concatenate([e.action for e in EpisodeStore(tmp_path / name)]) for name in ("one", "three"))
+    one, three = (
+        np.concatenate([e.action for e in EpisodeStore(tmp_path / name)]) for name in ("one", "three")
+    )
     np.testing.assert_allclose(one, three, atol=1e-5)
 
 
@@ -99,11 +111,13 @@ def test_a_dataset_of_another_task_is_refused(dataset: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_is_committed(tmp_path: Path) -> None:
-    """A real process and a real SIGINT: code 130, a sentence, a sound dataset that the same command goes on with."""
+    """A real process and a real SIGINT: code 130, a sentence, a sound dataset that the same command goes on
+    with.
+    """
     out = tmp_path / "data"
     command = ["collect", f"env={ENV}", f"out={out}", "episodes=500", "num_workers=1", "num_envs=2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "robo_rl.apps.cli", *command],
+        [sys.executable, "-m", "robo_rl.apps.cli.main", *command],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,

@@ -1,4 +1,6 @@
-"""The demo as a whole: what it refuses, keeps and counts. Its stages are tested as the verbs that they are."""
+"""The demo as a whole: what it refuses, keeps and counts. Its stages are tested as the verbs that they
+are.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from typing import cast
 
 import pytest
 
-from robo_rl.apps import cli, demo
-from robo_rl.apps.acting import Actor
-from robo_rl.apps.demo_report import head_row
-from robo_rl.apps.stage import begin
+from robo_rl.apps import demo
+from robo_rl.apps.cli import main as cli
+from robo_rl.apps.nodes.stage import begin
+from robo_rl.apps.runs.demo_report import head_row
+from robo_rl.apps.runs.loaded_policy import Actor
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
 
@@ -53,7 +56,9 @@ def test_a_slip_is_one_sentence_and_leaves_nothing(
 
 
 def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
-    """Its report would say 50 demonstrations of another task beside a table of what 20 of the first one made."""
+    """Its report would say 50 demonstrations of another task beside a table of what 20 of the first one
+    made.
+    """
     first = DemoConfig(out=str(tmp_path))
     demo.check_same(first, tmp_path)
     demo.check_same(replace(first, env="metaworld/push-v3"), tmp_path)  # nothing was done yet: a slip, mended
@@ -86,7 +91,9 @@ def test_a_head_costs_what_its_training_did() -> None:
 
 
 def test_ctrl_c_of_the_terminal_reaches_the_demo_alone(tmp_path: Path) -> None:
-    """It passes one signal on; with the terminal's own the fine-tuning would have had two, and have saved nothing."""
+    """It passes one signal on; with the terminal's own the fine-tuning would have had two, and have saved
+    nothing.
+    """
     with (tmp_path / "log").open("w") as log:
         process = begin(["--version"], log)
         assert os.getpgid(process.pid) == process.pid != os.getpgrp()

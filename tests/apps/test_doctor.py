@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from robo_rl.apps import doctor, packages
+from robo_rl.apps import doctor
+from robo_rl.apps.cli import packages
 from robo_rl.conf.schema import DoctorConfig
 
 
@@ -16,7 +17,9 @@ def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     """Pretend that these modules are not installed."""
     real = util.find_spec
     for place in (packages, doctor):
-        monkeypatch.setattr(place.util, "find_spec", lambda name, *more: None if name in modules else real(name, *more))
+        monkeypatch.setattr(
+            place.util, "find_spec", lambda name, *more: None if name in modules else real(name, *more)
+        )
 
 
 def test_report_is_json_with_every_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +43,9 @@ def test_a_missing_simulator_comes_with_its_command(
     assert said.count("pip install 'robo-rl[sim]'") == 1
 
 
-def test_a_missing_core_package_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_core_package_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without torch nothing works, and doctor itself still has to."""
     without(monkeypatch, "torch")
     assert doctor.main(DoctorConfig(render=False)) == 2

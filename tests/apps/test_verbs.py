@@ -16,13 +16,15 @@ import pytest
 import zarr
 from safetensors.torch import load_file
 
-from policies.bundle import load_bundle
 from policies.checkpoint import load_policy
-from robo_rl.apps import data_import, data_info, data_validate, evaluate, export, info, train
+from policies.deploy.bundle import load_bundle
+from robo_rl.apps import data as data_verb
+from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
-from robo_rl.apps.acting import find_policy, load_actor
-from robo_rl.apps.metrics import read_metrics
-from robo_rl.apps.success_note import read_success_note
+from robo_rl.apps.record import data_import
+from robo_rl.apps.runs.loaded_policy import find_policy, load_actor
+from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -33,7 +35,7 @@ from robo_rl.conf.schema import (
     RunConfig,
 )
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
-from robo_rl.data.reader import EpisodeStore
+from robo_rl.data.episodes.reader import EpisodeStore
 from tests.apps.conftest import ENV, train_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +56,9 @@ def test_training_leaves_a_policy_and_its_history(run: Path) -> None:
 
 
 def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tmp_path: Path) -> None:
-    """SIGKILL in the middle, then resume=true: weights and metrics equal those of the run that was never killed."""
+    """SIGKILL in the middle, then resume=true: weights and metrics equal those of the run that was never
+    killed.
+    """
     code = (
         "import os, signal\n"
         "from pathlib import Path\n"
@@ -69,7 +73,9 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
         f"train.main(train_config(Path({str(dataset)!r}), Path({str(tmp_path / 'run')!r})))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=120)
+    killed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=120
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert [m["step"] for m in read_metrics(tmp_path / "run" / "metrics.jsonl")][-1] == 10
     train.main(train_config(dataset, tmp_path / "run", resume=True))
@@ -103,18 +109,30 @@ def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path,
     assert not (tmp_path / "new").exists()
 
 
-def test_evaluation_is_paired_and_repeatable(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A policy against itself differs in no episode; the JSON holds every seed; two lanes give what one gives."""
+def test_evaluation_is_paired_and_repeatable(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy against itself differs in no episode; the JSON holds every seed; two lanes give what one
+    gives.
+    """
     assert (
-        evaluate.main(evaluate_config(run, against=str(run / "policy"), out=str(tmp_path / "e.json"), num_envs=2)) == 0
+        evaluate.main(
+            evaluate_config(run, against=str(run / "policy"), out=str(tmp_path / "e.json"), num_envs=2)
+        )
+        == 0
     )
     said = capsys.readouterr().out
     assert "success 0/3 = 0 % [0, 56]" in said
-    assert "0 only the first solves, 0 only the second; exact McNemar p = 1.00: no difference beyond chance" in said
+    assert (
+        "0 only the first solves, 0 only the second; exact McNemar p = 1.00: no difference beyond chance"
+        in said
+    )
     report = json.loads((tmp_path / "e.json").read_text())
     assert report["policy"]["success"] == report["against"]["success"]
     assert len(set(report["policy"]["seeds"])) == 3
-    assert not (run / "policy" / "evaluation.json").exists()  # a shortened episode says nothing about the policy
+    assert not (
+        run / "policy" / "evaluation.json"
+    ).exists()  # a shortened episode says nothing about the policy
 
 
 def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
@@ -153,7 +171,9 @@ def test_export_and_run_carry_the_measured_success(
     assert manifest["measured"]["n"] == 1
     assert manifest["noise"]["mode"] == "zero"
     assert manifest["training"]["steps"] == 12
-    config = RunConfig(str(tmp_path / "bundle"), episodes=1, max_episode_steps=8, out=str(tmp_path / "loop.json"))
+    config = RunConfig(
+        str(tmp_path / "bundle"), episodes=1, max_episode_steps=8, out=str(tmp_path / "loop.json")
+    )
     assert run_verb.main(config) == 0
     assert "8 ticks at 80 Hz" in capsys.readouterr().out
     assert json.loads((tmp_path / "loop.json").read_text())["ticks"] == 8
@@ -171,7 +191,9 @@ def test_success_with_other_noise_is_not_promised(
 
 
 def test_noise_that_a_bundle_cannot_draw_is_not_rounded(run: Path, tmp_path: Path) -> None:
-    """Measured at half the noise: a bundle runs with none or all of it. Somebody must choose; nothing is promised."""
+    """Measured at half the noise: a bundle runs with none or all of it. Somebody must choose; nothing is
+    promised.
+    """
     evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.5))
     with pytest.raises(ConfigError, match=r"scaled by 0\.5"):
         export.main(ExportConfig(str(run), str(tmp_path / "bundle")))
@@ -214,20 +236,20 @@ def test_a_run_is_as_good_as_its_policy_folder(run: Path) -> None:
 
 def test_data_verbs(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """info says what is there; validate finds a flipped byte, names the episode and exits with 2."""
-    assert data_info.main(DataInfoConfig(str(dataset))) == 0
+    assert data_verb.info(DataInfoConfig(str(dataset))) == 0
     assert "3/3 labelled episodes" in capsys.readouterr().out
-    assert data_info.main(DataInfoConfig(str(dataset), json=True)) == 0
+    assert data_verb.info(DataInfoConfig(str(dataset), json=True)) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 3
     import shutil
 
     shutil.copytree(dataset, tmp_path / "copy")
-    assert data_validate.main(DataValidateConfig(str(tmp_path / "copy"), recover=True)) == 0
+    assert data_verb.validate(DataValidateConfig(str(tmp_path / "copy"), recover=True)) == 0
     assert "sound" in capsys.readouterr().out
     shard = tmp_path / "copy" / "episodes" / "000001" / "action" / "c.0.0"
     data = bytearray(shard.read_bytes())
     data[3] ^= 1
     shard.write_bytes(data)
-    assert data_validate.main(DataValidateConfig(str(tmp_path / "copy"))) == 2
+    assert data_verb.validate(DataValidateConfig(str(tmp_path / "copy"))) == 2
     assert "episode 000001" in capsys.readouterr().out
 
 
@@ -265,9 +287,17 @@ def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:
     """SIGINT to a real training: code 130, a checkpoint, the words that say how to go on."""
     out = tmp_path / "run"
-    command = ["train", f"data={dataset}", f"out={out}", "steps=100000", "batch_size=16", "log_every=1", "net.width=16"]
+    command = [
+        "train",
+        f"data={dataset}",
+        f"out={out}",
+        "steps=100000",
+        "batch_size=16",
+        "log_every=1",
+        "net.width=16",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "robo_rl.apps.cli", *command],
+        [sys.executable, "-m", "robo_rl.apps.cli.main", *command],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,

@@ -25,7 +25,9 @@ def frames(path: Path) -> int:
 
 
 @pytest.mark.parametrize("pilot", ["expert", "random", "still"])
-def test_episodes_are_filmed_one_after_another(pilot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_episodes_are_filmed_one_after_another(
+    pilot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every step is a frame, the last one stays 0.8 s; a row of eight stills per episode."""
     assert view.main(config(tmp_path, pilot=pilot, episodes=2)) == 0
     assert "2 episodes succeeded" in capsys.readouterr().out

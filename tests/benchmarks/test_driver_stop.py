@@ -14,7 +14,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 AIM_MS = 100.0
-MODULES = {"ur": "rtde_control", "xarm": "xarm", "crazyflie": "cflib", "px4": "pymavlink", "px4_topics": "cyclonedds"}
+MODULES = {
+    "ur": "rtde_control",
+    "xarm": "xarm",
+    "crazyflie": "cflib",
+    "px4": "pymavlink",
+    "px4_topics": "cyclonedds",
+}
 MODULES |= {"crazyswarm2": "cyclonedds"}
 
 

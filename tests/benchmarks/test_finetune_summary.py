@@ -13,18 +13,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four seeds at 1 and one at 0: mean 0.8, interquartile mean 1, each with its interval, and the worst seed."""
+    """Four seeds at 1 and one at 0: mean 0.8, interquartile mean 1, each with its interval, and the worst
+    seed.
+    """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module: Any = import_module("finetune")
     lines: dict[str, tuple[float, dict[str, Any]]] = {}
-    monkeypatch.setattr(module, "emit", lambda name, value, unit, **extra: lines.update({name: (value, extra)}))
+    monkeypatch.setattr(
+        module, "emit", lambda name, value, unit, **extra: lines.update({name: (value, extra)})
+    )
     calls = [module.Call("push", "residual", seed, None, tmp_path, None, False) for seed in range(5)]
     for call in calls:
         folder = call.home / call.label
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps({"commit": "abc"}))
     results = [
-        module.SeedResult(seed, 0.1 * seed, 0.5, float(seed != 3), 100, None, 12_000, 1.0, 0.0) for seed in range(5)
+        module.SeedResult(seed, 0.1 * seed, 0.5, float(seed != 3), 100, None, 12_000, 1.0, 0.0)
+        for seed in range(5)
     ]
     module.summarise(calls, results)
     mean, extra = lines["finetune/push/residual/success"]
@@ -32,6 +37,8 @@ def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert extra["bootstrap95"][0] < 0.8 < extra["bootstrap95"][1]
     assert extra["iqm_bootstrap95"][0] < 1.0 == extra["iqm_bootstrap95"][1]
     assert lines["finetune/push/residual/worst_seed"][0] == 0.0
-    value, extra = lines["finetune/push/residual/base/success"]  # of these seeds, whatever other methods were run on
+    value, extra = lines[
+        "finetune/push/residual/base/success"
+    ]  # of these seeds, whatever other methods were run on
     assert (value, len(extra["per_seed"])) == (pytest.approx(0.2), 5)
     assert "finetune/push/base/success" not in lines

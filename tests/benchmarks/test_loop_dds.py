@@ -32,7 +32,9 @@ def test_it_measures_what_others_call_for() -> None:
     assert done.returncode == 0, done.stderr
     lines = list(map(json.loads, done.stdout.splitlines()))
     found = {line["name"]: line for line in lines if "peer" not in line}
-    assert {line["name"] for line in lines if "peer" in line} == {f"loop/dds/{hz}/rtt_ms_p50" for hz in (100, 500)}
+    assert {line["name"] for line in lines if "peer" in line} == {
+        f"loop/dds/{hz}/rtt_ms_p50" for hz in (100, 500)
+    }
     for rate_hz in (100, 500):
         assert 0.0 < found[f"loop/dds/{rate_hz}/rtt_ms_p50"]["value"] < 50.0
         assert found[f"loop/dds/{rate_hz}/rtt_ms_p50"]["unit"] == "ms"

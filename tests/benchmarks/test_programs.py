@@ -45,7 +45,9 @@ def test_every_program_says_what_it_takes(
     assert "--out" in said
 
 
-def test_a_full_run_takes_no_shorter_policy_for_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_run_takes_no_shorter_policy_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """600 updates under the name of 40,000 would be seen in one number of the line alone."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module: Any = import_module("pusht")

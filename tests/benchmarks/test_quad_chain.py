@@ -44,7 +44,9 @@ def test_the_page_and_the_benchmark_agree(chain: ModuleType, verb: str) -> None:
 def test_a_report_counts_all_seeds(chain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """3 of 4 over two seeds; the error is the mean of the three that stayed, 20 mm."""
     lines: dict[str, tuple[float, dict[str, object]]] = {}
-    monkeypatch.setattr(chain, "emit", lambda name, value, unit, **extra: lines.update({name: (value, extra)}))
+    monkeypatch.setattr(
+        chain, "emit", lambda name, value, unit, **extra: lines.update({name: (value, extra)})
+    )
     chain.report("a", [[True, True], [True, False]], [[0.01, 0.03], [0.02, None]])
     assert lines["a/success"][0] == 0.75
     assert lines["a/success"][1]["per_seed"] == [2, 1]

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from benchmarks import common
-from benchmarks.readme_table import BEGIN, END, for_docs, for_readme, headline_table, load, main, rewrite, shown
+from benchmarks.readme_table import (
+    BEGIN,
+    END,
+    for_docs,
+    for_readme,
+    headline_table,
+    load,
+    main,
+    rewrite,
+    shown,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +34,14 @@ def _fresh_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line(**values: Any) -> str:
-    base = {"name": "a/b", "value": 1.0, "unit": "x", "machine": "cpu, 2 cores", "commit": "abc", "date": "2026-01-01"}
+    base = {
+        "name": "a/b",
+        "value": 1.0,
+        "unit": "x",
+        "machine": "cpu, 2 cores",
+        "commit": "abc",
+        "date": "2026-01-01",
+    }
     return json.dumps(base | values)
 
 
@@ -109,7 +126,9 @@ def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
 
 def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
     """Lines of a peer have our name and a later date."""
-    (tmp_path / "a.jsonl").write_text(line(value=5.0) + "\n" + line(value=1.0, date="2026-02-01", peer="theirs"))
+    (tmp_path / "a.jsonl").write_text(
+        line(value=5.0) + "\n" + line(value=1.0, date="2026-02-01", peer="theirs")
+    )
     new = for_docs(load(tmp_path))
     assert "| `a/b` | 5 x |" in new
     assert "| `a/b [theirs]` | 1 x |" in new
@@ -130,7 +149,11 @@ def test_a_method_stands_beside_the_bases_of_its_own_seeds() -> None:
     """Two seeds with weak bases, three more with good ones that this method was not run on."""
     lines: dict[str, dict[str, Any]] = {
         "finetune/push/auto/success": {"value": 0.9, "unit": "fraction", "per_seed": [0.85, 0.95]},
-        "finetune/push/base/success": {"value": 0.6, "unit": "fraction", "per_seed": [0.2, 0.4, 0.8, 0.8, 0.8]},
+        "finetune/push/base/success": {
+            "value": 0.6,
+            "unit": "fraction",
+            "per_seed": [0.2, 0.4, 0.8, 0.8, 0.8],
+        },
         "finetune/push/base_zero_noise/success": {"value": 0.7, "unit": "fraction"},
     }
     assert "| base 0.3, without noise 0.7 |" in headline_table(lines)
@@ -145,13 +168,22 @@ def test_a_seed_without_a_figure_has_a_dash() -> None:
 
 def test_demo_table_has_a_row_per_policy(tmp_path: Path) -> None:
     """Success, interval, test, decision time and cost in one row."""
-    rate = {"k": 98, "n": 100, "wilson95": [0.93, 0.994], "p_vs_base": 1.5e-8, "env_steps": 12000, "train_cpu_s": 69.3}
+    rate = {
+        "k": 98,
+        "n": 100,
+        "wilson95": [0.93, 0.994],
+        "p_vs_base": 1.5e-8,
+        "env_steps": 12000,
+        "train_cpu_s": 69.3,
+    }
     (tmp_path / "a.jsonl").write_text(
         line(name="demo/steered/success", value=0.98, unit="", **rate)
         + "\n"
         + line(name="demo/steered/decision_ms_p50", value=2.85, unit="ms", p99=4.7)
     )
-    assert "| noise steering | 98/100 | 0.93–0.99 | 1e-08 | 2.9 / 4.7 | 12,000 | 69 |" in for_readme(load(tmp_path))
+    assert "| noise steering | 98/100 | 0.93–0.99 | 1e-08 | 2.9 / 4.7 | 12,000 | 69 |" in for_readme(
+        load(tmp_path)
+    )
 
 
 def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:

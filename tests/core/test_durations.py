@@ -1,4 +1,6 @@
-"""Percentiles without keeping the durations: as near to NumPy's as is promised, in memory that does not grow."""
+"""Percentiles without keeping the durations: as near to NumPy's as is promised, in memory that does not
+grow.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def filled(seconds: np.ndarray) -> Durations:
 def test_percentiles_are_numpys_within_half_a_per_cent(size: int, q: int) -> None:
     """From a microsecond to ten seconds, and few as well as many: NumPy's way between two ranks is kept."""
     seconds = 10.0 ** np.random.default_rng(size).uniform(-6.0, 1.0, size)
-    assert filled(seconds).percentile_s(q) == pytest.approx(np.percentile(seconds, q), rel=1.001 * RELATIVE_ERROR)
+    assert filled(seconds).percentile_s(q) == pytest.approx(
+        np.percentile(seconds, q), rel=1.001 * RELATIVE_ERROR
+    )
 
 
 def test_the_ends_are_exact() -> None:

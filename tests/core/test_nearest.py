@@ -6,7 +6,13 @@ import pytest
 
 from robo_rl.core.nearest import nearest
 
-TASKS = ("box/lift-cup-v3", "box/open-drawer-v3", "box/peg-insert-side-v3", "box/push-v3", "gym/HalfCheetah-v5")
+TASKS = (
+    "box/lift-cup-v3",
+    "box/open-drawer-v3",
+    "box/peg-insert-side-v3",
+    "box/push-v3",
+    "gym/HalfCheetah-v5",
+)
 
 
 @pytest.mark.parametrize(

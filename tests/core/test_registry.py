@@ -21,7 +21,9 @@ def test_a_name_brings_what_it_stands_for() -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     """Found, expected, what to do."""
-    with pytest.raises(UnknownNameError, match=r"Unknown function 'rot'\. Did you mean 'root'\? Known: gone, root\."):
+    with pytest.raises(
+        UnknownNameError, match=r"Unknown function 'rot'\. Did you mean 'root'\? Known: gone, root\."
+    ):
         lookup("function", TABLE, "rot")
 
 

@@ -20,7 +20,9 @@ def test_a_derived_seed_is_one_that_every_environment_takes(path: list[int | str
 def test_a_seed_is_the_same_on_every_machine() -> None:
     """Pinned: results that are compared over years must not move with a library."""
     assert derive_seed("eval", 0, 0) == 1945180267
-    torch.testing.assert_close(episode_noise(7, 1, (1, 2)), torch.tensor([[[-0.2933, 1.7038]]]), atol=1e-4, rtol=0.0)
+    torch.testing.assert_close(
+        episode_noise(7, 1, (1, 2)), torch.tensor([[[-0.2933, 1.7038]]]), atol=1e-4, rtol=0.0
+    )
 
 
 def test_names_and_positions_matter() -> None:

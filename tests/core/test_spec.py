@@ -49,13 +49,19 @@ def test_limits_that_are_none_are_refused(low: tuple[float, ...], high: tuple[fl
 def test_json_brings_the_spec_back() -> None:
     """Datasets and bundles carry the contract as JSON text."""
     spec = EnvSpec(
-        "arm6/reach", {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")}, PIXELS, 50, 10.0
+        "arm6/reach",
+        {"state": ArraySpec((3,), unit="m"), "image.top": ArraySpec((8, 8, 3), "uint8")},
+        PIXELS,
+        50,
+        10.0,
     )
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 @given(
-    st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(-1e3, 1e3, width=32)).filter(lambda pair: pair[0] < pair[1]),
+    st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(-1e3, 1e3, width=32)).filter(
+        lambda pair: pair[0] < pair[1]
+    ),
     st.floats(-1.5, 1.5, width=32),
 )
 def test_rounding_never_leaves_the_limits(limits: tuple[float, float], action: float) -> None:

@@ -66,7 +66,9 @@ def _same(path: Path, number: int) -> bool:
 
 
 def _orphan(path: Path) -> int:
-    """A recorder forks a child (a simulator's worker, say), dies, and the child lives on. Returns the child's id."""
+    """A recorder forks a child (a simulator's worker, say), dies, and the child lives on. Returns the child's
+    id.
+    """
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
         episode = DatasetWriter.open(path, min_free_bytes=0).episode(seed=1)

@@ -1,4 +1,6 @@
-"""Run by test_disk_full.py on a file system of a few MiB: fill it while recording, then make room and go on."""
+"""Run by test_disk_full.py on a file system of a few MiB: fill it while recording, then make room and go
+on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Small datasets for the tests: every number in a frame follows from the episode's seed and the frame's position."""
+"""Small datasets for the tests: every number in a frame follows from the episode's seed and the frame's
+position.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.data.schema import Codec
+from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, EpisodeWriter
 
 ENV = EnvSpec(
@@ -76,7 +78,9 @@ def record(
     codec: Codec = "raw",
     final: bool = True,
 ) -> Path:
-    """A dataset of episodes 0, 1, ... with these lengths; episode k has seed k and succeeds when k is even."""
+    """A dataset of episodes 0, 1, ... with these lengths; episode k has seed k and succeeds when k is
+    even.
+    """
     writer = DatasetWriter.create(path, env, image_codec=codec, min_free_bytes=0, durable=False)
     for seed, frames in enumerate(lengths):
         with writer.episode(task=f"task {seed % 2}", seed=seed) as episode:

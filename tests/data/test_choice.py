@@ -35,7 +35,9 @@ def mixed(tmp_path: Path) -> EpisodeStore:
         ("all", (0, 1, 2, 3, 4, 5), {"failed": 0, "interrupted": 0, "unmarked": 0}),
     ],
 )
-def test_marks_decide(mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]) -> None:
+def test_marks_decide(
+    mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]
+) -> None:
     """Every episode is taken or counted among the reasons, once."""
     choice = choose(mixed, rule)
     assert (choice.positions, choice.left_out) == (positions, left_out)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import DataError, DiskFullError
-from robo_rl.data import disk
+from robo_rl.data.episodes import disk
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, action, add_frames, obs, record, state
@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def _mount_prefix(folder: Path) -> list[str] | None:
-    """The command that runs another one with a fresh 2 MiB file system on `folder`; None where that is forbidden."""
+    """The command that runs another one with a fresh 2 MiB file system on `folder`; None where that is
+    forbidden.
+    """
     if shutil.which("unshare") is None:
         return None
     mount = f'mount -t tmpfs -o size=2m tmpfs "{folder}" && exec "$@"'
@@ -69,7 +71,9 @@ def _file_size_limit(limit_bytes: int) -> Iterator[None]:
 
 
 def test_a_frame_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:
-    """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in step."""
+    """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in
+    step.
+    """
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0)
     with writer.episode() as episode:
         with _file_size_limit(12_000), pytest.raises(DiskFullError, match="frame 20"):
@@ -82,7 +86,9 @@ def test_a_frame_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:
 
 
 def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, which fails at its n-th use as on a full disk; a write puts half of its bytes down before it does."""
+    """`call`, which fails at its n-th use as on a full disk; a write puts half of its bytes down before it
+    does.
+    """
     left = n
 
     def counted(fd: int, *data: bytes) -> Any:
@@ -98,8 +104,12 @@ def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("name", ["write", "fsync"])
-def test_wherever_the_disk_fills_a_second_try_works(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes sound; then commit or recover gets it."""
+def test_wherever_the_disk_fills_a_second_try_works(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes sound; then commit or recover
+    gets it.
+    """
     path, call, n = record(tmp_path / "set", [2], env=STATE_ENV), getattr(os, name), 0
     failed = True
     while failed:

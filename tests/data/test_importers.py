@@ -22,7 +22,8 @@ from robo_rl.data.validate import validate
 SHARED = Path(os.environ.get("ROBO_RL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 HUMAN = SHARED / "pusht_human.zarr"
 needs_human = pytest.mark.skipif(
-    not HUMAN.is_dir(), reason=f"the human Push-T demonstrations are not at {HUMAN}; set ROBO_RL_DATA to their folder"
+    not HUMAN.is_dir(),
+    reason=f"the human Push-T demonstrations are not at {HUMAN}; set ROBO_RL_DATA to their folder",
 )
 
 ENDS = [3, 4, 9]
@@ -70,7 +71,9 @@ def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
     assert choose(store, "unfailed").positions == (0, 1, 2)  # nobody said that a human's recording failed
     for episode, (start, end) in zip(store, [(0, 3), (3, 4), (4, 9)], strict=True):
         np.testing.assert_array_equal(episode.obs("state"), arrays["data/pos"][start:end].astype(np.float32))
-        np.testing.assert_array_equal(episode.obs("image.top"), arrays["data/img"][start:end].astype(np.uint8))
+        np.testing.assert_array_equal(
+            episode.obs("image.top"), arrays["data/img"][start:end].astype(np.uint8)
+        )
         np.testing.assert_array_equal(episode.action, arrays["data/act"][start:end])
         np.testing.assert_array_equal(episode.reward, np.arange(start, end))
         assert (episode.meta.success, episode.has_final_obs, episode.stamps()) == (None, False, {})
@@ -80,9 +83,13 @@ def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
 def test_a_key_may_be_computed(tmp_path: Path) -> None:
     """A Source joins, slices or scales arrays: here images of 0 to 1, and a state of position and gain."""
     arrays = _buffer(tmp_path / "buffer.zarr", data__img=np.full((9, 4, 4, 3), 0.5, dtype=np.float32))
-    env = EnvSpec("test/made", {"state": ArraySpec((3,)), "image.top": SMALL.obs["image.top"]}, SMALL.action, 10, 5.0)
+    env = EnvSpec(
+        "test/made", {"state": ArraySpec((3,)), "image.top": SMALL.obs["image.top"]}, SMALL.action, 10, 5.0
+    )
     keys = {
-        "state": Source(("data/pos", "data/gain"), lambda pos, gain: np.concatenate([pos, gain[:, None]], axis=1)),
+        "state": Source(
+            ("data/pos", "data/gain"), lambda pos, gain: np.concatenate([pos, gain[:, None]], axis=1)
+        ),
         "image.top": Source(("data/img",), lambda img: img * 255),
         "action": "data/act",
     }
@@ -95,7 +102,11 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("replace", "keys", "message"),
     [
-        ({}, {"state": "data/pos", "action": "data/act"}, r"do not say where \['image.top'\].*image.top:data/"),
+        (
+            {},
+            {"state": "data/pos", "action": "data/act"},
+            r"do not say where \['image.top'\].*image.top:data/",
+        ),
         ({}, {**KEYS, "state": "data/position"}, r"'state' needs \['data/position'\], .* has \['data/act'"),
         ({}, {**KEYS, "velocity": "data/pos"}, r"name \['velocity'\], which"),
         ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the dataset stores float32\[2\]"),
@@ -155,7 +166,9 @@ def test_key_points_equal_the_simulators() -> None:
 
 @pytest.mark.parametrize("variant", ["state", "keypoints", "pixels"])
 def test_the_contract_is_the_simulators(variant: str) -> None:
-    """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units, limits, rate."""
+    """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units,
+    limits, rate.
+    """
     adapter = pytest.importorskip("sim.adapters.pusht")
     assert pusht_spec(f"pusht/{variant}") == adapter.PushTLanes(variant).spec
 
@@ -183,12 +196,17 @@ def test_the_206_human_demonstrations(tmp_path: Path) -> None:
 
 @needs_human
 def test_the_published_key_points_are_fixed_to_the_pose(tmp_path: Path) -> None:
-    """In the block's frame the nine published points stand still within 0.2 px, so the pose's convention is ours.
+    """In the block's frame the nine published points stand still within 0.2 px, so the pose's convention is
+    ours.
 
-    None of them is one of the eight vertices: the nearest is 1.3 px away from its corner, most lie inside the T.
+    None of them is one of the eight vertices: the nearest is 1.3 px away from its corner, most lie inside the
+    T.
     """
     group = zarr.open_group(HUMAN, mode="r")
-    state, points = group["data/state"][:2000].astype(np.float64), group["data/keypoint"][:2000].astype(np.float64)
+    state, points = (
+        group["data/state"][:2000].astype(np.float64),
+        group["data/keypoint"][:2000].astype(np.float64),
+    )
     relative, angle = points - state[:, None, 2:4], state[:, None, 4]
     local_x = np.cos(angle) * relative[..., 0] + np.sin(angle) * relative[..., 1]
     local_y = -np.sin(angle) * relative[..., 0] + np.cos(angle) * relative[..., 1]

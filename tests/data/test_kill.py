@@ -30,7 +30,8 @@ def _assert_nothing_lost(tmp_path: Path, codec: str, stride: int) -> None:
         assert r["committed"] in (1, 2), r
         assert (r["faults"], r["staging"], r["content"]) == ([], [], True), r
         assert r["success"] == [True if done else None for done in r["complete"]], r
-    # The later the kill, the more is left: nothing, one frame, both, both with the label, the committed episode.
+    # The later the kill, the more is left: nothing, one frame, both, both with the label, the committed
+    # episode.
     left = [(r["committed"], sum(r["salvaged"]), sum(r["complete"])) for r in results]
     progress = [(c, 2, 1) if c == 2 else (c, n, done) for c, n, done in left]
     for with_final_obs in (progress[0::2], progress[1::2]):  # the two kinds of commit alternate
@@ -39,7 +40,9 @@ def _assert_nothing_lost(tmp_path: Path, codec: str, stride: int) -> None:
 
 
 def test_a_kill_at_any_call_loses_nothing(tmp_path: Path) -> None:
-    """Every ninth of the calls that touch the disk, with half a write done, in a process of its own each time."""
+    """Every ninth of the calls that touch the disk, with half a write done, in a process of its own each
+    time.
+    """
     _assert_nothing_lost(tmp_path, "jpeg", 9)
 
 
@@ -51,7 +54,9 @@ def test_a_kill_at_every_call_loses_nothing(tmp_path: Path, codec: str) -> None:
 
 
 def test_kills_at_random_instants_lose_nothing() -> None:
-    """Eight kills of a recorder at full speed; `benchmarks/kill_recorder.py --kills 200` is the long run of this."""
+    """Eight kills of a recorder at full speed; `benchmarks/kill_recorder.py --kills 200` is the long run of
+    this.
+    """
     lines = {line["name"]: line["value"] for line in _run("benchmarks/kill_recorder.py", "--kills", "8")}
     assert lines["recorder/kills"] == 8
     for name in ("committed_lost", "frames_lost", "wrong_rows", "faults"):

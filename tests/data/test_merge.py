@@ -41,7 +41,9 @@ def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
     assert [episode.number for episode in after] == [0, 1, 2, 3, 4]
     for one, other in zip(before, after, strict=True):
         files = sorted(path.relative_to(one.path) for path in one.path.rglob("*") if path.is_file())
-        assert files == sorted(path.relative_to(other.path) for path in other.path.rglob("*") if path.is_file())
+        assert files == sorted(
+            path.relative_to(other.path) for path in other.path.rglob("*") if path.is_file()
+        )
         for file in files:
             assert (one.path / file).read_bytes() == (other.path / file).read_bytes()
     assert EpisodeStore(tmp_path / "out").spec.max_episode_steps == 100
@@ -54,10 +56,16 @@ def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
         (STATE_ENV, {}, "environments"),
         (replace(ENV, control_hz=30.0), {}, "shapes, units, limits or rates"),
         (ENV, {"image_codec": "jpeg"}, "codecs of images"),
-        (ENV, {"stamps": ("t_capture_ns", "t_receive_ns", "t_command_ns", "t_capture_ns.front")}, "columns of stamps"),
+        (
+            ENV,
+            {"stamps": ("t_capture_ns", "t_receive_ns", "t_command_ns", "t_capture_ns.front")},
+            "columns of stamps",
+        ),
     ],
 )
-def test_only_what_was_recorded_alike(tmp_path: Path, env: EnvSpec, options: dict[str, Any], word: str) -> None:
+def test_only_what_was_recorded_alike(
+    tmp_path: Path, env: EnvSpec, options: dict[str, Any], word: str
+) -> None:
     """The first difference is named, and nothing is left behind."""
     one, other = make(tmp_path / "a", range(1)), make(tmp_path / "b", range(0), env, **options)
     with pytest.raises(DataError, match=word):

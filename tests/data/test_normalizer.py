@@ -21,7 +21,9 @@ def test_the_seen_range_becomes_minus_one_to_one() -> None:
 def test_constant_dimensions_are_only_centred() -> None:
     """Dividing by a range of nothing would amplify sensor noise without bound."""
     normalizer = Normalizer.fit({"state": torch.full((10, 1), 3.0)})
-    assert normalizer.normalize({"state": torch.tensor([[3.01]])})["state"].item() == pytest.approx(0.01, abs=1e-5)
+    assert normalizer.normalize({"state": torch.tensor([[3.01]])})["state"].item() == pytest.approx(
+        0.01, abs=1e-5
+    )
 
 
 def test_other_keys_pass_and_missing_ones_are_named() -> None:

@@ -1,4 +1,6 @@
-"""Replay: n-step and Monte-Carlo returns by hand; nothing crosses an episode, a lane or the end of the ring."""
+"""Replay: n-step and Monte-Carlo returns by hand; nothing crosses an episode, a lane or the end of the
+ring.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ GAMMA = 0.5
 ENDS = ["", "", "terminated", "truncated"]
 
 
-def add(replay: Replay, lane: int, x: float, reward: float, end: str = "", steps: int = 1, cut: bool = False) -> None:
+def add(
+    replay: Replay, lane: int, x: float, reward: float, end: str = "", steps: int = 1, cut: bool = False
+) -> None:
     value = torch.tensor([[x]])
     replay.add(
         torch.tensor([lane]),
@@ -37,7 +41,11 @@ Found = dict[float, tuple[float, float, float]]
 def everything(replay: Replay, n_step: int, timeout_is_failure: bool = False) -> Found:
     """obs -> (return, discount, next_obs) of every stored decision."""
     batch = replay.sample(
-        2000, torch.Generator().manual_seed(0), gamma=GAMMA, n_step=n_step, timeout_is_failure=timeout_is_failure
+        2000,
+        torch.Generator().manual_seed(0),
+        gamma=GAMMA,
+        n_step=n_step,
+        timeout_is_failure=timeout_is_failure,
     )
     rows = zip(batch.obs, batch.reward, batch.discount, batch.next_obs, strict=True)
     return {float(o): (float(r), float(d), float(s)) for o, r, d, s in rows}
@@ -104,7 +112,9 @@ def test_monte_carlo_returns_come_with_the_end() -> None:
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from(ENDS)), min_size=1, max_size=60),
     st.integers(1, 6),
 )
-def test_returns_never_cross_an_episode_a_lane_or_the_ring(events: list[tuple[int, str]], n_step: int) -> None:
+def test_returns_never_cross_an_episode_a_lane_or_the_ring(
+    events: list[tuple[int, str]], n_step: int
+) -> None:
     """Rewards name their episode: a sum that mixed two would not be a multiple of one name."""
     replay, names = Replay(24, 2, WIDTHS), [1.0, 1000.0]
     for count, (lane, end) in enumerate(events):
@@ -129,7 +139,9 @@ def floors(replay: Replay, timeout_is_failure: bool = False) -> dict[float, floa
 
 
 def test_a_terminated_episode_floors_every_decision_by_its_own_return() -> None:
-    """Chunks of 2, 1 and 2 steps, gamma 1/2, rewards 1, -4, 8: 8; -4 + 8/2 = 0; 1 + 0/4 = 1, whatever n is."""
+    """Chunks of 2, 1 and 2 steps, gamma 1/2, rewards 1, -4, 8: 8; -4 + 8/2 = 0; 1 + 0/4 = 1, whatever n
+    is.
+    """
     replay = Replay(10, 1, WIDTHS)
     for i, (reward, steps) in enumerate([(1.0, 2), (-4.0, 1), (8.0, 2)]):
         add(replay, 0, float(i), reward, "terminated" if i == 2 else "", steps)
@@ -137,7 +149,9 @@ def test_a_terminated_episode_floors_every_decision_by_its_own_return() -> None:
 
 
 def test_a_timeout_is_a_floor_only_where_it_is_the_end() -> None:
-    """A price of 1 per step, gamma 1/2: -1.5 and -1 were not the end of it, unless a time-out is declared to be one."""
+    """A price of 1 per step, gamma 1/2: -1.5 and -1 were not the end of it, unless a time-out is declared to
+    be one.
+    """
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, -1.0)
     add(replay, 0, 1.0, -1.0, "truncated")
@@ -147,7 +161,9 @@ def test_a_timeout_is_a_floor_only_where_it_is_the_end() -> None:
 
 
 def test_a_termination_at_the_limit_of_the_clock_is_a_termination() -> None:
-    """An environment may raise both flags at once: nothing follows either way, and nothing is bootstrapped."""
+    """An environment may raise both flags at once: nothing follows either way, and nothing is
+    bootstrapped.
+    """
     replay = Replay(4, 1, WIDTHS)
     add(replay, 0, 0.0, 4.0, "terminated truncated")
     assert floors(replay) == {0.0: 4.0}
@@ -174,7 +190,9 @@ def test_a_slot_that_is_used_again_forgets_how_its_episode_ended() -> None:
 
 
 def test_floors_are_restored_and_not_made_up_for_old_checkpoints() -> None:
-    """A state from before `timed_out` was kept cannot tell a time-out from the end: no floor where that matters."""
+    """A state from before `timed_out` was kept cannot tell a time-out from the end: no floor where that
+    matters.
+    """
     replay, other, older = (Replay(8, 1, WIDTHS) for _ in range(3))
     add(replay, 0, 0.0, 4.0, "terminated")
     add(replay, 0, 1.0, 2.0, "truncated")
@@ -211,7 +229,9 @@ def test_too_small_a_replay_is_refused() -> None:
 
 
 def test_returns_are_not_known_across_a_cut() -> None:
-    """What followed is stored elsewhere: NaN before the cut, right after it, and no other episode leaks in."""
+    """What followed is stored elsewhere: NaN before the cut, right after it, and no other episode leaks
+    in.
+    """
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0)
     add(replay, 0, 1.0, 1.0, cut=True)
@@ -240,7 +260,9 @@ def test_lanes_may_advance_at_different_moments() -> None:
     assert sorted(found) == [0.0, 1.0, 2.0, 3.0, 4.0, 100.0]
 
 
-@pytest.mark.parametrize("other", [Replay(6, 3, WIDTHS), Replay(4, 2, WIDTHS), Replay(8, 2, WIDTHS | {"obs": 2})])
+@pytest.mark.parametrize(
+    "other", [Replay(6, 3, WIDTHS), Replay(4, 2, WIDTHS), Replay(8, 2, WIDTHS | {"obs": 2})]
+)
 def test_a_state_of_another_replay_is_refused(other: Replay) -> None:
     """Other lanes, slots or widths: one sentence, and nothing is half loaded."""
     replay = Replay(8, 2, WIDTHS)

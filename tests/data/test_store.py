@@ -24,7 +24,12 @@ DTYPES = st.sampled_from(["float32", "float64", "float16", "uint8", "uint16", "i
 
 @settings(max_examples=15, deadline=None)
 @given(
-    shape=SHAPES, dtype=DTYPES, dim=st.integers(1, 4), frames=st.integers(1, 40), final=st.booleans(), data=st.data()
+    shape=SHAPES,
+    dtype=DTYPES,
+    dim=st.integers(1, 4),
+    frames=st.integers(1, 40),
+    final=st.booleans(),
+    data=st.data(),
 )
 def test_zarr_memmap_and_reader_all_give_what_was_written(
     shape: tuple[int, ...], dtype: str, dim: int, frames: int, final: bool, data: st.DataObject
@@ -33,7 +38,9 @@ def test_zarr_memmap_and_reader_all_give_what_was_written(
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     values = rng.integers(0, 2 if dtype == "bool" else 100, (frames + 1, *shape)).astype(dtype)
     actions = rng.standard_normal((frames, dim)).astype(np.float32)
-    env = EnvSpec("any/any", {"x": ArraySpec(shape, dtype)}, ActionSpec((-9.0,) * dim, (9.0,) * dim), 100, 10.0)
+    env = EnvSpec(
+        "any/any", {"x": ArraySpec(shape, dtype)}, ActionSpec((-9.0,) * dim, (9.0,) * dim), 100, 10.0
+    )
     with TemporaryDirectory() as folder:
         writer = DatasetWriter.create(Path(folder) / "set", env, min_free_bytes=0, durable=False)
         with writer.episode() as episode:
@@ -44,7 +51,10 @@ def test_zarr_memmap_and_reader_all_give_what_was_written(
 
 
 def _assert_reads(root: Path, number: int, expected: dict[str, ndarray]) -> None:
-    episode, group = EpisodeStore(root).episode(number), zarr.open_group(root / "episodes" / f"{number:06d}", mode="r")
+    episode, group = (
+        EpisodeStore(root).episode(number),
+        zarr.open_group(root / "episodes" / f"{number:06d}", mode="r"),
+    )
     for name, values in expected.items():
         shard = next((episode.path / name).glob("c*"))
         plain = np.memmap(shard, dtype=values.dtype, mode="r", shape=values.shape)
@@ -72,8 +82,19 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     """Reward, flags, stamps, label, task, seed and the final observation, each where the format says."""
     store = EpisodeStore(record(tmp_path / "set", [5, 3]))
     first = store.episode(0)
-    assert (len(store), first.frames, first.obs_rows, first.transitions, first.has_final_obs) == (2, 5, 6, 5, True)
-    assert (first.meta.success, first.meta.task, first.meta.seed, first.meta.complete) == (True, "task 0", 0, True)
+    assert (len(store), first.frames, first.obs_rows, first.transitions, first.has_final_obs) == (
+        2,
+        5,
+        6,
+        5,
+        True,
+    )
+    assert (first.meta.success, first.meta.task, first.meta.seed, first.meta.complete) == (
+        True,
+        "task 0",
+        0,
+        True,
+    )
     assert store.episode(1).meta.success is False
     np.testing.assert_array_equal(first.reward, np.arange(5, dtype=np.float32))
     assert first.terminated.tolist() == [False] * 4 + [True]
@@ -101,7 +122,9 @@ def test_a_store_may_hold_no_final_observation_and_no_stamps(tmp_path: Path) -> 
 
 
 def test_jpeg_is_plain_zarr_and_close_to_the_original(tmp_path: Path) -> None:
-    """The blob and the ends are ordinary zarr arrays; decoded images differ by a few grey levels at quality 95."""
+    """The blob and the ends are ordinary zarr arrays; decoded images differ by a few grey levels at quality
+    95.
+    """
     path = record(tmp_path / "set", [7, 4], codec="jpeg")
     episode = EpisodeStore(path).episode(1)
     group = zarr.open_group(path / "episodes/000001", mode="r")
@@ -116,14 +139,18 @@ def test_jpeg_is_plain_zarr_and_close_to_the_original(tmp_path: Path) -> None:
 
 
 def test_few_files_per_episode(tmp_path: Path) -> None:
-    """Hubs and file systems choke on one file per frame: 18 files for a state and two cameras, whatever the length."""
+    """Hubs and file systems choke on one file per frame: 18 files for a state and two cameras, whatever the
+    length.
+    """
     path = record(tmp_path / "set", [30])
     files = [p for p in (path / "episodes/000000").rglob("*") if p.is_file()]
     assert len(files) == 18
 
 
 def test_all_episodes_open_as_one_zarr_group(tmp_path: Path) -> None:
-    """`zarr.open_group(dataset/episodes)` lists episodes and arrays without a warning (warnings are errors here)."""
+    """`zarr.open_group(dataset/episodes)` lists episodes and arrays without a warning (warnings are errors
+    here).
+    """
     path = record(tmp_path / "set", [3, 2], env=STATE_ENV)
     group = zarr.open_group(path / "episodes", mode="r")
     assert sorted(group.group_keys()) == ["000000", "000001"]
@@ -145,7 +172,9 @@ def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
-    """The sentence says what is there, and what somebody at a command line can do; a file cannot be opened to add."""
+    """The sentence says what is there, and what somebody at a command line can do; a file cannot be opened to
+    add.
+    """
     path = tmp_path / "there"
     if kind == "folder":
         path.mkdir()
@@ -158,7 +187,9 @@ def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
 
 
 def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
-    """Episodes recorded side by side (one per lane, or by two recorders) each get a directory of their own."""
+    """Episodes recorded side by side (one per lane, or by two recorders) each get a directory of their
+    own.
+    """
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     other = DatasetWriter.open(tmp_path / "set", min_free_bytes=0, durable=False)
     running = [writer.episode(seed=0), other.episode(seed=1), writer.episode(seed=2)]
@@ -180,7 +211,9 @@ def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
 def test_a_wrong_frame_is_refused_and_leaves_nothing(
     tmp_path: Path, change: dict[str, ndarray | None], message: str
 ) -> None:
-    """The message names the key, what was found and what was expected; the next good frame lands where it should."""
+    """The message names the key, what was found and what was expected; the next good frame lands where it
+    should.
+    """
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
         add_frames(episode, 0, 1)
@@ -207,13 +240,20 @@ def test_unknown_stamps_and_empty_episodes_are_refused(tmp_path: Path) -> None:
 
 def test_numpy_scalars_and_notes_are_stored(tmp_path: Path) -> None:
     """Labels come out of simulators as numpy scalars; notes that are no JSON are refused at the start."""
-    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False, info={"robot": "arm 3"})
+    writer = DatasetWriter.create(
+        tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False, info={"robot": "arm 3"}
+    )
     with writer.episode(seed=np.int64(7), info={"noise": 0.5}) as episode:
         episode.add({"state": state(0, 0)}, action(0, 0), reward=np.float32(1), terminated=np.bool_(True))
         episode.commit(success=np.bool_(False))
     store = EpisodeStore(tmp_path / "set")
     meta = store.episode(0).meta
-    assert (meta.seed, meta.success, meta.info, store.meta.info) == (7, False, {"noise": 0.5}, {"robot": "arm 3"})
+    assert (meta.seed, meta.success, meta.info, store.meta.info) == (
+        7,
+        False,
+        {"noise": 0.5},
+        {"robot": "arm 3"},
+    )
     for info in ({"noise": float("nan")}, {"policy": object()}):
         with pytest.raises(DataError, match="must be JSON"):
             writer.episode(info=info)
@@ -230,7 +270,9 @@ def test_an_ended_episode_takes_no_more_frames(tmp_path: Path) -> None:
 
 
 def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
-    """An exception, Ctrl-C included, or a forgotten commit: `recover` brings the frames back, marked incomplete."""
+    """An exception, Ctrl-C included, or a forgotten commit: `recover` brings the frames back, marked
+    incomplete.
+    """
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     interrupt(writer, 1, 6, STATE_ENV)
     with pytest.raises(DataError, match="neither committed nor discarded"), writer.episode(seed=2) as episode:

@@ -57,7 +57,9 @@ CORRUPTIONS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "an array's directory is deleted": ("missing_array", lambda e: shutil.rmtree(e / "state")),
     "an array is not listed": (
         "missing_array",
-        lambda e: _edit(e / "episode.json", arrays=_drop_array(json.loads((e / "episode.json").read_text())["arrays"])),
+        lambda e: _edit(
+            e / "episode.json", arrays=_drop_array(json.loads((e / "episode.json").read_text())["arrays"])
+        ),
     ),
     "a shard is deleted": ("missing_shard", lambda e: (e / "action/c.0.0").unlink()),
     "a shard is cut off": ("truncated_shard", lambda e: _truncate(e / "image.front/c.0.0.0.0", 1000)),
@@ -66,12 +68,27 @@ CORRUPTIONS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "a byte of an image flips": ("bad_checksum", lambda e: _flip(e / "image.wrist/c.0.0.0.0", 100)),
     "rows are missing": ("wrong_length", lambda e: _edit_array(e / "episode.json", "reward", shape=[4])),
     "frames are overstated": ("wrong_length", lambda e: _edit(e / "episode.json", frames=50)),
-    "a row has another shape": ("wrong_shape", lambda e: _edit_array(e / "episode.json", "action", shape=[5, 3])),
-    "an array has another type": ("wrong_dtype", lambda e: _edit_array(e / "episode.json", "state", dtype="float64")),
-    "an array's zarr.json is no JSON": ("broken_zarr_json", lambda e: (e / "action/zarr.json").write_text("{oops")),
+    "a row has another shape": (
+        "wrong_shape",
+        lambda e: _edit_array(e / "episode.json", "action", shape=[5, 3]),
+    ),
+    "an array has another type": (
+        "wrong_dtype",
+        lambda e: _edit_array(e / "episode.json", "state", dtype="float64"),
+    ),
+    "an array's zarr.json is no JSON": (
+        "broken_zarr_json",
+        lambda e: (e / "action/zarr.json").write_text("{oops"),
+    ),
     "an array's zarr.json is gone": ("broken_zarr_json", lambda e: (e / "action/zarr.json").unlink()),
-    "an array's zarr.json lies": ("broken_zarr_json", lambda e: _edit(e / "state/zarr.json", data_type="float64")),
-    "the episode's zarr.json is broken": ("broken_zarr_json", lambda e: (e / "zarr.json").write_bytes(b"\xff\x00")),
+    "an array's zarr.json lies": (
+        "broken_zarr_json",
+        lambda e: _edit(e / "state/zarr.json", data_type="float64"),
+    ),
+    "the episode's zarr.json is broken": (
+        "broken_zarr_json",
+        lambda e: (e / "zarr.json").write_bytes(b"\xff\x00"),
+    ),
     "episode.json is cut off": ("broken_episode_json", lambda e: _truncate(e / "episode.json", 40)),
     "episode.json is gone": ("broken_episode_json", lambda e: (e / "episode.json").unlink()),
     "episode.json lacks a field": ("broken_episode_json", lambda e: (e / "episode.json").write_text("{}")),
@@ -79,7 +96,10 @@ CORRUPTIONS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "the episode is empty": ("zero_length", lambda e: _edit(e / "episode.json", frames=0)),
     "a stranger's array lies there": ("unknown_array", lambda e: (e / "notes").mkdir()),
     "it was salvaged": ("incomplete", lambda e: _edit(e / "episode.json", complete=False)),
-    "it was damaged by a power loss": ("damaged", lambda e: _edit(e / "episode.json", info={"damaged": "it differs"})),
+    "it was damaged by a power loss": (
+        "damaged",
+        lambda e: _edit(e / "episode.json", info={"damaged": "it differs"}),
+    ),
 }
 
 
@@ -125,7 +145,11 @@ def test_faults_of_the_dataset_itself(dataset: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"format": "other"}, "not a dataset of this project"), ({"version": 2}, "version 2"), ({"env": 3}, "broken")],
+    [
+        ({"format": "other"}, "not a dataset of this project"),
+        ({"version": 2}, "version 2"),
+        ({"env": 3}, "broken"),
+    ],
 )
 def test_a_foreign_or_newer_dataset(dataset: Path, change: dict[str, Any], words: str) -> None:
     """Nothing below a foreign dataset.json can be judged: one fault, and no exception."""
@@ -162,7 +186,11 @@ def _recorded(path: Path, frames: list[dict[str, Any]], env: Any = STATE_ENV) ->
 @pytest.mark.parametrize(
     ("frame", "kind", "words"),
     [
-        ({"state": np.array([0, np.nan, 0])}, "non_finite", "'state' is not finite in 1 rows, first in row 3"),
+        (
+            {"state": np.array([0, np.nan, 0])},
+            "non_finite",
+            "'state' is not finite in 1 rows, first in row 3",
+        ),
         ({"action": np.array([0, np.inf])}, "non_finite", "'action'"),
         ({"reward": float("nan")}, "non_finite", "'reward'"),
         ({"action": np.array([0, 2.1])}, "action_outside_limits", "first in frame 3, dimensions [1]"),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ArraySpec, EnvSpec
-from robo_rl.data.fds import FileReads
+from robo_rl.data.episodes.file_reads import FileReads
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowBatch, WindowDataset, WindowSpec, collate, load_tensors, window_loader
 from tests.data.recordings import ENV, STATE_ENV, action, obs, record
@@ -40,7 +40,9 @@ def _naive(lengths: list[int], spec: WindowSpec, index: int) -> dict[str, Tensor
 
 @pytest.mark.parametrize(("obs_steps", "chunk"), [(1, 1), (2, 16), (5, 4), (9, 3)])
 def test_windows_equal_naive_slicing(images: Path, obs_steps: int, chunk: int) -> None:
-    """Every window of three episodes (7, 1 and 12 frames): history, actions, and the padding at both edges."""
+    """Every window of three episodes (7, 1 and 12 frames): history, actions, and the padding at both
+    edges.
+    """
     dataset = WindowDataset(images, WindowSpec(obs_steps, chunk))
     assert len(dataset) == 20
     batch = dataset.gather(np.arange(20))
@@ -173,4 +175,6 @@ def test_wrong_requests(images: Path, tmp_path: Path) -> None:
 
 def _big_env() -> EnvSpec:
     """Its images are too large for a table in memory."""
-    return EnvSpec("test/big", {**STATE_ENV.obs, "image.front": ArraySpec((64, 64, 3), "uint8")}, ENV.action, 100, 20.0)
+    return EnvSpec(
+        "test/big", {**STATE_ENV.obs, "image.front": ArraySpec((64, 64, 3), "uint8")}, ENV.action, 100, 20.0
+    )

@@ -19,7 +19,8 @@ def episode_length(seed: int) -> int:
 
 
 class PushButtonEnv:
-    """An episode of seed s lasts 3 + s % 5 steps and succeeds when its last action is at least (s % 7) / 7 * 4.
+    """An episode of seed s lasts 3 + s % 5 steps and succeeds when its last action is at least (s % 7) / 7 *
+    4.
 
     state = (seed's threshold, steps so far); the action is one number in [-4, 4].
     """
@@ -41,7 +42,9 @@ class PushButtonEnv:
         return self._obs()
 
     def _obs(self) -> Obs:
-        return {"state": torch.tensor([[(s % 7) / 7, float(t)] for s, t in zip(self._seed, self._t, strict=True)])}
+        return {
+            "state": torch.tensor([[(s % 7) / 7, float(t)] for s, t in zip(self._seed, self._t, strict=True)])
+        }
 
     def step(self, action: Tensor) -> StepResult:
         self.actions.append(action.clone())

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.rollout import eval_seeds
@@ -51,13 +51,17 @@ def test_best_of_contains_the_first_draw() -> None:
 
 def test_draws_are_independent_of_each_other() -> None:
     """With symmetric noise a seed of threshold 0 fails half the time; 12 draws leave hardly one unsolved."""
-    probed = probe(PushButtonEnv(5), NoisyPolicy(), ChunkExecutor, make_noise, episodes=30, best_of_seeds=30, draws=12)
+    probed = probe(
+        PushButtonEnv(5), NoisyPolicy(), ChunkExecutor, make_noise, episodes=30, best_of_seeds=30, draws=12
+    )
     assert probed.best_of.rate > 0.9 > probed.gaussian.rate
 
 
 def test_a_seed_outside_the_support_stays_unsolved() -> None:
     """Noise that the policy ignores cannot help: best of n equals zero noise."""
-    probed = probe(PushButtonEnv(5), NoisyPolicy(0.5, 0.0), ChunkExecutor, make_noise, episodes=30, best_of_seeds=30)
+    probed = probe(
+        PushButtonEnv(5), NoisyPolicy(0.5, 0.0), ChunkExecutor, make_noise, episodes=30, best_of_seeds=30
+    )
     assert probed.best_of == probed.zero == probed.gaussian
     assert probed.zero.k == sum((seed % 7) / 7 <= 0.5 for seed in eval_seeds(0, 30))
     assert probed.recommend().method == "residual"
@@ -65,9 +69,13 @@ def test_a_seed_outside_the_support_stays_unsolved() -> None:
 
 @pytest.mark.parametrize("eval_seed", range(8))
 def test_noise_that_does_nothing_is_never_said_to_help(eval_seed: int) -> None:
-    """Best of n counts the first 10 of 30 seeds: where those are easy, the base must be judged on them too."""
+    """Best of n counts the first 10 of 30 seeds: where those are easy, the base must be judged on them
+    too.
+    """
     env, policy = PushButtonEnv(5), NoisyPolicy(0.5, 0.0)
-    found = probe(env, policy, ChunkExecutor, make_noise, eval_seed=eval_seed, episodes=30, best_of_seeds=10, draws=2)
+    found = probe(
+        env, policy, ChunkExecutor, make_noise, eval_seed=eval_seed, episodes=30, best_of_seeds=10, draws=2
+    )
     assert found.best_alone == found.best_of.rate
     assert found.recommend().method == "residual"
 

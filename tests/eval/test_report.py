@@ -62,7 +62,17 @@ def test_the_terminal_table_holds_every_number() -> None:
     print_results(ROWS, console=console)
     shown = console.export_text()
     console.file.close()
-    for piece in ("57/100", "57 %", "47–66", "0.012", "< 0.001", "12\u2009000", "0.080", "41 s", "Single-step head"):
+    for piece in (
+        "57/100",
+        "57 %",
+        "47–66",
+        "0.012",
+        "< 0.001",
+        "12\u2009000",
+        "0.080",
+        "41 s",
+        "Single-step head",
+    ):
         assert piece in shown
 
 
@@ -110,7 +120,15 @@ def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
     assert "<script" not in html
     assert [source.split(":")[0] for source in page.sources] == ["data", "data"]
     assert base64.b64encode(b"film").decode() in page.sources[1]
-    for piece in ("57/100", "47–66", "0.012", "make demo", "best of 8 draws", "25/25 = 100 % [87, 100]", "Wilson"):
+    for piece in (
+        "57/100",
+        "47–66",
+        "0.012",
+        "make demo",
+        "best of 8 draws",
+        "25/25 = 100 % [87, 100]",
+        "Wilson",
+    ):
         assert piece in page.text
 
 
@@ -124,7 +142,9 @@ def test_each_row_is_explained_in_a_sentence() -> None:
 
 
 def test_what_is_wider_than_a_phone_scrolls_by_itself(tmp_path: Path) -> None:
-    """Tables and curves lie in boxes that scroll: the page keeps the width of the screen, and text is not cut."""
+    """Tables and curves lie in boxes that scroll: the page keeps the width of the screen, and text is not
+    cut.
+    """
     (tmp_path / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     probe = Probe(SuccessRate(33, 50), SuccessRate(40, 50), SuccessRate(25, 25), 8, 14200, 9.3)
     html = render(report(figures=[Media(tmp_path / "curve.svg", "curves")], probe=probe), tmp_path)
@@ -141,7 +161,9 @@ def test_markup_in_names_is_text() -> None:
     assert "<script>alert(1)</script>" in parse(html).text
 
 
-def test_large_videos_are_linked_relative_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_videos_are_linked_relative_to_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page of 50 MB opens nowhere; the folder can still be moved as a whole."""
     monkeypatch.setattr(report_module, "EMBED_BYTES", 3)
     (tmp_path / "videos").mkdir()
@@ -180,7 +202,14 @@ def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0, "–"), (0.44, "0.4 s"), (48.2, "48 s"), (59.9, "1 min 00 s"), (192, "3 min 12 s"), (3900, "1 h 05 min")],
+    [
+        (0, "–"),
+        (0.44, "0.4 s"),
+        (48.2, "48 s"),
+        (59.9, "1 min 00 s"),
+        (192, "3 min 12 s"),
+        (3900, "1 h 05 min"),
+    ],
 )
 def test_durations_read_well(value: float, shown: str) -> None:
     """Rounding must not give "60 s"."""
@@ -196,7 +225,9 @@ def test_latencies_keep_three_digits(value: float, shown: str) -> None:
 
 
 def test_labels_move_apart_in_order() -> None:
-    """Two curves that end at 98 % and 97 % would print over each other: the lower one moves down, the rest stays."""
+    """Two curves that end at 98 % and 97 % would print over each other: the lower one moves down, the rest
+    stays.
+    """
     assert spread_labels([0.97, 0.5, 0.98], gap=0.07, top=1.0) == pytest.approx([0.91, 0.5, 0.98])
     assert spread_labels([1.05], gap=0.07, top=1.0) == [1.0]
     assert spread_labels([0.0, 0.3, 0.02], gap=0.2, top=1.0, bottom=0.1) == pytest.approx([0.1, 0.5, 0.3])

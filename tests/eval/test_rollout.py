@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
@@ -62,7 +62,9 @@ def test_zero_noise_differs_from_gaussian_and_repeats() -> None:
     """Same seeds, other noise: the base with zero noise is a policy of its own, and deterministic."""
     seeds = eval_seeds(0, 20)
     env, policy = PushButtonEnv(4), NoisyPolicy(0.3)
-    first, again = (evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), scale=0.0), seeds) for _ in range(2))
+    first, again = (
+        evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), scale=0.0), seeds) for _ in range(2)
+    )
     gaussian = evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1)), seeds)
     assert first.success == again.success != gaussian.success
 
@@ -96,7 +98,9 @@ def test_errors_are_of_the_episodes_that_have_one() -> None:
 def test_progress_counts_each_seed_once() -> None:
     """A bar of n ends at n, surplus or not."""
     counts: list[int] = []
-    evaluate(PushButtonEnv(4), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [1, 2, 3, 4, 5], counts.append)
+    evaluate(
+        PushButtonEnv(4), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [1, 2, 3, 4, 5], counts.append
+    )
     assert sum(counts) == 5
 
 

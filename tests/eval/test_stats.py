@@ -18,7 +18,9 @@ def test_wilson_equals_the_formula() -> None:
     z, p, n = 1.959963984540054, 0.57, 100
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
-    assert SuccessRate(57, 100).wilson() == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-9)
+    assert SuccessRate(57, 100).wilson() == pytest.approx(
+        ((centre - half) / scale, (centre + half) / scale), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,11 @@ def test_wilson_equals_the_formula() -> None:
         (57, 100, "57/100 = 57 % [47, 66]"),
         (100, 100, "100/100 = 100 % [96, 100]"),
         (0, 20, "0/20 = 0 % [0, 16]"),
-        (499, 500, "499/500 = 99.8 % [98.9, 100.0]"),  # more than 100 episodes: tenths, or 499 of 500 would read 100 %
+        (
+            499,
+            500,
+            "499/500 = 99.8 % [98.9, 100.0]",
+        ),  # more than 100 episodes: tenths, or 499 of 500 would read 100 %
     ],
 )
 def test_rates_print_k_n_and_interval(k: int, n: int, text: str) -> None:
@@ -51,7 +57,9 @@ def test_impossible_counts_are_refused(k: int, n: int) -> None:
 
 
 def test_worlds_that_fail_as_a_whole_count_once() -> None:
-    """100 worlds of 8: 20 lost with all drones, so 80/100 worlds and not 640/800 drones is what was measured."""
+    """100 worlds of 8: 20 lost with all drones, so 80/100 worlds and not 640/800 drones is what was
+    measured.
+    """
     together = np.repeat([[False]] * 20 + [[True]] * 80, 8, axis=1)
     rate = SuccessRate.of_groups(together)
     assert (rate.k, rate.n) == (640, 800)
@@ -61,7 +69,9 @@ def test_worlds_that_fail_as_a_whole_count_once() -> None:
 
 
 def test_the_design_effect_by_hand() -> None:
-    """Means 1, 1/2, 1/2, 0 of pairs: their variance 1/6, over four 1/24; independent 1/2 * 1/2 / 8 = 1/32; so 4/3."""
+    """Means 1, 1/2, 1/2, 0 of pairs: their variance 1/6, over four 1/24; independent 1/2 * 1/2 / 8 = 1/32; so
+    4/3.
+    """
     pairs = np.array([[True, True], [True, False], [False, True], [False, False]])
     assert design_effect(pairs) == pytest.approx(4.0 / 3.0)
     assert design_effect(np.array([[True, False]] * 4)) == 1.0  # more even than chance: still no gain
@@ -69,8 +79,8 @@ def test_the_design_effect_by_hand() -> None:
 
 
 def test_drones_of_one_fate_have_the_coverage_of_their_worlds() -> None:
-    """200 samples of 60 worlds of 6 whose drones share their luck: 95 % of the intervals should hold the truth, 0.8.
-    Counted as 360 independent drones, some 70 % do.
+    """200 samples of 60 worlds of 6 whose drones share their luck: 95 % of the intervals should hold the
+    truth, 0.8. Counted as 360 independent drones, some 70 % do.
     """
     rng, hits, naive = np.random.default_rng(0), 0, 0
     for _ in range(200):
@@ -113,7 +123,9 @@ def test_interquartile_mean_by_hand() -> None:
 
 
 def test_bootstrap_resamples_within_a_task() -> None:
-    """Two tasks whose seeds agree leave nothing to resample: pooled resampling would mix 0 and 1 and report spread."""
+    """Two tasks whose seeds agree leave nothing to resample: pooled resampling would mix 0 and 1 and report
+    spread.
+    """
     estimate = interquartile_mean(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     assert (estimate.low, estimate.value, estimate.high) == (0.5, 0.5, 0.5)
 
@@ -125,7 +137,9 @@ def test_mean_over_seeds_shrinks_to_a_point_when_all_seeds_agree() -> None:
 
 
 def test_mean_over_seeds_by_hand() -> None:
-    """Of two seeds 0 and 1 a resample has mean 0, .5 or 1 (probability 1/4, 1/2, 1/4): the 95 % interval is [0, 1]."""
+    """Of two seeds 0 and 1 a resample has mean 0, .5 or 1 (probability 1/4, 1/2, 1/4): the 95 % interval is
+    [0, 1].
+    """
     estimate = mean_over_seeds([0.0, 1.0])
     assert (estimate.low, estimate.value, estimate.high) == (0.0, 0.5, 1.0)
 

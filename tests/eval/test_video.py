@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.eval.rollout import evaluate
 from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, caption, enlarge, record_episodes
@@ -21,7 +21,9 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
     seeds, path = [1, 4], tmp_path / "film.mp4"
     env, noise = PushButtonEnv(1), EpisodeNoise((4, 1))
     sheet = tmp_path / "sheet.png"
-    filmed = record_episodes(env, NoisyPolicy(), ChunkExecutor, noise, seeds, path, name="base", fps=10, sheet=sheet)
+    filmed = record_episodes(
+        env, NoisyPolicy(), ChunkExecutor, noise, seeds, path, name="base", fps=10, sheet=sheet
+    )
     assert filmed.success == evaluate(PushButtonEnv(2), NoisyPolicy(), ChunkExecutor, noise, seeds).success
     with av.open(str(path)) as file:
         stream = file.streams.video[0]
@@ -79,4 +81,6 @@ def test_filming_needs_one_lane(tmp_path: Path) -> None:
     """With more lanes the seeds would be spread over lanes that no camera looks at."""
     noise = EpisodeNoise((4, 1))
     with pytest.raises(ConfigError, match="one lane"):
-        record_episodes(PushButtonEnv(2), NoisyPolicy(), ChunkExecutor, noise, [1], tmp_path / "a.mp4", name="x")
+        record_episodes(
+            PushButtonEnv(2), NoisyPolicy(), ChunkExecutor, noise, [1], tmp_path / "a.mp4", name="x"
+        )

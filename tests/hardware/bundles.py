@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from policies.bundle import Bundle, write_bundle
-from policies.flow import Flow, FlowConfig
-from policies.generative import GenerativeConfig, GenerativePolicy
-from robo_rl.core.envelope import FlightEnvelope
+from policies.base.flow import Flow, FlowConfig
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.deploy.bundle import Bundle, write_bundle
+from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from tests.hardware.arms import NAMES
+from tests.hardware.arm_descriptions import NAMES
 
 ENVELOPE = FlightEnvelope(0.8, 12.0, 2.0, (-0.8, -0.8, -0.8), (0.8, 0.8, 0.8))
 
@@ -32,7 +32,9 @@ def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | N
     """An untrained flow policy: its commands are small, and nobody cares where they lead."""
     env = env or arm_env()
     torch.manual_seed(0)
-    rows = {key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if sense_of(key, spec) == "state"}
+    rows = {
+        key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if sense_of(key, spec) == "state"
+    }
     config = GenerativeConfig(chunk=chunk, execute=execute, net=MlpDenoiserConfig(width=16, depth=1))
     policy = GenerativePolicy(env, Normalizer.fit(rows), config, Flow(FlowConfig(steps=2))).eval()
     return write_bundle(folder, policy, env, name="small-arm", noise="zero", training={})
@@ -40,15 +42,17 @@ def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | N
 
 def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bundle:
     """A flight policy that is an LQR law, and hovers without having learned anything."""
-    from policies.flight import FlightPolicy
-    from sim.engines.quad.control.linear_law import linear_law
-    from sim.engines.quad.vec_env import QuadVecEnv
+    from policies.flight.policy import FlightPolicy
+    from sim.flight.control.linear_law import linear_law
+    from sim.flight.vec_env import QuadVecEnv
 
     env = QuadVecEnv("hover", 1)
     policy: Any = FlightPolicy(env.spec, hidden=(8,), hover=2.0 * env.craft.hover_speed - 1.0, law=True)
     law = linear_law(env.craft, env.task.dt_s, env.senses)
     policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
-    return write_bundle(folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope)
+    return write_bundle(
+        folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope
+    )
 
 
 def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_rad_s: float = 4.0) -> Bundle:
@@ -56,8 +60,8 @@ def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_
 
     a = -2.5 p - 2.5 v - I,   thrust = 1 + a_z / g [weights],   w = 6 z^ x (a / g - R z^),   w_z = -2 R_10
     """
-    from policies.flight import FlightPolicy
-    from sim.engines.quad.vec_env import QuadVecEnv
+    from policies.flight.policy import FlightPolicy
+    from sim.flight.vec_env import QuadVecEnv
 
     env = QuadVecEnv("hover", 1, level="rates", rate_rad_s=rate_rad_s)
     accel = torch.zeros(3, env.spec.obs["state"].shape[0])
@@ -67,18 +71,23 @@ def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_
     lean[0, 5] = lean[1, 8] = -1.0  # R z^ is the third column of the rows from 3 on
     turn = torch.zeros_like(accel[0])
     turn[6] = -2.0
-    weight, bias = torch.stack([accel[2], -6.0 * lean[1], 6.0 * lean[0], turn]), torch.tensor([1.0, 0.0, 0.0, 0.0])
+    weight, bias = (
+        torch.stack([accel[2], -6.0 * lean[1], 6.0 * lean[0], turn]),
+        torch.tensor([1.0, 0.0, 0.0, 0.0]),
+    )
     spec, zero = env.spec.action, torch.zeros(4)
     slope = (spec.normalize(torch.ones(4)) - spec.normalize(zero)).unsqueeze(1)  # the same law in [-1, 1]
     policy: Any = FlightPolicy(env.spec, hidden=(8,), hover=env.command.hover, law=True)
     policy.set_law(weight * slope, spec.normalize(bias))
-    return write_bundle(folder, policy, env.spec, name="pd-rates", noise="zero", training={}, envelope=envelope)
+    return write_bundle(
+        folder, policy, env.spec, name="pd-rates", noise="zero", training={}, envelope=envelope
+    )
 
 
 def residual_bundle(folder: Path, base: Bundle) -> Bundle:
     """The chunks of `base`, each action corrected by an actor that was never trained."""
     from policies.checkpoint import load_policy
-    from policies.residual import ResidualPolicy
+    from policies.tuned.residual import ResidualPolicy
     from robo_rl.core.action_map import ResidualMap
     from robo_rl.nets.actor import ActorConfig, make_actor
 

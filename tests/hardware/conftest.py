@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.bundle import Bundle
+from policies.deploy.bundle import Bundle
 from tests.hardware.bundles import arm_bundle, quad_bundle, rates_bundle
 
 

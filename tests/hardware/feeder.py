@@ -1,4 +1,6 @@
-"""Feeds a guarded arm until it is killed: python -m tests.hardware.feeder <driver> <settings as JSON> [watchdog_s]."""
+"""Feeds a guarded arm until it is killed: python -m tests.hardware.feeder <driver> <settings as JSON>
+[watchdog_s].
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import numpy as np
 from hardware.driver import open_driver
 from hardware.states import JointCommand
 
-PATIENT_S = 0.3  # of silence: long, so that what stops the arm sooner is the death and not a stall of a busy machine
+PATIENT_S = (
+    0.3  # of silence: long, so that what stops the arm sooner is the death and not a stall of a busy machine
+)
 WATCHDOG_S = float(sys.argv[3]) if len(sys.argv) > 3 else PATIENT_S
 
 with open_driver(sys.argv[1], json.loads(sys.argv[2]), WATCHDOG_S) as arm:

@@ -1,6 +1,7 @@
 """Robots that stand in for real ones: each a process that speaks the robot's own protocol over loopback.
 
-A peer takes orders on stdin, one per line, and tells what happened as JSON lines {"event": ..., "t": seconds}.
+A peer takes orders on stdin, one per line, and tells what happened as JSON lines {"event": ..., "t":
+seconds}.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Peer:
                     return found[0]
                 left_s = deadline_s - time.monotonic()
                 assert left_s > 0.0, f"no '{event}' within {timeout_s} s, but {self.events[-12:]}"
-                assert self.process.poll() is None or self._reader.is_alive(), f"it ended: {self.events[-12:]}"
+                assert self.process.poll() is None or self._reader.is_alive(), (
+                    f"it ended: {self.events[-12:]}"
+                )
                 self._news.wait(min(left_s, 0.2))
 
     def all(self, event: str, after_s: float = 0.0) -> list[dict[str, Any]]:

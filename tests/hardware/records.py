@@ -62,7 +62,9 @@ RECORDS = {
     m.Imu: st.builds(m.Imu, STAMPS, floats(4), floats(3), floats(3), TEXTS),
     m.Image: images(),
     m.DepthImage: depths(),
-    m.CompressedImage: st.builds(m.CompressedImage, STAMPS, hnp.arrays(np.uint8, st.integers(0, 40)), TEXTS, TEXTS),
+    m.CompressedImage: st.builds(
+        m.CompressedImage, STAMPS, hnp.arrays(np.uint8, st.integers(0, 40)), TEXTS, TEXTS
+    ),
     m.CameraInfo: st.builds(
         m.CameraInfo,
         STAMPS,
@@ -93,14 +95,25 @@ def same(a: Any, b: Any) -> bool:
 
 
 SAMPLES: dict[type[Any], Any] = {
-    m.JointState: m.JointState(1.7e9 + 0.25, ("shoulder", "ü"), np.array([np.nan, -0.0]), np.array([1.5, np.inf])),
+    m.JointState: m.JointState(
+        1.7e9 + 0.25, ("shoulder", "ü"), np.array([np.nan, -0.0]), np.array([1.5, np.inf])
+    ),
     m.JointTrajectory: m.JointTrajectory(
-        1.7e9 + 0.5, ("a", "b"), np.array([[0.1, -0.2], [0.3, 1e300]]), np.array([0.02, 1.5]), epoch=3, sequence=41
+        1.7e9 + 0.5,
+        ("a", "b"),
+        np.array([[0.1, -0.2], [0.3, 1e300]]),
+        np.array([0.02, 1.5]),
+        epoch=3,
+        sequence=41,
     ),
     m.Floats: m.Floats(np.array([1.0, -2.0, 5e-324])),
     m.FlightCommand: m.FlightCommand(np.array([0.5, -0.25, 0.0, 1e-3]), epoch=2, sequence=7),
     m.Odometry: m.Odometry(
-        2.5, np.array([1.0, 2.0, 3.0]), np.array([0.5, -0.5, 0.5, -0.5]), np.array([4.0, 5.0, 6.0]), np.arange(3.0)
+        2.5,
+        np.array([1.0, 2.0, 3.0]),
+        np.array([0.5, -0.5, 0.5, -0.5]),
+        np.array([4.0, 5.0, 6.0]),
+        np.arange(3.0),
     ),
     m.Imu: m.Imu(3.75, np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.1, 0.2, 0.3]), np.array([0.0, 0.0, 9.81])),
     m.Image: m.Image(4.125, np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3), "wrist_optical"),

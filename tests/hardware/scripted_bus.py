@@ -9,7 +9,9 @@ from hardware.bus.protocol import Answer, Profile
 
 
 class ScriptedBus:
-    """`say` delivers a message as if somebody had published it; `sent` holds what the node published, by topic."""
+    """`say` delivers a message as if somebody had published it; `sent` holds what the node published, by
+    topic.
+    """
 
     name = "test"
 
@@ -32,7 +34,9 @@ class ScriptedBus:
         self.kinds[topic] = kind, profile
         return self.sent.setdefault(topic, []).append
 
-    def subscribe(self, topic: str, kind: type, profile: Profile, callback: Callable[[Any, float], None]) -> None:
+    def subscribe(
+        self, topic: str, kind: type, profile: Profile, callback: Callable[[Any, float], None]
+    ) -> None:
         self.kinds[topic] = kind, profile
         self.heard[topic] = callback
 

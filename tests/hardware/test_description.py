@@ -15,7 +15,7 @@ from hardware.description import list_robots, load_description, parse_descriptio
 from hardware.description_table import key_rows
 from hardware.kinematics import forward_kinematics
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from tests.hardware.arms import arm
+from tests.hardware.arm_descriptions import arm
 
 
 def test_shipped_robots_can_be_loaded() -> None:
@@ -45,13 +45,22 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"joints": [JOINT | {"velocity_rad_s": 0}]}, "velocity_rad_s = 0.0 of 'small.a'"),
         ({"joints": [JOINT | {"acceleration_rad_s2": math.nan}]}, "acceleration_rad_s2 = nan"),
         ({"joints": [JOINT | {"speed": 1}]}, r"joints\[0\] has no 'speed'"),
-        ({"joints": [{"name": "a"}]}, r"joints\[0\] lacks low_rad, high_rad, velocity_rad_s, acceleration_rad_s2"),
+        (
+            {"joints": [{"name": "a"}]},
+            r"joints\[0\] lacks low_rad, high_rad, velocity_rad_s, acceleration_rad_s2",
+        ),
         ({"joints": ["a"]}, r"small: joints\[0\] must hold 'key: value' lines, found 'a' \(text\)"),
         ({"joints": {"a": JOINT}}, r"small: joints must be a list, found .*\(keys\)"),
         ({"joints": None}, "a robot lacks joints"),
         ({"joints": [JOINT | {"name": None}]}, r"joints\[0\] lacks name"),
-        ({"joints": [JOINT, JOINT | {"name": "b", "low_rad": "low"}]}, r"joints\[1\] 'b': low_rad must be a number"),
-        ({"joints": [JOINT | {"high_rad": True}]}, r"'a': high_rad must be a number, found True \(true or false\)"),
+        (
+            {"joints": [JOINT, JOINT | {"name": "b", "low_rad": "low"}]},
+            r"joints\[1\] 'b': low_rad must be a number",
+        ),
+        (
+            {"joints": [JOINT | {"high_rad": True}]},
+            r"'a': high_rad must be a number, found True \(true or false\)",
+        ),
         ({"joints": [JOINT | {"axis": "z"}]}, r"'a': axis must be three numbers \[x, y, z\], found 'z'"),
         ({"joints": [JOINT | {"axis": [0, 0, "up"]}]}, "'a': axis must be a number, found 'up'"),
         ({"joints": [JOINT | {"velocity": 1}]}, "has no 'velocity'. Did you mean 'velocity_rad_s'"),
@@ -63,14 +72,20 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"cameras": ["top"]}, "small: cameras must hold 'key: value' lines"),
         ({"cameras": {"top": 30}}, "camera 'top' must hold 'key: value' lines, found 30"),
         ({"cameras": {"top": {"width_px": 64, "height_px": 64}}}, "camera 'top' lacks rate_hz"),
-        ({"cameras": {"top": {"width_px": 6.5, "height_px": 1, "rate_hz": 30}}}, "'top': width_px must be a whole"),
+        (
+            {"cameras": {"top": {"width_px": 6.5, "height_px": 1, "rate_hz": 30}}},
+            "'top': width_px must be a whole",
+        ),
         ({"workspace": [0, 1]}, "small: workspace must hold"),
         ({"workspace": {"low_m": [0, 0, 0]}}, "workspace lacks high_m"),
         ({"command_hz": -1}, "command_hz = -1.0"),
         ({"colour": "red"}, "a robot has no 'colour'"),
         ({"workspace": {"low_m": [0, 0, 0], "high_m": [1, 0, 1]}}, "is empty"),
         ({"workspace": {"low_m": [0, 0], "high_m": [1, 1]}}, "workspace: low_m must be three numbers"),
-        ({"joints": [JOINT], "workspace": {"low_m": [0, 0, 0], "high_m": [1, 1, 1]}}, "needs axis and offset_m"),
+        (
+            {"joints": [JOINT], "workspace": {"low_m": [0, 0, 0], "high_m": [1, 1, 1]}},
+            "needs axis and offset_m",
+        ),
         ({"cameras": {"top": {"width_px": 0, "height_px": 1, "rate_hz": 30}}}, "width_px = 0"),
     ],
 )
@@ -92,7 +107,9 @@ def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown robot 'sim_arn'\. Did you mean 'sim_arm'"):
         load_description("sim_arn")
-    with pytest.raises(ConfigError, match=r"description nofile\.yaml is not there \(looked in .*come along: sim_arm"):
+    with pytest.raises(
+        ConfigError, match=r"description nofile\.yaml is not there \(looked in .*come along: sim_arm"
+    ):
         load_description("nofile.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"binary\.yaml cannot be read as a robot's description"):
@@ -112,7 +129,9 @@ def test_kinematics_by_hand() -> None:
     forward = forward_kinematics(arm())
     np.testing.assert_allclose(forward(np.zeros(3))[-1], [0.0, 0.0, 0.8], atol=1e-12)
     np.testing.assert_allclose(forward(np.array([0.0, 0.0, np.pi / 2]))[-1], [0.4, 0.0, 0.4], atol=1e-12)
-    np.testing.assert_allclose(forward(np.array([np.pi / 2, np.pi / 2, 0.0]))[-1], [0.0, 0.8, 0.0], atol=1e-12)
+    np.testing.assert_allclose(
+        forward(np.array([np.pi / 2, np.pi / 2, 0.0]))[-1], [0.0, 0.8, 0.0], atol=1e-12
+    )
 
 
 def test_the_page_has_the_keys_of_the_code() -> None:

@@ -1,4 +1,6 @@
-"""The whole way once, each part a process: a pad's bytes, teleop, DDS, filter, driver, guard, RTDE over TCP."""
+"""The whole way once, each part a process: a pad's bytes, teleop, DDS, filter, driver, guard, RTDE over
+TCP.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,16 @@ def pid_of(node: str, keeper: int) -> int:
 def test_a_hand_moves_a_controller_and_a_killed_filter_stops_it(tmp_path: Path, domain: int) -> None:
     """0.3 rad/s for 2 s moves joint 1 by about 0.6 rad; released it stays; kill -9 of the filter stops it.
 
-    The watchdog has 0.3 s here: seven processes on a busy machine stall for more than the 0.1 s of a robot's own.
+    The watchdog has 0.3 s here: seven processes on a busy machine stall for more than the 0.1 s of a robot's
+    own.
     """
     host, pad = own_address(), tmp_path / "js0"
-    robot = {"name": "ur", "command_hz": 50, "state_hz": 100, "joints": [{"name": name, **JOINT} for name in JOINTS]}
+    robot = {
+        "name": "ur",
+        "command_hz": 50,
+        "state_hz": 100,
+        "joints": [{"name": name, **JOINT} for name in JOINTS],
+    }
     (tmp_path / "robot.yaml").write_text(yaml.safe_dump(robot))
     (tmp_path / "driver.yaml").write_text(f"driver: ur\nhost: {host}\nrate_hz: 50\nwatchdog_s: 0.3\n")
     os.mkfifo(pad)

@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 
-from hardware.bags.reader import Bag, find_bags
-from hardware.bus.cdr import ros_types
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.in_process import World
 from hardware.description import load_description
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
+from hardware.recording.bag_reader import Bag, find_bags
 from hardware.topics import SAFE
-from sim.engines.arm.body import ArmBody
+from sim.arms.arm6.body import ArmBody
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ros2.md"
 
@@ -30,7 +30,9 @@ def test_it_turns_the_arm_and_saves_the_episode(tmp_path: Path, monkeypatch: pyt
     begun_rad = body.read()[0][0]
     SimArmNode(world.bus("sim_robot"), body, robot.state_hz)
     SafetyFilterNode(world.bus("safety_filter"), robot, arm=True)
-    recorder = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], lambda text: None)
+    recorder = RecorderNode(
+        world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], lambda text: None
+    )
     monkeypatch.setattr("hardware.bus.choose.make_bus", world.bus)
     exec(compile(code, str(PAGE), "exec"), {})
     late_s = world.now() + 1.0

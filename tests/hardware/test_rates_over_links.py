@@ -1,4 +1,6 @@
-"""A bundle of thrust and body rates flies both autopilots through driver, filter and policy nodes, in real time."""
+"""A bundle of thrust and body rates flies both autopilots through driver, filter and policy nodes, in real
+time.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from hardware.messages import Floats
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.robot_driver import QuadDriverNode
-from hardware.quads.crazyflie import CrazyflieDriver
-from hardware.quads.crazyswarm2 import Crazyswarm2Driver
-from hardware.quads.px4 import Px4Driver
-from hardware.quads.px4_topics import Px4TopicsDriver
+from hardware.quads.crazyflie.driver import CrazyflieDriver
+from hardware.quads.crazyswarm2.driver import Crazyswarm2Driver
+from hardware.quads.px4.mavlink_driver import Px4Driver
+from hardware.quads.px4.topics_driver import Px4TopicsDriver
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
-from policies.bundle import Bundle
-from robo_rl.apps.run_quad import flight_env, flight_observer
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
 from tests.hardware.bundles import ENVELOPE
 from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer, free_port
@@ -58,7 +60,9 @@ class Link:
 
 
 def test_it_takes_a_crazyflie_off_holds_it_and_lands_it(rates: Bundle) -> None:
-    """From the ground, 0.4 m below the task's origin, to the origin; by the craft's own word, in its own frame."""
+    """From the ground, 0.4 m below the task's origin, to the origin; by the craft's own word, in its own
+    frame.
+    """
     pytest.importorskip("cflib", reason="cflib is not installed (extra [crazyflie])")
     port = free_port(socket.SOCK_DGRAM)
     with Peer("fake_crazyflie", str(port)) as craft:
@@ -78,7 +82,9 @@ def test_it_takes_a_crazyflie_off_holds_it_and_lands_it(rates: Bundle) -> None:
 
 
 def test_it_holds_a_px4_in_offboard(rates: Bundle) -> None:
-    """Two metres up: it streams, offboard is granted, and it goes where it is told, in NED by the autopilot's maths."""
+    """Two metres up: it streams, offboard is granted, and it goes where it is told, in NED by the autopilot's
+    maths.
+    """
     pytest.importorskip("pymavlink", reason="pymavlink is not installed (extra [px4])")
     port = free_port(socket.SOCK_DGRAM)
     with Peer("fake_px4", str(port)) as px4:
@@ -111,8 +117,12 @@ def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.M
             assert px4.wait("mode", after_s=px4.all("arming")[0]["t"])["mode"] == 18
 
 
-def test_it_takes_off_and_lands_a_crazyflie_of_crazyswarm2(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Crazyflie's flight, over its server's topics on a real DDS bus; the landing at the end is the server's."""
+def test_it_takes_off_and_lands_a_crazyflie_of_crazyswarm2(
+    rates: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Crazyflie's flight, over its server's topics on a real DDS bus; the landing at the end is the
+    server's.
+    """
     pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
     with free_domain() as domain:
         monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))

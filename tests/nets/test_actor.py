@@ -33,7 +33,9 @@ def test_nothing_leaves_the_unit_box(seed: int) -> None:
 
 
 def test_context_is_seen_behind_the_features() -> None:
-    """act(features, ctx) is mode of both side by side: collectors and deployed policies must agree on the order."""
+    """act(features, ctx) is mode of both side by side: collectors and deployed policies must agree on the
+    order.
+    """
     actor = make_actor(ActorConfig("deterministic", 5, 2, (8,)))
     torch.nn.init.normal_(actor.net[-1].weight)
     features, ctx = torch.randn(6, 3), torch.randn(6, 2)

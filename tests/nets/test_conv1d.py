@@ -26,7 +26,9 @@ def test_convolution_equals_torch(kernel: int, stride: int, padding: int, length
     torch.testing.assert_close(y, expected)
     wanted = [x, ours.weight, ours.bias]
     for a, b in zip(
-        torch.autograd.grad(y.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted), strict=True
+        torch.autograd.grad(y.square().sum(), wanted),
+        torch.autograd.grad(expected.square().sum(), wanted),
+        strict=True,
     ):
         torch.testing.assert_close(a, b)
 
@@ -54,8 +56,8 @@ def test_whole_unet_is_the_same_with_either_kernel(monkeypatch: pytest.MonkeyPat
 def test_exported_graph_holds_convolutions() -> None:
     """Runtimes have their own fast convolution: an unfolded product would hide it from them.
 
-    Two per residual block, one more where the width changes: 2 + 2 + 1 at both levels down and 2 + 2 + 1 up, 4 in the
-    middle, one to shrink, two at the end.
+    Two per residual block, one more where the width changes: 2 + 2 + 1 at both levels down and 2 + 2 + 1 up,
+    4 in the middle, one to shrink, two at the end.
     """
     net = make_net(Unet1dConfig(widths=[16, 32], time_dim=16), 2, 8, 3).eval()
     inputs = (torch.randn(1, 8, 2), torch.rand(1), torch.randn(1, 3))

@@ -39,7 +39,9 @@ def test_the_bias_is_where_values_start() -> None:
 
 
 def test_comparing_two_candidates_is_asking_about_each() -> None:
-    """One pass over both, for any batch, one row included: the first less the heads' doubt, the second plus it."""
+    """One pass over both, for any batch, one row included: the first less the heads' doubt, the second plus
+    it.
+    """
     critic = CriticEnsemble(3, (8,), heads=4)
     for rows in (1, 6):
         x, first, second = torch.randn(rows, 2), torch.randn(rows, 1), torch.randn(rows, 1)

@@ -84,7 +84,9 @@ def test_unet_has_the_published_size(widths: list[int], count: int) -> None:
 
 
 def test_time_embedding_by_hand() -> None:
-    """dim 4: frequencies 1 and 1e-4 times the scale, sines before cosines; t = 0.5 at scale 100 is step 50."""
+    """dim 4: frequencies 1 and 1e-4 times the scale, sines before cosines; t = 0.5 at scale 100 is step
+    50.
+    """
     embedded = SinusoidalTime(4, scale=100.0)(torch.tensor([0.5]))
     expected = [math.sin(50.0), math.sin(50.0e-4), math.cos(50.0), math.cos(50.0e-4)]
     torch.testing.assert_close(embedded, torch.tensor([expected]), atol=1e-5, rtol=1e-5)
@@ -110,7 +112,9 @@ def test_configurations_survive_json() -> None:
     ],
 )
 def test_sizes_that_make_no_network_are_named(config: NetConfig, words: str) -> None:
-    """Most ended in an error of torch about matrices at the first update, and some in a network that sees no time."""
+    """Most ended in an error of torch about matrices at the first update, and some in a network that sees no
+    time.
+    """
     with pytest.raises(ConfigError, match=words):
         make_net(config, action_dim=2, chunk=8, cond_dim=4)
 

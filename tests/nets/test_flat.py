@@ -24,14 +24,18 @@ def test_the_buffer_is_the_network() -> None:
 
 
 def test_the_gradient_is_that_of_backward_and_leaves_nothing_behind() -> None:
-    """The loss passes through another network, which must keep no gradient: an actor's step leaves critics alone."""
+    """The loss passes through another network, which must keep no gradient: an actor's step leaves critics
+    alone.
+    """
     torch.manual_seed(0)
     actor, critic, x = mlp(3, (4,), 2), mlp(2, (4,), 1), torch.randn(5, 3)
     flatten_parameters(actor)
     found = flat_gradient(critic(actor(x)).sum(), actor)
     assert all(p.grad is None for net in (actor, critic) for p in net.parameters())
     critic(actor(x)).sum().backward()
-    torch.testing.assert_close(found, torch.cat([p.grad.flatten() for p in actor.parameters() if p.grad is not None]))
+    torch.testing.assert_close(
+        found, torch.cat([p.grad.flatten() for p in actor.parameters() if p.grad is not None])
+    )
 
 
 def test_an_optimiser_over_the_buffer_is_one_over_the_parameters() -> None:

@@ -62,7 +62,9 @@ def test_any_width_can_be_normalised_in_groups(widths: list[int]) -> None:
     assert [m.num_groups for m in usual.modules() if isinstance(m, torch.nn.GroupNorm)] == [2, 2, 4, 4, 8, 8]
 
 
-@pytest.mark.parametrize(("setting", "value"), [("widths", []), ("widths", [8, 0]), ("features", 0), ("keypoints", 0)])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("widths", []), ("widths", [8, 0]), ("features", 0), ("keypoints", 0)]
+)
 def test_sizes_that_make_no_encoder_are_named(setting: str, value: Any) -> None:
     """A sentence with the setting, not torch's about weights."""
     with pytest.raises(ConfigError, match=rf"image\.{setting}="):
@@ -82,7 +84,9 @@ def test_depths_are_pictures_of_one_channel() -> None:
 
 
 def test_classes_are_channels_and_not_shades() -> None:
-    """Exchanging two classes is another picture, and numbers beyond the known are none of them; grey is refused."""
+    """Exchanging two classes is another picture, and numbers beyond the known are none of them; grey is
+    refused.
+    """
     encoder = ImageEncoder((12, 12, 1), ImageEncoderConfig(widths=[8, 8]), classes=True)
     assert encoder.stem.in_channels == len(SEGMENTS)
     seen: list[torch.Tensor] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from policies.diffusion import Diffusion, DiffusionConfig
-from policies.flow import Flow, FlowConfig
-from policies.generative import GenerativeConfig, GenerativePolicy
+from policies.base.diffusion import Diffusion, DiffusionConfig
+from policies.base.flow import Flow, FlowConfig
+from policies.base.generative import GenerativeConfig, GenerativePolicy
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
@@ -17,15 +17,20 @@ from robo_rl.nets.registry import NetConfig
 from tests.eval.fakes import LIMIT
 
 ENV = EnvSpec(
-    "fake/button", {"state": ArraySpec((2,), unit="SI")}, ActionSpec((-LIMIT,), (LIMIT,), "N"), max_episode_steps=8,
+    "fake/button",
+    {"state": ArraySpec((2,), unit="SI")},
+    ActionSpec((-LIMIT,), (LIMIT,), "N"),
+    max_episode_steps=8,
     control_hz=50.0,
-)  # fmt: skip
+)
 
 
 def flow_policy(
     env: EnvSpec = ENV, steps: int = 2, net: NetConfig | None = None, image: ImageEncoderConfig | None = None
 ) -> GenerativePolicy:
-    """A real base policy: MLP unless told otherwise, flow, K steps, history 2, chunks of 4 of which 2 are executed."""
+    """A real base policy: MLP unless told otherwise, flow, K steps, history 2, chunks of 4 of which 2 are
+    executed.
+    """
     config = _config(net or MlpDenoiserConfig(width=16, depth=1), image or ImageEncoderConfig())
     return GenerativePolicy(env, _normalizer(env), config, Flow(FlowConfig(steps=steps))).eval()
 
@@ -43,7 +48,11 @@ def _config(net: NetConfig, image: ImageEncoderConfig) -> GenerativeConfig:
 
 def _normalizer(env: EnvSpec) -> Normalizer:
     torch.manual_seed(0)
-    states = {key: torch.rand(64, *spec.shape) * 3.0 + 1.0 for key, spec in env.obs.items() if spec.dtype == "float32"}
+    states = {
+        key: torch.rand(64, *spec.shape) * 3.0 + 1.0
+        for key, spec in env.obs.items()
+        if spec.dtype == "float32"
+    }
     return Normalizer.fit(states)
 
 
@@ -92,7 +101,9 @@ class SmallResidual(Small):
         return (action + 0.2 * step).clamp(-1.0, 1.0)
 
 
-SMALL_ENV = EnvSpec("fake/small", Small().obs_spec, Small().action_spec, max_episode_steps=10, control_hz=20.0)
+SMALL_ENV = EnvSpec(
+    "fake/small", Small().obs_spec, Small().action_spec, max_episode_steps=10, control_hz=20.0
+)
 
 
 class Untraceable(Small):

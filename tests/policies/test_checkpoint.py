@@ -107,15 +107,26 @@ def test_tensors_that_do_not_fit(folder: Path) -> None:
 
 
 def test_compatibility_names_what_does_not_fit() -> None:
-    """A policy is refused by an environment with other observations or another action space, and by nothing else."""
+    """A policy is refused by an environment with other observations or another action space, and by nothing
+    else.
+    """
     policy = policy_of()
     check_compatible(policy, replace(ENV, name="fake/other", obs=ENV.obs | {"more": ArraySpec((9,))}))
     cases = [
-        (replace(ENV, obs={"state": ENV.obs["state"]}), r"needs observation 'goal', but fake/reach offers \['state'\]"),
+        (
+            replace(ENV, obs={"state": ENV.obs["state"]}),
+            r"needs observation 'goal', but fake/reach offers \['state'\]",
+        ),
         (replace(ENV, obs=ENV.obs | {"goal": ArraySpec((7,))}), r"'goal' of fake/reach is float32 \(7,\)"),
         (replace(ENV, obs=ENV.obs | {"goal": ArraySpec((2,), "uint8")}), r"is uint8 \(2,\)"),
-        (replace(ENV, action=ActionSpec((-1.0,), (1.0,))), "dimension 1, but .* trained in fake/reach for dimension 2"),
-        (replace(ENV, action=ActionSpec((-1.0, 0.0), (2.0, 10.0))), "The same action would mean another motion"),
+        (
+            replace(ENV, action=ActionSpec((-1.0,), (1.0,))),
+            "dimension 1, but .* trained in fake/reach for dimension 2",
+        ),
+        (
+            replace(ENV, action=ActionSpec((-1.0, 0.0), (2.0, 10.0))),
+            "The same action would mean another motion",
+        ),
     ]
     for env, message in cases:
         with pytest.raises(CheckpointError, match=message):

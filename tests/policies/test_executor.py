@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.errors import ConfigError
 from tests.eval.fakes import NoisyPolicy
 
@@ -70,7 +70,9 @@ def test_history_rows_do_not_change_afterwards() -> None:
 
 
 def test_temporal_ensemble_by_hand() -> None:
-    """Chunks (1, 2, ..) then (4, ..) with m = log 2: the older one weighs 1, the newer 1/2 -> (2 + 4 / 2) / 1.5."""
+    """Chunks (1, 2, ..) then (4, ..) with m = log 2: the older one weighs 1, the newer 1/2 -> (2 + 4 / 2) /
+    1.5.
+    """
     ex = executor(1, ensemble=math.log(2.0))
     ex.policy.spread = 0.1  # type: ignore[attr-defined]
     ex.plan(ex.due(), chunk(1.0, 2.0, 3.0, 4.0))
@@ -115,7 +117,9 @@ def test_noise_continues_beyond_its_first_block() -> None:
 
 
 def test_an_episode_without_end_does_not_fill_the_memory() -> None:
-    """A robot's head draws for days without a reset: one block of draws is kept, and earlier ones are made again."""
+    """A robot's head draws for days without a reset: one block of draws is kept, and earlier ones are made
+    again.
+    """
     noise = EpisodeNoise((4, 1))
     noise.reset([0, 1], [1, 2])
     first = noise.draw([0, 1], [0, 0])

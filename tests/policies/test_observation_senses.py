@@ -18,9 +18,14 @@ def _encoder(key: str) -> ObsEncoder:
 
 
 def test_classes_of_pixels_are_encoded() -> None:
-    """Two steps of 5 numbers and 6 features; another class somewhere gives other features, the state stays."""
+    """Two steps of 5 numbers and 6 features; another class somewhere gives other features, the state
+    stays.
+    """
     encoder = _encoder("segmentation.view")
-    obs = {"state": torch.zeros(1, 2, 5), "segmentation.view": torch.zeros(1, 2, 16, 16, 1, dtype=torch.uint8)}
+    obs = {
+        "state": torch.zeros(1, 2, 5),
+        "segmentation.view": torch.zeros(1, 2, 16, 16, 1, dtype=torch.uint8),
+    }
     before = encoder(obs)
     obs["segmentation.view"][:, :, 4:12, 4:12] = SEGMENTS.index("robot")
     assert before.shape == (1, 2 * (5 + 6))

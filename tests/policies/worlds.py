@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from policies.batches import TensorWindows
-from policies.diffusion import DiffusionConfig
-from policies.flow import FlowConfig
-from policies.generative import GenerativeConfig, GenerativePolicy
-from policies.process import ProcessConfig
+from policies.base.diffusion import DiffusionConfig
+from policies.base.flow import FlowConfig
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.base.process import ProcessConfig
+from policies.training.batches import TensorWindows
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig

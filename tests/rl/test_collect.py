@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
-from policies.residual import ResidualPolicy
-from policies.steered import SteeredPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.steered import SteeredPolicy
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Replay
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
-from sim.workers import WorkerVecEnv
+from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
 
@@ -143,7 +143,9 @@ def test_interventions_are_stored_twice_and_never_chained() -> None:
 
 
 def test_what_a_hand_earned_counts_and_what_followed_elsewhere_is_not_known() -> None:
-    """A success reached by help is a return of every step before it; intervened steps alone have one at the end."""
+    """A success reached by help is a return of every step before it; intervened steps alone have one at the
+    end.
+    """
     action_map = ResidualMap(1, 0.5)
     extra = Replay(300, LANES, widths(action_map))
     store, _, _ = collect(action_map, random_act(1), overrule=True, interventions=extra)

@@ -6,13 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.rl.cost_to_go import LAMBDA, CostToGo, Window
+from robo_rl.rl.differentiable.cost_to_go import LAMBDA, CostToGo, Window
 
 
 def window(costs: list[float], ended: list[bool], terminated: list[bool]) -> Window:
     made = Window()
     for cost, over, done in zip(costs, ended, terminated, strict=True):
-        made.add(torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([cost]), torch.tensor([over]), torch.tensor([done]))
+        made.add(
+            torch.zeros(2, 1),
+            torch.zeros(2, 1),
+            torch.tensor([cost]),
+            torch.tensor([over]),
+            torch.tensor([done]),
+        )
     return made
 
 
@@ -29,7 +35,9 @@ def value_of(constant: float, gamma: float = 0.9) -> CostToGo:
 
 
 def test_targets_bootstrap_behind_the_clock_and_not_behind_an_end() -> None:
-    """V = 10, gamma = 0.9, costs 1, 2, 3. An end at step 1: 2; the clock at step 1: 2 + 9; step 0 sees 1 + 0.9 mix."""
+    """V = 10, gamma = 0.9, costs 1, 2, 3. An end at step 1: 2; the clock at step 1: 2 + 9; step 0 sees 1 +
+    0.9 mix.
+    """
     made = value_of(10.0)
     last = 3.0 + 9.0
     ended = made.targets(window([1.0, 2.0, 3.0], [False, True, False], [False, True, False]))[:, 0]
@@ -49,7 +57,9 @@ def test_it_learns_a_constant_cost() -> None:
     for _ in range(150):
         steps = Window()
         for _ in range(10):
-            steps.add(torch.zeros(2, 8), torch.zeros(2, 8), torch.ones(8), *[torch.zeros(8, dtype=torch.bool)] * 2)
+            steps.add(
+                torch.zeros(2, 8), torch.zeros(2, 8), torch.ones(8), *[torch.zeros(8, dtype=torch.bool)] * 2
+            )
         made.learn(steps, 1.0)
     found: Tensor = made.steady(torch.zeros(2, 1))
     assert found.item() == pytest.approx(10.0, rel=0.05)

@@ -71,10 +71,14 @@ def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
 
 
 def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> None:
-    """Of 4 steps without an end: with the 5th observation and the base's action there, else 3 steps, from the 4th."""
+    """Of 4 steps without an end: with the 5th observation and the base's action there, else 3 steps, from the
+    4th.
+    """
     base = flow_policy(SPEC)
     seen, unseen = (
-        demo_replay([Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, noise_scale=1.0, recorded=True)
+        demo_replay(
+            [Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, noise_scale=1.0, recorded=True
+        )
         for final_obs in (True, False)
     )
     assert (len(seen), len(unseen)) == (4, 3)
@@ -82,7 +86,10 @@ def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> Non
     assert unseen.data["mc_return"][0, :3].tolist() == [0.875, 0.75, 0.5]
     assert torch.equal(unseen.data["next_obs"][0, 2], seen.data["obs"][0, 3])
     torch.testing.assert_close(unseen.data["next_ctx"][0, 2], seen.data["ctx"][0, 3])
-    features, noise = seen.data["next_obs"][0, 3:], episode_noise(0, 3, (4, 1))  # a plan begins at rows 0, 2 and 4
+    features, noise = (
+        seen.data["next_obs"][0, 3:],
+        episode_noise(0, 3, (4, 1)),
+    )  # a plan begins at rows 0, 2 and 4
     torch.testing.assert_close(seen.data["next_ctx"][0, 3:], base.sample_from(features, noise[2:])[:, 0])
 
 
@@ -132,8 +139,12 @@ def test_next_observations_follow_and_the_first_is_repeated_as_history() -> None
 
 
 @pytest.mark.parametrize("final_obs", [True, False])
-def test_a_long_demonstration_goes_through_the_base_in_pieces(final_obs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of a minute at once would not fit into memory; histories and contexts are those of one piece."""
+def test_a_long_demonstration_goes_through_the_base_in_pieces(
+    final_obs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures of a minute at once would not fit into memory; histories and contexts are those of one
+    piece.
+    """
     base, sizes = flow_policy(SPEC), list[int]()
     features = base.features
 

@@ -7,16 +7,22 @@ from typing import Any
 import pytest
 import torch
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
-from policies.residual import ResidualPolicy
-from policies.single_step import SingleStepPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distill import DistillConfig, DistillData, consistency_loss, distill, same_noise_loss
-from robo_rl.rl.gather import Gatherer, corrects_steps
+from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from robo_rl.rl.distillation.distill import (
+    DistillConfig,
+    DistillData,
+    consistency_loss,
+    distill,
+    same_noise_loss,
+)
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -59,7 +65,9 @@ def test_a_consistent_head_has_no_consistency_loss() -> None:
             return torch.zeros_like(x)
 
     points = [torch.ones(3, 2, 1), 0.5 * torch.ones(3, 2, 1), torch.zeros(3, 2, 1)]
-    loss = consistency_loss(Perfect(), Perfect(), torch.zeros(3, 1), points, [1.0, 0.5, 0.0], torch.tensor([0, 1, 1]))
+    loss = consistency_loss(
+        Perfect(), Perfect(), torch.zeros(3, 1), points, [1.0, 0.5, 0.0], torch.tensor([0, 1, 1])
+    )
     assert loss == 0.0
 
 
@@ -116,7 +124,9 @@ def test_a_step_teachers_answer_is_what_it_executed() -> None:
 
 
 def test_the_student_drives_its_share() -> None:
-    """DAgger: with the student at the wheel all the time a step-wise teacher has nothing to answer; at half, some."""
+    """DAgger: with the student at the wheel all the time a step-wise teacher has nothing to answer; at half,
+    some.
+    """
     made, env = gatherer(residual())
     alone = len(made.gather(120).data)
     half = len(made.gather(120, head(), 0.5).data)

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.flight import FlightPolicy
+from policies.flight.policy import FlightPolicy
 from robo_rl.core.errors import RoboRLError
-from robo_rl.core.state_io import load_state, save_state
-from robo_rl.rl.first_order import FirstOrder, FirstOrderConfig
+from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.flight import Senses
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.vec_env import flight_spec
-from sim.tasks.hover import HoverTask
+from sim.flight.flight import Senses
+from sim.flight.flights import Flights
+from sim.flight.vec_env import flight_spec
+from sim.tasks.flight.hover import HoverTask
 
 CRAFT, SENSES = load_craft("cf2x_l2f"), Senses(history=2)
 
@@ -94,7 +94,9 @@ def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
 
 @pytest.mark.parametrize("value", [False, True])
 def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
-    """State, noise, starts and moments come back: six updates equal three, a save, a load into another, three more."""
+    """State, noise, starts and moments come back: six updates equal three, a save, a load into another, three
+    more.
+    """
     whole = learner(value=value)
     for _ in range(6):
         whole.update()

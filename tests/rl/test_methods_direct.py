@@ -8,8 +8,8 @@ import torch
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.seeding import generator
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.rl.tuners import batch, direct, stored
 
 
@@ -26,7 +26,9 @@ def test_learning_from_nothing_begins_with_uniform_actions() -> None:
 
 
 def test_rlpd_moves_its_actor_once_per_twenty_critic_updates() -> None:
-    """UTD 20 with actor_delay 20: one environment step is 20 critic updates, 1 actor update; half of all are demos."""
+    """UTD 20 with actor_delay 20: one environment step is 20 critic updates, 1 actor update; half of all are
+    demos.
+    """
     tuner, env, _ = direct(
         stores=("online", "demo"), fractions={"online": 0.5, "demo": 0.5}, utd=20, base_steps=6, env_steps=9,
         learner={"actor_delay": 20, "heads": 10, "actor_reduce": "mean"},

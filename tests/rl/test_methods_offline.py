@@ -11,16 +11,18 @@ import torch
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import EpisodeSeeds, generator
-from robo_rl.core.state_io import load_state, save_state
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.losses import conservative_loss
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.losses import conservative_loss
 from tests.rl.tuners import batch, direct, stored
 
 
 def test_conservative_term_by_hand() -> None:
-    """One state, one dimension: log(2 e^1 + e^3 + e^2) - Q, the actor's 2nd action lifted from 0 to the return 2."""
+    """One state, one dimension: log(2 e^1 + e^3 + e^2) - Q, the actor's 2nd action lifted from 0 to the
+    return 2.
+    """
     loss, _ = conservative_loss(
         q=torch.tensor([[0.5]]),
         q_random=torch.tensor([[[1.0]]]),
@@ -45,7 +47,9 @@ def test_an_unknown_return_bounds_nothing() -> None:
 
 
 def test_learning_offline_distrusts_actions_that_nobody_tried() -> None:
-    """All data at a = 0.5, return 1: the conservative critic ranks it first; the plain one need not tell them apart."""
+    """All data at a = 0.5, return 1: the conservative critic ranks it first; the plain one need not tell them
+    apart.
+    """
     ones, at = torch.ones(64), torch.full((64, 1), 0.5)
     data = batch(64, reward=ones, mc_return=ones, critic_action=at, action=at)
     cfg = LearnerConfig(hidden=[32], conservative=1.0, lr_critic=3e-3, lr_actor=0.0, alpha=0.0)
@@ -58,7 +62,9 @@ def test_learning_offline_distrusts_actions_that_nobody_tried() -> None:
 
 
 def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
-    """Before the first step there are only demonstrations; then steps begin; both parts are resumed exactly."""
+    """Before the first step there are only demonstrations; then steps begin; both parts are resumed
+    exactly.
+    """
     settings: dict[str, Any] = {
         "stores": ("online", "demo"), "fractions": {"online": 0.5, "demo": 0.5}, "offline_updates": 50,
         "learner": {"conservative": 1.0, "conservative_actions": 2},
@@ -78,8 +84,11 @@ def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
 def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
     """The offline updates made so far are part of the state."""
     settings: dict[str, Any] = {
-        "stores": ("online", "demo"), "fractions": {"online": 0.5, "demo": 0.5}, "offline_updates": 20, "env_steps": 60,
-    }  # fmt: skip
+        "stores": ("online", "demo"),
+        "fractions": {"online": 0.5, "demo": 0.5},
+        "offline_updates": 20,
+        "env_steps": 60,
+    }
     whole, env, _ = direct(**settings)
     while not whole.done:
         whole.advance(most_updates=7)
@@ -100,7 +109,9 @@ def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) 
 
 
 def test_wsrl_warms_up_with_the_loaded_policy_frozen() -> None:
-    """The first steps are the actor's own (here: far to the right), nothing learns, and the guard falls back to it."""
+    """The first steps are the actor's own (here: far to the right), nothing learns, and the guard falls back
+    to it.
+    """
     tuner, env, _ = direct(warmup="actor", base_steps=60, learner={"init_std": 0.05}, guard_window=5)
     with torch.no_grad():
         tuner.learner.actor.net[-1].get_parameter("bias")[0] = 3.0
@@ -110,7 +121,9 @@ def test_wsrl_warms_up_with_the_loaded_policy_frozen() -> None:
         tuner.advance()
     assert stored(tuner.mix["online"], "action").min() > 0.9
     after = tuner.learner.weights()
-    assert all(torch.equal(after[net][key], value) for net, state in before.items() for key, value in state.items())
+    assert all(
+        torch.equal(after[net][key], value) for net, state in before.items() for key, value in state.items()
+    )
     while not tuner.done:
         tuner.advance()
     env.close()

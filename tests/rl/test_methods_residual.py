@@ -1,4 +1,6 @@
-"""What is special to residual methods, beyond the values in their configs: ResFiT, DAWN, Policy Decorator, a ramp."""
+"""What is special to residual methods, beyond the values in their configs: ResFiT, DAWN, Policy Decorator, a
+ramp.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ import torch
 from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
-from robo_rl.apps.compose import deployed
+from robo_rl.apps.tuning.compose import deployed
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import generator
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.finetune import FineTuner
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.loop import FineTuner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.policies.small import flow_policy
 from tests.rl.tuners import LANES, build, stored
 from tests.rl.worlds import SPEC
@@ -27,8 +29,12 @@ from tests.rl.worlds import SPEC
 
 
 def test_resfit_warms_up_with_the_base_and_uniform_noise_of_its_own_size() -> None:
-    """warmup_noise 2 at scale 0.1: executed - base is uniform in +-0.2, beyond what the residual itself may do."""
-    tuner, env, _ = build(ResidualMap(1, 0.1), flow_policy(SPEC), base_steps=900, env_steps=901, warmup_noise=2.0)
+    """warmup_noise 2 at scale 0.1: executed - base is uniform in +-0.2, beyond what the residual itself may
+    do.
+    """
+    tuner, env, _ = build(
+        ResidualMap(1, 0.1), flow_policy(SPEC), base_steps=900, env_steps=901, warmup_noise=2.0
+    )
     while tuner.phase == "base":
         tuner.advance()
     env.close()
@@ -52,9 +58,13 @@ def test_resfit_explores_and_smooths_in_units_of_its_scale() -> None:
 
 
 def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
-    """They never mix with what training executes, are not pushed out, and make their fraction of every batch."""
+    """They never mix with what training executes, are not pushed out, and make their fraction of every
+    batch.
+    """
     fractions = {"online": 0.75, "base": 0.25}
-    tuner, env, _ = build(ResidualMap(1, 0.2), flow_policy(SPEC), stores=("online", "base"), fractions=fractions)
+    tuner, env, _ = build(
+        ResidualMap(1, 0.2), flow_policy(SPEC), stores=("online", "base"), fractions=fractions
+    )
     while tuner.phase == "base":
         tuner.advance()
     anchors = stored(tuner.mix["base"], "critic_action")
@@ -76,7 +86,12 @@ def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
 def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
     """Chance t / H per decision: none at first, all from H on; the rest is the base to the bit."""
     tuner, env, _ = build(
-        ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=2400, ramp_steps=1600, utd=0.0
+        ResidualMap(1, 0.5, steps=2),
+        flow_policy(SPEC),
+        base_steps=3,
+        env_steps=2400,
+        ramp_steps=1600,
+        utd=0.0,
     )
     shares = []
     while not tuner.done:
@@ -95,7 +110,9 @@ def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
 
 def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
     """The stored context is what the base planned, though the queue is corrected in place."""
-    tuner, env, _ = build(ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=200, utd=0.0)
+    tuner, env, _ = build(
+        ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=200, utd=0.0
+    )
     seen: list[Tensor] = []
     plain = tuner.learner.act
 
@@ -125,7 +142,9 @@ def ramped(**config: Any) -> tuple[FineTuner, VecEnv]:
 
 
 def test_the_reach_grows_with_every_online_step() -> None:
-    """0.25 through base_steps and 0.25 + 0.75 * t / 120 after t online steps, then 1; what was executed kept to it."""
+    """0.25 through base_steps and 0.25 + 0.75 * t / 120 after t online steps, then 1; what was executed kept
+    to it.
+    """
     tuner, env = ramped(burn_in=2)
     while tuner.phase != "online":
         tuner.advance()
@@ -143,7 +162,9 @@ def test_the_reach_grows_with_every_online_step() -> None:
 
 
 def test_weights_come_back_with_the_reach_that_they_were_good_at(tmp_path: Path) -> None:
-    """A policy saved on the ramp acts as it did there, though training went on; the ramp goes on from there."""
+    """A policy saved on the ramp acts as it did there, though training went on; the ramp goes on from
+    there.
+    """
     tuner, env = ramped()
     while tuner.env_steps < 90:
         tuner.advance()
@@ -202,7 +223,9 @@ def test_doubt_falls_with_the_steps_that_are_left() -> None:
 
 
 def test_nothing_that_is_learned_depends_on_doubt() -> None:
-    """It is about what is deployed on the way; a policy at the end is the same as without, to the last bit."""
+    """It is about what is deployed on the way; a policy at the end is the same as without, to the last
+    bit.
+    """
     ends = []
     for doubt in (0.0, 2.0):
         tuner, env = doubting(gate_doubt=doubt)
@@ -221,7 +244,11 @@ def test_weights_come_back_with_the_doubt_of_their_time() -> None:
     tuner, env = doubting()
     while tuner.env_steps < 120:
         tuner.advance()
-    kept, doubt, state = tuner.learner.weights(), tuner.learner.critic.doubt, copy.deepcopy(tuner.state_dict())
+    kept, doubt, state = (
+        tuner.learner.weights(),
+        tuner.learner.critic.doubt,
+        copy.deepcopy(tuner.state_dict()),
+    )
     policy = deployed(flow_policy(SPEC), tuner.learner, tuner.learner.map)
     assert policy.config()["gate"]["doubt"] == doubt > 0.0
     while not tuner.done:

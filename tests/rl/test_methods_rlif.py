@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.data.replay import Replay
-from robo_rl.rl.finetune import FineTuner
-from sim.intervention import Intervened, by_distance
+from robo_rl.rl.loop import FineTuner
+from sim.vec.intervention import Intervened, by_distance
 from tests.rl.tuners import LANES, Human, direct, stored
 from tests.rl.worlds import make_env
 
@@ -39,7 +39,9 @@ def decisions(store: Replay) -> Iterator[tuple[int, int]]:
 
 
 def test_rlif_learns_from_nothing_but_interventions() -> None:
-    """-1 exactly on the step before a hand takes over in the same episode, 0 elsewhere, though the task was solved."""
+    """-1 exactly on the step before a hand takes over in the same episode, 0 elsewhere, though the task was
+    solved.
+    """
     tuner, env, _ = rlif(base_steps=30, env_steps=450)
     successes = 0
     while not tuner.done:

@@ -7,15 +7,17 @@ import torch
 
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.seeding import generator
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
 from tests.policies.small import flow_policy
 from tests.rl.tuners import batch, build, stored
 from tests.rl.worlds import SPEC
 
 
 def test_rewards_are_learned_shifted() -> None:
-    """DSRL's r - 1: a chunk of two steps without success is worth -1 - gamma; the log keeps the task's own return."""
+    """DSRL's r - 1: a chunk of two steps without success is worth -1 - gamma; the log keeps the task's own
+    return.
+    """
     tuner, env, _ = build(LatentMap(4, 1, 1.5), flow_policy(SPEC), base_steps=100, learner={"gamma": 0.9})
     tuner.collector.reward_bias = -1.0
     returns = []
@@ -39,7 +41,9 @@ def test_steering_stays_within_its_magnitude() -> None:
     noise = tuner.mix["online"].data["critic_action"]
     first, last = (
         noise[:, :20],
-        torch.stack([lane[int(h) - 20 : int(h)] for lane, h in zip(noise, tuner.mix["online"].head, strict=True)]),
+        torch.stack(
+            [lane[int(h) - 20 : int(h)] for lane, h in zip(noise, tuner.mix["online"].head, strict=True)]
+        ),
     )
     assert first.abs().max() > 1.5
     assert last.abs().max() <= 1.5
@@ -47,7 +51,9 @@ def test_steering_stays_within_its_magnitude() -> None:
 
 @pytest.mark.parametrize("rows", [3, 32])
 def test_learning_leaves_the_wandering_of_the_lanes_alone(rows: int) -> None:
-    """Critics draw u for batches too; three lanes that wander must not go on with noise of a batch, nor start anew."""
+    """Critics draw u for batches too; three lanes that wander must not go on with noise of a batch, nor start
+    anew.
+    """
     cfg = LearnerConfig(hidden=[16], actor="deterministic", explore_correlation=0.9)
     learner = NoiseAliasedLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), flow_policy(SPEC))
     learner.act(torch.randn(3, 4), torch.zeros(3, 0), explore=True)

@@ -37,7 +37,8 @@ def filled(name: float, count: int = 6) -> Replay:
 def test_a_batch_holds_every_store_in_its_proportion() -> None:
     """64 of 128 from the demonstrations, 32 from the base, 32 from online."""
     mix = ReplayMix(
-        {"online": filled(1.0), "base": filled(2.0), "demo": filled(3.0)}, {"online": 0.25, "base": 0.25, "demo": 0.5}
+        {"online": filled(1.0), "base": filled(2.0), "demo": filled(3.0)},
+        {"online": 0.25, "base": 0.25, "demo": 0.5},
     )
     batch = mix.sample(128, torch.Generator().manual_seed(0), gamma=0.9, n_step=3, timeout_is_failure=False)
     assert [int((batch.obs[:, 0] == name).sum()) for name in (1.0, 2.0, 3.0)] == [32, 32, 64]

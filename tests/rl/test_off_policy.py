@@ -10,10 +10,10 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import ActorConfig, GaussianActor
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.losses import critic_loss, norm_bound_loss, td_target, temperature_loss
-from robo_rl.rl.noise_aliased import NoiseAliasedLearner
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.losses import critic_loss, norm_bound_loss, td_target, temperature_loss
+from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -74,7 +74,9 @@ def test_one_batch_is_solved(actor: str) -> None:
 def test_the_actor_starts_at_the_base() -> None:
     """u = 0 exactly, for both kinds, whatever the observation."""
     for actor in ("gaussian", "deterministic"):
-        assert learner(actor=actor).act(torch.randn(9, 4), torch.zeros(9, 0), explore=False).abs().max() == 0.0
+        assert (
+            learner(actor=actor).act(torch.randn(9, 4), torch.zeros(9, 0), explore=False).abs().max() == 0.0
+        )
 
 
 def test_an_actor_step_leaves_the_critics_alone() -> None:
@@ -145,7 +147,9 @@ def test_the_gate_prefers_the_better_candidate() -> None:
 
 
 def test_only_what_does_not_explore_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One head prefers large actions and the other, by less, small ones: better in the mean, but not to both."""
+    """One head prefers large actions and the other, by less, small ones: better in the mean, but not to
+    both.
+    """
     made = learner(ResidualMap(1, 0.5), gate=True, gate_doubt=1.0, actor="deterministic", explore_std=1.0)
     made._actor_flat.fill_(0.3)
     obs, ctx = torch.randn(40, 4), torch.zeros(40, 1)
@@ -162,7 +166,9 @@ def test_only_what_does_not_explore_is_doubted(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_gaussian_actor_wanders_as_well() -> None:
-    """Before its tanh the noise of one step carries 0.9 of the last one's; its spread is still the actor's own."""
+    """Before its tanh the noise of one step carries 0.9 of the last one's; its spread is still the actor's
+    own.
+    """
     made = learner(ResidualMap(1, 0.5), explore_correlation=0.9, init_std=0.3)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
     noise = torch.stack([torch.atanh(made.act(obs, ctx, explore=True)[:, 0]) for _ in range(30)])
@@ -171,7 +177,9 @@ def test_a_gaussian_actor_wanders_as_well() -> None:
 
 
 def test_exploration_wanders_with_unit_variance() -> None:
-    """explore_correlation 0.9: one step's noise carries 0.9 of the last one's, and its spread stays explore_std."""
+    """explore_correlation 0.9: one step's noise carries 0.9 of the last one's, and its spread stays
+    explore_std.
+    """
     made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.1, explore_correlation=0.9)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
     noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(30)])
@@ -183,7 +191,9 @@ def test_exploration_wanders_with_unit_variance() -> None:
 
 
 def test_lanes_search_from_calm_to_wild() -> None:
-    """explore_least 0: of three lanes the first shows the actor as it is, the others half of explore_std and all."""
+    """explore_least 0: of three lanes the first shows the actor as it is, the others half of explore_std and
+    all.
+    """
     made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.2, explore_least=0.0)
     obs, ctx = torch.zeros(3, 4), torch.zeros(3, 1)
     noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(2000)])
@@ -222,7 +232,9 @@ def test_the_norm_bound_holds() -> None:
 
 def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
     """Noise beyond N(0, I) within +-magnitude: the published code leaves the critic unfitted there."""
-    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), flow_policy(SPEC))
+    made = NoiseAliasedLearner(
+        4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), flow_policy(SPEC)
+    )
     noise = made._noise_where_the_actor_goes(batch(4096, width=4))
     assert noise.abs().max() <= 2.0
     assert torch.histc(noise[1::2], bins=8, min=-2.0, max=2.0).min() > 800

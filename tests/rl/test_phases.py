@@ -10,7 +10,7 @@ import torch
 from robo_rl.core.action_map import DirectMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.replay import Replay
-from robo_rl.rl.finetune import FinetuneConfig, FineTuner
+from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix
 from tests.rl.worlds import make_tuner, small_config, widths
 
@@ -26,7 +26,9 @@ def with_anchors(config: FinetuneConfig) -> tuple[FineTuner, Any]:
 
 
 def test_base_transitions_stay_apart_as_anchors() -> None:
-    """DAWN: what the base did alone goes into its own store from the first step, what training does into the other."""
+    """DAWN: what the base did alone goes into its own store from the first step, what training does into the
+    other.
+    """
     tuner, env = with_anchors(small_config())
     while tuner.phase == "base":
         tuner.advance()
@@ -41,7 +43,9 @@ def test_base_transitions_stay_apart_as_anchors() -> None:
 
 
 def test_the_log_shows_trouble() -> None:
-    """Saturation, size of the correction, opinions of base and actor, |Q| beside what rewards can add up to."""
+    """Saturation, size of the correction, opinions of base and actor, |Q| beside what rewards can add up
+    to.
+    """
     lines: list[dict[str, Any]] = []
 
     class Log:
@@ -53,9 +57,17 @@ def test_the_log_shows_trouble() -> None:
         tuner.advance()
     env.close()
     last = next(line for line in reversed(lines) if "critic/q" in line)
-    assert {"actor/saturation", "actor/u_rms", "critic/q_base", "critic/q_actor", "critic/q_abs_max"} <= last.keys()
+    assert {
+        "actor/saturation",
+        "actor/u_rms",
+        "critic/q_base",
+        "critic/q_actor",
+        "critic/q_abs_max",
+    } <= last.keys()
     if tuner.collector.reward_max > 0.0:
-        assert last["critic/q_over_limit"] == pytest.approx(float(last["critic/q_abs_max"]) * (1.0 - 0.99), rel=1e-4)
+        assert last["critic/q_over_limit"] == pytest.approx(
+            float(last["critic/q_abs_max"]) * (1.0 - 0.99), rel=1e-4
+        )
 
 
 def test_values_that_no_reward_can_explain_are_said_once() -> None:
@@ -76,7 +88,7 @@ def test_values_that_no_reward_can_explain_are_said_once() -> None:
 
 def test_a_metric_that_is_not_finite_does_not_break_the_checkpoint(tmp_path: Any) -> None:
     """A run that diverges must still be saved and resumed: its last loss is NaN."""
-    from robo_rl.core.state_io import load_state, save_state
+    from robo_rl.core.files.state_io import load_state, save_state
 
     tuner, env, _ = make_tuner(MAP, small_config())
     tuner._last = {"critic/loss": torch.tensor(float("nan"))}

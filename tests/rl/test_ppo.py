@@ -11,17 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import EpisodeSeeds, generator
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.finetune import FinetuneConfig
-from robo_rl.rl.on_policy import PpoTuner
-from robo_rl.rl.ppo import (
+from robo_rl.rl.loop import FinetuneConfig
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     RewardScale,
     clipped_surrogate,
@@ -30,13 +29,19 @@ from robo_rl.rl.ppo import (
     normal_log_prob,
     standardized,
 )
-from robo_rl.rl.ppo_learner import PpoLearner
-from robo_rl.rl.rollout import Rollout, Transitions
-from sim.workers import WorkerVecEnv
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.rollout import Rollout, Transitions
+from robo_rl.rl.on_policy.tuner import PpoTuner
+from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
 
-MAPS = [ResidualMap(1, 0.5), ResidualMap(1, 0.5, steps=2), LatentMap(4, 1, 1.5), LatentMap(4, 1, 1.5, "gaussian")]
+MAPS = [
+    ResidualMap(1, 0.5),
+    ResidualMap(1, 0.5, steps=2),
+    LatentMap(4, 1, 1.5),
+    LatentMap(4, 1, 1.5, "gaussian"),
+]
 
 
 def make_tuner(
@@ -59,7 +64,9 @@ def learner_config(**changes: Any) -> LearnerConfig:
 
 
 def test_advantages_by_hand() -> None:
-    """gamma 0.9, lambda 0.5. A termination drops V(s') = 10 and a time-out keeps it; neither lets a sum cross."""
+    """gamma 0.9, lambda 0.5. A termination drops V(s') = 10 and a time-out keeps it; neither lets a sum
+    cross.
+    """
     no, yes = False, True
     advantage = gae(
         reward=torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]),
@@ -89,7 +96,9 @@ def test_lambda_one_is_the_return_and_zero_is_the_td_error() -> None:
 
 
 def test_the_surrogate_by_hand() -> None:
-    """Clip 0.2: a good action counts up to ratio 1.2, a bad one from 0.8 on, and never less than it should."""
+    """Clip 0.2: a good action counts up to ratio 1.2, a bad one from 0.8 on, and never less than it
+    should.
+    """
     ratio = torch.tensor([1.5, 1.5, 0.5, 0.5])
     advantage = torch.tensor([1.0, -1.0, 1.0, -1.0])
     loss, info = clipped_surrogate(ratio.log(), torch.zeros(4), advantage, clip=0.2)
@@ -132,7 +141,8 @@ def test_learning_rates_rise_then_fall_by_a_cosine() -> None:
 
 @pytest.mark.parametrize("action_map", MAPS, ids=["step", "chunk", "steering", "shift"])
 def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
-    """Promise 3: log-probabilities recomputed at learning time are those of acting, whatever the map and its rhythm.
+    """Promise 3: log-probabilities recomputed at learning time are those of acting, whatever the map and its
+    rhythm.
 
     Decisions that were running when the weights changed are left out, in the second roll-out too.
     """
@@ -173,7 +183,9 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
 
 
 def test_only_the_running_decision_is_left_out() -> None:
-    """20 steps, 3 lanes, step-wise: 60 decisions less those still running; the next roll-out loses no others."""
+    """20 steps, 3 lanes, step-wise: 60 decisions less those still running; the next roll-out loses no
+    others.
+    """
     tuner, env, _ = make_tuner(ResidualMap(1, 0.5))
     counts, running = list[int](), list[Tensor]()
     plain = tuner.learner.update
@@ -230,11 +242,15 @@ def test_the_shortest_roll_outs_that_are_allowed_teach(
 def test_it_starts_at_the_base(action_map: ActionMap) -> None:
     """The mean is exactly 0 before the first round."""
     learner = PpoLearner(4, action_map, learner_config(), PpoConfig(value_bias=0.25), generator("x"))
-    assert learner.act(torch.randn(9, 4), torch.randn(9, action_map.ctx_dim), explore=False).abs().max() == 0.0
+    assert (
+        learner.act(torch.randn(9, 4), torch.randn(9, action_map.ctx_dim), explore=False).abs().max() == 0.0
+    )
 
 
 def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
-    """One batch, returns that are a function of the state: the value is fitted; equal advantages move no actor."""
+    """One batch, returns that are a function of the state: the value is fitted; equal advantages move no
+    actor.
+    """
     learner = PpoLearner(
         4, DirectMap(1), learner_config(), PpoConfig(epochs=400, target_kl=9.0, warmup=0), generator("x")
     )
@@ -252,7 +268,9 @@ def test_a_step_too_far_ends_the_round() -> None:
     learner = PpoLearner(
         4, DirectMap(1), learner_config(), PpoConfig(epochs=50, target_kl=0.0, warmup=0), generator("x")
     )
-    data = Transitions(torch.randn(64, 4), torch.zeros(64, 0), torch.randn(64, 1), torch.randn(64), torch.zeros(64))
+    data = Transitions(
+        torch.randn(64, 4), torch.zeros(64, 0), torch.randn(64, 1), torch.randn(64), torch.zeros(64)
+    )
     learner.update(data, total_rounds=1)
     assert learner.updates == 2  # the first pass cannot tell: its ratio is 1
 
@@ -301,15 +319,26 @@ def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) ->
         (lambda: make_tuner(ResidualMap(1, 0.5), rollout=1), "rollout=1 .*ppo.rollout=2 or more"),
         (lambda: make_tuner(ResidualMap(1, 0.5, steps=2), rollout=3), "rollout=3 .*ppo.rollout=4 or more"),
         (lambda: make_tuner(ResidualMap(1, 0.5), lanes=1, rollout=2), "rollout=2 .*ppo.rollout=3 or more"),
-        (lambda: make_tuner(ResidualMap(1, 0.5), rollout=4, minibatches=8), "minibatches=8 .*ppo.rollout=7 or more"),
+        (
+            lambda: make_tuner(ResidualMap(1, 0.5), rollout=4, minibatches=8),
+            "minibatches=8 .*ppo.rollout=7 or more",
+        ),
         (
             lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(clip_reward=0.0), generator("x")),
             "clip_reward=0 makes every reward 0",
         ),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(gate=True), PpoConfig(), generator("x")), "gate"),
-        (lambda: PpoLearner(4, DirectMap(1), learner_config(return_floor=True), PpoConfig(), generator("x")), "floor"),
+        (
+            lambda: PpoLearner(
+                4, DirectMap(1), learner_config(return_floor=True), PpoConfig(), generator("x")
+            ),
+            "floor",
+        ),
         (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(std=0.0), generator("x")), "std"),
-        (lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")), "ppo.epochs"),
+        (
+            lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")),
+            "ppo.epochs",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(build: Any, word: str) -> None:

@@ -1,4 +1,6 @@
-"""Updates of SAC and TD3 beside both algorithms written out plainly: the same weights after dozens of them."""
+"""Updates of SAC and TD3 beside both algorithms written out plainly: the same weights after dozens of
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,31 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal, TanhTransform
 
-from robo_rl.apps.config import load_config
+from robo_rl.apps.cli.config import load_config
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
 
 OBS, ACT, SIZE, DATA, UPDATES = 5, 2, 32, 200, 40
 RATE, GAMMA, TAU = 3e-4, 0.99, 0.005
 
 
 class Plain:
-    """One network per critic, one optimiser per loss; starts with a learner's weights and its random numbers."""
+    """One network per critic, one optimiser per loss; starts with a learner's weights and its random
+    numbers.
+    """
 
     def __init__(self, learner: OffPolicyLearner) -> None:
-        self.actor, self.slow_actor = copy.deepcopy(learner.actor.net), copy.deepcopy(learner.target_actor.net)
-        self.critics, self.slow = ([head(part, k) for k in (0, 1)] for part in (learner.critic, learner.target))
+        self.actor, self.slow_actor = (
+            copy.deepcopy(learner.actor.net),
+            copy.deepcopy(learner.target_actor.net),
+        )
+        self.critics, self.slow = (
+            [head(part, k) for k in (0, 1)] for part in (learner.critic, learner.target)
+        )
         self.log_alpha = torch.zeros((), requires_grad=True)
         self.offset = getattr(learner.actor, "log_std_bias", 0.0)
         self.rng = torch.Generator()
@@ -46,7 +55,9 @@ class Plain:
             soft = judged(self.slow, batch.next_obs, u).amin(0) - self.log_alpha.exp() * log_prob
         self._fit(batch, batch.reward + batch.discount * soft)
         u, log_prob = self._sample(batch.obs)
-        self._climb((self.log_alpha.exp().detach() * log_prob - judged(self.critics, batch.obs, u).amin(0)).mean())
+        self._climb(
+            (self.log_alpha.exp().detach() * log_prob - judged(self.critics, batch.obs, u).amin(0)).mean()
+        )
         self.alpha_opt.zero_grad()
         (-self.log_alpha * (log_prob.detach() - ACT).mean()).backward()
         self.alpha_opt.step()
@@ -110,14 +121,28 @@ def batches(count: int) -> list[Batch]:
     none, nan = torch.zeros(SIZE, 0), torch.full((SIZE,), torch.nan)
     rows = [torch.randint(DATA, (SIZE,), generator=rng) for _ in range(count)]
     return [
-        Batch(obs[i], none, u[i], u[i], reward[i], GAMMA * (~ended[i]).float(), then[i], none, nan, nan, 0.0 * nan)
+        Batch(
+            obs[i],
+            none,
+            u[i],
+            u[i],
+            reward[i],
+            GAMMA * (~ended[i]).float(),
+            then[i],
+            none,
+            nan,
+            nan,
+            0.0 * nan,
+        )
         for i in rows
     ]
 
 
 @pytest.mark.parametrize("method", ["sac", "td3"])
 def test_updates_are_the_published_ones(method: str, tmp_path: Path) -> None:
-    """Batched critics, flat optimisers and all settings of the method's own file, against nothing of the kind."""
+    """Batched critics, flat optimisers and all settings of the method's own file, against nothing of the
+    kind.
+    """
     words = [f"method={method}", f"out={tmp_path}", "env=gym/Hopper-v5", "method.learner.hidden=[16,16]"]
     cfg = load_config("finetune", words, FinetuneVerb).method.learner
     learner = OffPolicyLearner(OBS, DirectMap(ACT), cfg, generator("published"))
@@ -138,7 +163,9 @@ def test_updates_are_the_published_ones(method: str, tmp_path: Path) -> None:
         same(learner.target_actor.net, plain.slow_actor)
     else:
         assert learner.log_alpha.item() == pytest.approx(plain.log_alpha.item(), abs=1e-6)
-    moved = [(a - b).abs().max() for a, b in zip(started, (learner._actor_flat, learner._critic_flat), strict=True)]
+    moved = [
+        (a - b).abs().max() for a, b in zip(started, (learner._actor_flat, learner._critic_flat), strict=True)
+    ]
     assert min(moved) > 5e-3, "so that agreement means something"
 
 

@@ -1,5 +1,5 @@
-"""Learners in many lanes: they learn a task that can be said by hand, lessons re-price the past, a resumed run is the
-same run, and an actor does not see what it must not see.
+"""Learners in many lanes: they learn a task that can be said by hand, lessons re-price the past, a resumed
+run is the same run, and an actor does not see what it must not see.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.rows import RowStep
-from robo_rl.core.state_io import load_state, save_state
 from robo_rl.core.views import Views
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.ppo import PpoConfig, spread
-from robo_rl.rl.ppo_rows import PpoRows, PpoRowsConfig
-from robo_rl.rl.replay_rows import ReplayConfig, ReplayRows
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.replay_rows import ReplayConfig, ReplayRows
+from robo_rl.rl.on_policy.ppo import PpoConfig, spread
+from robo_rl.rl.on_policy.ppo_rows import PpoRows, PpoRowsConfig
 
 LANES, START = 32, torch.tensor([0.2])
 
 
 class Push:
-    """x' = x + 0.2 u; a step costs x^2, and 4 steps are an episode. The actor sees x, the critic x and a constant."""
+    """x' = x + 0.2 u; a step costs x^2, and 4 steps are an episode. The actor sees x, the critic x and a
+    constant.
+    """
 
     num, num_parts, views = LANES, 1, Views(slice(0, 1), slice(0, 2))
 
@@ -68,10 +70,18 @@ class Push:
 
 def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayRows | PpoRows:
     rng = torch.Generator().manual_seed(0)
-    common: dict[str, Any] = {"hidden": [16], "layer_norm": False, "lr_actor": 3e-3, "lr_critic": 1e-2, "gamma": 0.9}
+    common: dict[str, Any] = {
+        "hidden": [16],
+        "layer_norm": False,
+        "lr_actor": 3e-3,
+        "lr_critic": 1e-2,
+        "gamma": 0.9,
+    }
     if kind == "ppo":
         ppo = PpoConfig(rollout=16, epochs=4, minibatches=4, std=0.4, final_std=0.1, squash=True, warmup=0)
-        return PpoRows(Push(), PpoRowsConfig(rounds, ppo, LearnerConfig(actor="deterministic", **common)), START, rng)
+        return PpoRows(
+            Push(), PpoRowsConfig(rounds, ppo, LearnerConfig(actor="deterministic", **common)), START, rng
+        )
     actor = {"td3": "deterministic", "sac": "gaussian"}[kind]
     learner = LearnerConfig(actor=actor, batch=64, tau=0.05, explore_std=0.3, alpha=0.01, **common)
     config = ReplayConfig(
@@ -105,7 +115,9 @@ def test_it_learns_to_go_home(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["td3", "ppo"])
 def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
-    """Six rounds equal three, a save, a load into another, three more: the lesson and the spread come back as well."""
+    """Six rounds equal three, a save, a load into another, three more: the lesson and the spread come back as
+    well.
+    """
     whole = made(kind, 6, lesson=2)
     for _ in range(6):
         whole.update()
@@ -151,7 +163,9 @@ def test_a_time_out_is_worth_what_the_setting_says() -> None:
 
 
 def test_a_curriculum_allows_no_floors() -> None:
-    """Returns in the replay are not worked out anew, and would hold targets at what steps were worth before."""
+    """Returns in the replay are not worked out anew, and would hold targets at what steps were worth
+    before.
+    """
     config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))
     with pytest.raises(ConfigError, match="lesson_rounds=0"):
         ReplayRows(Push(), config, START, torch.Generator())
@@ -177,7 +191,9 @@ def test_exploration_shrinks_evenly_in_its_logarithm() -> None:
 
 
 def test_a_minibatch_of_one_teaches_nothing() -> None:
-    """A single advantage, standardised, is 0: 32 lanes of one step cannot be shared out to 20 parts, but to 16."""
+    """A single advantage, standardised, is 0: 32 lanes of one step cannot be shared out to 20 parts, but to
+    16.
+    """
     rng = torch.Generator().manual_seed(0)
     with pytest.raises(ConfigError, match=r"minibatches=20 .* method\.ppo\.rollout=2 or more"):
         PpoRows(Push(), PpoRowsConfig(1, PpoConfig(rollout=1, minibatches=20)), START, rng)

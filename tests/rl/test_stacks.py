@@ -1,4 +1,6 @@
-"""Fine-tuning what was fine-tuned before, and learning from nothing: the base is whatever the base really does."""
+"""Fine-tuning what was fine-tuned before, and learning from nothing: the base is whatever the base really
+does.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.direct import DirectPolicy
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from policies.registry import SavedPolicy
-from policies.residual import ResidualPolicy
-from policies.steered import SteeredPolicy
+from policies.tuned.direct import DirectPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.steered import SteeredPolicy
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Replay
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.gather import corrects_steps
-from sim.workers import WorkerVecEnv
+from robo_rl.rl.distillation.dagger import corrects_steps
+from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
 
@@ -73,7 +75,11 @@ def widths_of(base: SavedPolicy) -> dict[str, int]:
 
 def deployed(policy: SavedPolicy) -> Tensor:
     """The same episodes through the executor alone."""
-    executor, noise, first = ChunkExecutor(policy, LANES), EpisodeNoise((policy.chunk, 1)), EpisodeSeeds(("stack",))
+    executor, noise, first = (
+        ChunkExecutor(policy, LANES),
+        EpisodeNoise((policy.chunk, 1)),
+        EpisodeSeeds(("stack",)),
+    )
     actions = []
     with WorkerVecEnv(TargetLane, LANES) as env:
         executor.reset(env.reset(EpisodeSeeds(("stack",))))
@@ -90,14 +96,20 @@ def deployed(policy: SavedPolicy) -> Tensor:
 
 STACKS: dict[str, tuple[Any, ActionMap, Any]] = {
     "residual on residual": (lambda: residual(flow_policy(SPEC)), ResidualMap(1, 0.2), ResidualPolicy),
-    "steering a residual": (lambda: residual(flow_policy(SPEC)), LatentMap(4, 1, 1.5, "gaussian"), SteeredPolicy),
+    "steering a residual": (
+        lambda: residual(flow_policy(SPEC)),
+        LatentMap(4, 1, 1.5, "gaussian"),
+        SteeredPolicy,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", STACKS)
 @pytest.mark.parametrize("trained", [False, True])
 def test_what_the_base_corrects_is_kept_in_training_and_deployment(name: str, trained: bool) -> None:
-    """Promise 1 and train = deploy for stacks: a base that corrects steps keeps doing so under what is put on top."""
+    """Promise 1 and train = deploy for stacks: a base that corrects steps keeps doing so under what is put on
+    top.
+    """
     build, action_map, kind = STACKS[name]
     on_top = actor(4 + action_map.ctx_dim, action_map.dim, trained)
     trained_actions, _ = collected(build(), action_map, on_top.act)
@@ -154,7 +166,9 @@ def test_a_chunk_cut_off_by_the_end_keeps_its_planned_rest() -> None:
 
 
 def test_a_chunk_correction_keeps_the_base_beside_it() -> None:
-    """ctx is what the base planned, not what became of it: corrected by 0.4 everywhere, it must differ by 0.4."""
+    """ctx is what the base planned, not what became of it: corrected by 0.4 everywhere, it must differ by
+    0.4.
+    """
     _, store = collected(flow_policy(SPEC), ResidualMap(1, 0.4, steps=2), lambda _, ctx: torch.ones_like(ctx))
     for lane in range(LANES):
         rows = slice(0, int(store.head[lane]))

@@ -1,4 +1,6 @@
-"""What the critics are taught, by hand: soft and hard backups, smoothing, gates, burn-in, and what is logged of it."""
+"""What the critics are taught, by hand: soft and hard backups, smoothing, gates, burn-in, and what is logged
+of it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.noise_aliased import NoiseAliasedLearner
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -39,10 +41,18 @@ def batch(width: int = 1, ctx: int = 0, action: int = 1) -> Batch:
     obs = torch.randn(ROWS, 4, generator=rng)
     base = torch.rand(ROWS, ctx, generator=rng) - 0.5
     return Batch(
-        obs=obs, ctx=base, critic_action=torch.zeros(ROWS, width), action=torch.zeros(ROWS, action),
-        reward=torch.full((ROWS,), 2.0), discount=torch.full((ROWS,), 0.5), next_obs=obs, next_ctx=base,
-        mc_return=torch.full((ROWS,), 7.0), return_floor=torch.full((ROWS,), torch.nan), demo=torch.zeros(ROWS),
-    )  # fmt: skip
+        obs=obs,
+        ctx=base,
+        critic_action=torch.zeros(ROWS, width),
+        action=torch.zeros(ROWS, action),
+        reward=torch.full((ROWS,), 2.0),
+        discount=torch.full((ROWS,), 0.5),
+        next_obs=obs,
+        next_ctx=base,
+        mc_return=torch.full((ROWS,), 7.0),
+        return_floor=torch.full((ROWS,), torch.nan),
+        demo=torch.zeros(ROWS),
+    )
 
 
 def answers(critic: CriticEnsemble, value: Callable[[Tensor], Tensor], heads: int = 2) -> None:
@@ -71,7 +81,9 @@ def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
 
 
 def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
-    """TD3 (Fujimoto et al. 2018): with spread 10 and clip 0.3 the action asked about is +-0.3 almost everywhere."""
+    """TD3 (Fujimoto et al. 2018): with spread 10 and clip 0.3 the action asked about is +-0.3 almost
+    everywhere.
+    """
     made, seen = learner(actor="deterministic", target_std=10.0, target_clip=0.3), list[Tensor]()
     answers(made.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
     made._target(batch())
@@ -121,8 +133,12 @@ def test_burn_in_by_returns_teaches_the_returns() -> None:
 
 @pytest.mark.parametrize("make", [learner, aliased])
 @pytest.mark.parametrize("penalty", [0.0, 5.0])
-def test_targets_are_no_lower_than_what_was_earned(make: Callable[..., OffPolicyLearner], penalty: float) -> None:
-    """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it, 5 and an unknown one leave it, and so does a penalty on u."""
+def test_targets_are_no_lower_than_what_was_earned(
+    make: Callable[..., OffPolicyLearner], penalty: float
+) -> None:
+    """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it, 5 and an unknown one leave it, and so does a
+    penalty on u.
+    """
     floor, target = taught(make(return_floor=True, penalty=penalty))
     assert target.view(-1, 4)[0].tolist() == [9.0, 7.5, 7.0, 7.0]
     assert target.view(-1, 4).eq(target[:4]).all()
@@ -138,7 +154,9 @@ def test_floors_are_ignored_unless_asked_for(make: Callable[..., OffPolicyLearne
 
 
 def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
-    """What an update teaches where the next decision is worth 10: (logged share of raised targets, targets)."""
+    """What an update teaches where the next decision is worth 10: (logged share of raised targets,
+    targets).
+    """
     aliasing, seen = isinstance(made, NoiseAliasedLearner), list[Tensor]()
     answers(made.action_target if aliasing else made.target, lambda a: torch.full((len(a),), 10.0))
     step = made._critic_step
@@ -166,7 +184,9 @@ def test_aliased_learning_gates_by_the_critic_of_noise() -> None:
 
 
 def test_regression_covers_every_store_of_a_mixed_batch() -> None:
-    """Batches are ordered by store: both kinds of noise, the actor's and the uniform, must reach each half."""
+    """Batches are ordered by store: both kinds of noise, the actor's and the uniform, must reach each
+    half.
+    """
     made = aliased(init_std=0.01)  # the actor's own noise stays near 0
     noise = made._noise_where_the_actor_goes(batch(4, action=2))
     far = (noise.abs().amax(1) > 0.5).float()

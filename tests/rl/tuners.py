@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.direct import DirectPolicy
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
+from policies.tuned.direct import DirectPolicy
 from robo_rl.core.action_map import ActionMap, DirectMap
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.data.replay import Batch, Replay
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.config import LearnerConfig
 from robo_rl.rl.demos import demo_replay
-from robo_rl.rl.finetune import FinetuneConfig, FineTuner
+from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix
-from robo_rl.rl.off_policy import OffPolicyLearner
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.rl.worlds import LIMIT, SPEC, make_env, widths
 
 LANES = 3
@@ -55,7 +55,9 @@ def build(
     """A tuner over the toy task; `fractions`, `learner` and the settings of FinetuneConfig are keywords."""
     fractions = config.pop("fractions", {"online": 1.0})
     learner_settings = LearnerConfig(**{"hidden": [16], "batch": 16} | config.pop("learner", {}))
-    settings = FinetuneConfig(**{"env_steps": 120, "base_steps": 30, "burn_in": 0, "guard_window": 0} | config)
+    settings = FinetuneConfig(
+        **{"env_steps": 120, "base_steps": 30, "burn_in": 0, "guard_window": 0} | config
+    )
     settings.learner = learner_settings
     env = make_env(LANES) if env is None else env
     size = widths(action_map)
@@ -66,11 +68,17 @@ def build(
         made["demo"] = demo_replay([Demo(), Demo()], base, action_map, size, learner_settings.gamma)
     learner = OffPolicyLearner(size["obs"], action_map, learner_settings, generator("learner", 0))
     noise = EpisodeNoise((base.chunk, 1))
-    collector = Collector(env, ChunkExecutor(base, LANES), noise, action_map, learner_settings.gamma, made["online"])
+    collector = Collector(
+        env, ChunkExecutor(base, LANES), noise, action_map, learner_settings.gamma, made["online"]
+    )
     collector.interventions = made.get("intervention")
     seeds, first = EpisodeSeeds(("methods", 0)), EpisodeSeeds(("methods", 0))
     collector.reset(env.reset(seeds), [next(first) for _ in range(LANES)])
-    return FineTuner(settings, collector, learner, ReplayMix(made, fractions), generator("replay", 0)), env, seeds
+    return (
+        FineTuner(settings, collector, learner, ReplayMix(made, fractions), generator("replay", 0)),
+        env,
+        seeds,
+    )
 
 
 def direct(env: VecEnv | None = None, **config: Any) -> tuple[FineTuner, VecEnv, EpisodeSeeds]:
@@ -86,9 +94,16 @@ def batch(size: int = 32, obs: int = 4, width: int = 1, **changes: Tensor) -> Ba
     rng = torch.Generator().manual_seed(2)
     action = torch.rand(size, width, generator=rng) * 2.0 - 1.0
     values = {
-        "obs": torch.randn(size, obs, generator=rng), "ctx": torch.zeros(size, 0), "critic_action": action,
-        "action": action, "reward": torch.zeros(size), "discount": torch.zeros(size),
-        "next_obs": torch.randn(size, obs, generator=rng), "next_ctx": torch.zeros(size, 0),
-        "mc_return": torch.zeros(size), "return_floor": torch.full((size,), torch.nan), "demo": torch.zeros(size),
-    }  # fmt: skip
+        "obs": torch.randn(size, obs, generator=rng),
+        "ctx": torch.zeros(size, 0),
+        "critic_action": action,
+        "action": action,
+        "reward": torch.zeros(size),
+        "discount": torch.zeros(size),
+        "next_obs": torch.randn(size, obs, generator=rng),
+        "next_ctx": torch.zeros(size, 0),
+        "mc_return": torch.zeros(size),
+        "return_floor": torch.full((size,), torch.nan),
+        "demo": torch.zeros(size),
+    }
     return Batch(**(values | changes))

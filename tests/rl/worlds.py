@@ -1,4 +1,6 @@
-"""A world small enough to learn in seconds, with the real base policy, executor and simulator workers around it."""
+"""A world small enough to learn in seconds, with the real base policy, executor and simulator workers around
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +10,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.noise import EpisodeNoise
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.replay import Replay
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.config import LearnerConfig
-from robo_rl.rl.finetune import FinetuneConfig, FineTuner
+from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix
-from robo_rl.rl.off_policy import OffPolicyLearner
-from sim.lane import LaneObs, LaneStep
-from sim.workers import WorkerVecEnv
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 
 LIMIT = 4.0
-SPEC = EnvSpec("toy/target", {"state": ArraySpec((2,), unit="m")}, ActionSpec((-LIMIT,), (LIMIT,), "m"), 6, 50.0)
+SPEC = EnvSpec(
+    "toy/target", {"state": ArraySpec((2,), unit="m")}, ActionSpec((-LIMIT,), (LIMIT,), "m"), 6, 50.0
+)
 
 
 @dataclass
@@ -61,7 +65,9 @@ class TargetLane:
 
 
 def widths(action_map: ActionMap) -> dict[str, int]:
-    """Replay widths for the flow policy of `tests.policies.small`: features 4, chunks of 2 executed actions."""
+    """Replay widths for the flow policy of `tests.policies.small`: features 4, chunks of 2 executed
+    actions.
+    """
     action = 2 if action_map.timescale == "chunk" else 1
     ctx, critic = action_map.ctx_dim, action_map.critic_dim
     return {"obs": 4, "ctx": ctx, "critic_action": critic, "action": action, "next_obs": 4, "next_ctx": ctx}

@@ -16,7 +16,9 @@ def act(expert: Expert, seeds: list[int], steps: list[int]) -> Tensor:
     return expert.act(NO_OBS, torch.tensor(seeds), torch.tensor(steps))
 
 
-@pytest.mark.parametrize(("task", "at_least"), [("peg-insert-side-v3", 4), ("assembly-v3", 5), ("reach-v3", 5)])
+@pytest.mark.parametrize(
+    ("task", "at_least"), [("peg-insert-side-v3", 4), ("assembly-v3", 5), ("reach-v3", 5)]
+)
 def test_experts_solve_their_tasks(task: str, at_least: int) -> None:
     """Demonstrations come from nowhere else; the published rates are 84 %, 100 % and 100 %."""
     env = make_env(f"metaworld/{task}", 5)
@@ -33,12 +35,16 @@ def test_experts_solve_their_tasks(task: str, at_least: int) -> None:
 
 
 def test_noise_depends_on_episode_and_step_only() -> None:
-    """A collection that was interrupted and resumed, or run with other lanes, records the same demonstrations."""
+    """A collection that was interrupted and resumed, or run with other lanes, records the same
+    demonstrations.
+    """
     expert = MetaWorldExpert("reach-v3", noise=0.5, seed=1)
     first = act(expert, [10, 11, 12], [0, 5, 9])
     act(expert, [99, 98, 97], [1, 2, 3])
     torch.testing.assert_close(act(expert, [10, 11, 12], [0, 5, 9]), first, rtol=0, atol=0)
-    torch.testing.assert_close(act(MetaWorldExpert("reach-v3", 0.5, 1), [10, 11, 12], [0, 5, 9]), first, rtol=0, atol=0)
+    torch.testing.assert_close(
+        act(MetaWorldExpert("reach-v3", 0.5, 1), [10, 11, 12], [0, 5, 9]), first, rtol=0, atol=0
+    )
 
 
 def test_noise_differs_between_episodes_steps_and_seeds() -> None:
@@ -46,7 +52,9 @@ def test_noise_differs_between_episodes_steps_and_seeds() -> None:
     states = {"state": NO_OBS["state"][:1]}
 
     def one(seed: int, episode: int, step: int) -> Tensor:
-        return MetaWorldExpert("reach-v3", 0.05, seed).act(states, torch.tensor([episode]), torch.tensor([step]))
+        return MetaWorldExpert("reach-v3", 0.05, seed).act(
+            states, torch.tensor([episode]), torch.tensor([step])
+        )
 
     draws = [one(0, 1, 0), one(0, 1, 1), one(0, 2, 0), one(1, 1, 0)]
     assert len({tuple(draw.flatten().tolist()) for draw in draws}) == 4
@@ -57,7 +65,9 @@ def test_the_dial_has_the_size_it_says() -> None:
     hand_at_goal = torch.zeros(400, 39)  # reach: the script wants to go nowhere and keeps the gripper open
     clean, noisy = (MetaWorldExpert("reach-v3", noise) for noise in (0.0, 0.1))
     seeds, steps = torch.arange(400), torch.zeros(400, dtype=torch.long)
-    difference = noisy.act({"state": hand_at_goal}, seeds, steps) - clean.act({"state": hand_at_goal}, seeds, steps)
+    difference = noisy.act({"state": hand_at_goal}, seeds, steps) - clean.act(
+        {"state": hand_at_goal}, seeds, steps
+    )
     assert difference[:, :3].std().item() == pytest.approx(0.1, rel=0.1)
     assert noisy.act({"state": hand_at_goal}, seeds, steps).abs().max() <= 1.0
 

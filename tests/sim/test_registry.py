@@ -91,7 +91,9 @@ def test_listing_and_refusing_names_imports_no_simulator() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(("name", "meant"), [("arm/navigate", "mobile/navigate"), ("reorient", "hand/reorient")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("arm/navigate", "mobile/navigate"), ("reorient", "hand/reorient")]
+)
 def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
     with pytest.raises(UnknownNameError, match=f"Known: {meant}"):
         make_env(name, 1)
@@ -124,5 +126,7 @@ def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
     assert "Did you mean 'metaworld/peg-insert-side-v3'? Nearest of " in said
     assert said.endswith("All of them: robo-rl info")
     assert len(said) < 400
-    with pytest.raises(UnknownNameError, match=r"Unknown environment 'xx'\. There are \d+\. All of them: robo-rl info"):
+    with pytest.raises(
+        UnknownNameError, match=r"Unknown environment 'xx'\. There are \d+\. All of them: robo-rl info"
+    ):
         make_env("xx", 1)

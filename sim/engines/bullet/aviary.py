@@ -1,7 +1,8 @@
 """Gymnasium environments with the spaces, rewards and endings of gym-pybullet-drones, over this engine.
 
-Facts are those of its HoverAviary, MultiHoverAviary and VelocityAviary (commit 90b178a, 2026-05): 240 Hz physics, 30 Hz
-decisions, a Crazyflie without motor lag. The code is ours, and so are the controllers behind "pid" and "vel".
+Facts are those of its HoverAviary, MultiHoverAviary and VelocityAviary (commit 90b178a, 2026-05): 240 Hz
+physics, 30 Hz decisions, a Crazyflie without motor lag. The code is ours, and so are the controllers behind
+"pid" and "vel".
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ RENDER_PX = (640, 480)
 class Aviary(gymnasium.Env[ndarray, ndarray]):
     """`num_drones` drones in one arena. obs: "kin" or "rgb"; act: rpm, one_d_rpm, pid, vel or one_d_pid.
 
-    kin: per drone position, roll-pitch-yaw, velocity (world) and angular velocity (world), then its actions of the
-    last half second, oldest first. `effects`: ground, downwash, drag; none is what gym-pybullet-drones calls PYB. Enums
-    of that package are taken by their value. Raises ConfigError for what cannot be built.
+    kin: per drone position, roll-pitch-yaw, velocity (world) and angular velocity (world), then its actions
+    of the last half second, oldest first. `effects`: ground, downwash, drag; none is what gym-pybullet-drones
+    calls PYB. Enums of that package are taken by their value. Raises ConfigError for what cannot be built.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (declared like this by Gymnasium)
@@ -56,9 +57,13 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         if ctrl_freq < 1 or pyb_freq % ctrl_freq:
             raise ConfigError(f"pyb_freq = {pyb_freq} must be a multiple of ctrl_freq = {ctrl_freq}.")
         if render_mode not in (None, "rgb_array"):
-            raise ConfigError(f"render_mode = {render_mode} is not known: None or rgb_array. There is no window.")
+            raise ConfigError(
+                f"render_mode = {render_mode} is not known: None or rgb_array. There is no window."
+            )
         self.num_drones, self.effects = num_drones, tuple(effects)
-        self.craft = load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
+        self.craft = (
+            load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
+        )
         self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
         check_scene(Scene(self.effects, rate_hz=float(pyb_freq)))
         self.obs_type = _one_of("obs", obs, OBSERVATIONS)
@@ -75,7 +80,9 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ndarray, dict[str, Any]]:
-        """Every episode starts alike: at rest, rotors stopped, just over the floor or where it was asked for."""
+        """Every episode starts alike: at rest, rotors stopped, just over the floor or where it was asked
+        for.
+        """
         super().reset(seed=seed)
         self._world.place(self._initial)
         self._steps, self._done = 0, False
@@ -102,12 +109,14 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         return self._observe(), reward, terminated, truncated, {}
 
     def _given(self, action: ndarray) -> ndarray:
-        """(n, a). Raises EnvError for other numbers than the kind of action has, and for what is not finite."""
+        """(n, a). Raises EnvError for other numbers than the kind of action has, and for what is not
+        finite.
+        """
         given, size = np.asarray(action, np.float32), (self.num_drones, self.act.size)
         if given.size != size[0] * size[1]:
             raise EnvError(
-                f"The action has shape {given.shape}, and act = {self.act.name} of {size[0]} drones takes {size}: is "
-                f"it of another kind? Known: {', '.join(ACTS)}."
+                f"The action has shape {given.shape}, and act = {self.act.name} of {size[0]} drones takes "
+                f"{size}: is it of another kind? Known: {', '.join(ACTS)}."
             )
         if not np.isfinite(given).all():
             raise EnvError(f"The action {given.tolist()} is not finite.")
@@ -166,7 +175,9 @@ class HoverAviary(Aviary):
 
 
 class MultiHoverAviary(Aviary):
-    """Drone i rises by 1 / (i + 1) m from where it starts. Reward: the sum of each one's max(0, 2 - distance^4)."""
+    """Drone i rises by 1 / (i + 1) m from where it starts. Reward: the sum of each one's max(0, 2 -
+    distance^4).
+    """
 
     reach_m, tilt_rad, seconds = 2.0, 0.5, 8.0
 
@@ -183,7 +194,8 @@ class MultiHoverAviary(Aviary):
 class VelocityAviary(Aviary):
     """Fly with a velocity: direction (3) and share of the fastest (0 ... 1). No reward (-1), no ending.
 
-    Observation, per drone: position, quaternion xyzw, roll-pitch-yaw, velocity, angular velocity, rotor speeds [rpm].
+    Observation, per drone: position, quaternion xyzw, roll-pitch-yaw, velocity, angular velocity, rotor
+    speeds [rpm].
     """
 
     def __init__(self, **options: Any) -> None:
@@ -205,8 +217,12 @@ class VelocityAviary(Aviary):
         return np.clip(rows, self.observation_space.low, self.observation_space.high)  # type: ignore[attr-defined]
 
 
-def hover_score(env: HoverAviary | MultiHoverAviary, goal_m: Float[ndarray, "3 n"]) -> tuple[float, bool, bool]:
-    """Reward sum max(0, 2 - d^4); over when all are within 0.1 mm, out of reach, tilted too far, or after 8 s."""
+def hover_score(
+    env: HoverAviary | MultiHoverAviary, goal_m: Float[ndarray, "3 n"]
+) -> tuple[float, bool, bool]:
+    """Reward sum max(0, 2 - d^4); over when all are within 0.1 mm, out of reach, tilted too far, or after 8
+    s.
+    """
     position = env.motion.position_m
     distance = np.linalg.norm(position - goal_m, axis=0)
     reward = float(np.maximum(0.0, 2.0 - distance**4).sum())
@@ -219,16 +235,24 @@ def hover_score(env: HoverAviary | MultiHoverAviary, goal_m: Float[ndarray, "3 n
 def kinematics(motion: Motion) -> Float[ndarray, "n 12"]:
     """Position, roll-pitch-yaw, velocity, angular velocity; all in the world."""
     spin = to_world(motion.turn, motion.rate_rad_s)
-    rows: ndarray = np.concatenate([motion.position_m, euler_angles(motion.quat_wxyz), motion.velocity_m_s, spin]).T
+    rows: ndarray = np.concatenate(
+        [motion.position_m, euler_angles(motion.quat_wxyz), motion.velocity_m_s, spin]
+    ).T
     return rows
 
 
-def _initial(craft: Any, num: int, xyzs: Float[ndarray, "n 3"] | None, rpys: Float[ndarray, "n 3"] | None) -> Motion:
+def _initial(
+    craft: Any, num: int, xyzs: Float[ndarray, "n 3"] | None, rpys: Float[ndarray, "n 3"] | None
+) -> Motion:
     """At rest; by default side by side, 10 cm over the floor."""
     _, height_m = hull(craft)
     arm_m = float(np.hypot(*craft.rotors_m[0]))
     apart = 4.0 * arm_m * np.arange(num)
-    places = np.stack([apart, apart, np.full(num, 0.5 * height_m + 0.1)], axis=1) if xyzs is None else np.asarray(xyzs)
+    places = (
+        np.stack([apart, apart, np.full(num, 0.5 * height_m + 0.1)], axis=1)
+        if xyzs is None
+        else np.asarray(xyzs)
+    )
     turns = np.zeros((num, 3)) if rpys is None else np.asarray(rpys)
     for name, rows in (("initial_xyzs", places), ("initial_rpys", turns)):
         if rows.shape != (num, 3):

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from sim.engines.bullet.motion import Motion, euler_angles
-from sim.engines.quad.control.controllers import make_controller
 from sim.engines.quad.craft import Craft
+from sim.flight.control.controllers import make_controller
 
 ACTS = {"rpm": 4, "one_d_rpm": 1, "pid": 3, "vel": 4, "one_d_pid": 1}  # name -> numbers per drone
 RPM_SHARE = 0.05  # an action of 1 is this much above the speed that hovers
@@ -54,7 +54,9 @@ class Act:
         return rotors
 
 
-def _reference(position_m: ndarray, velocity_m_s: ndarray | float = 0.0, yaw_rad: ndarray | float = 0.0) -> ndarray:
+def _reference(
+    position_m: ndarray, velocity_m_s: ndarray | float = 0.0, yaw_rad: ndarray | float = 0.0
+) -> ndarray:
     reference = np.zeros((10, position_m.shape[1]))
     reference[0:3], reference[3:6], reference[9] = position_m, velocity_m_s, yaw_rad
     return reference
@@ -68,7 +70,9 @@ def _waypoint(action: ndarray, motion: Motion) -> ndarray:
 
 
 def _velocity(action: ndarray, motion: Motion) -> ndarray:
-    """Fly in the direction of the first three numbers, by the share of the speed limit that the fourth says."""
+    """Fly in the direction of the first three numbers, by the share of the speed limit that the fourth
+    says.
+    """
     way, share = action[:, :3].T, np.abs(action[:, 3])
     length = np.linalg.norm(way, axis=0)
     unit = np.where(length > 0.0, way / np.maximum(length, 1e-9), 0.0)

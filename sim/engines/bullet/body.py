@@ -1,4 +1,6 @@
-"""A craft as PyBullet bodies, made from primitives: one cylinder to touch with, arms and rotors to look at."""
+"""A craft as PyBullet bodies, made from primitives: one cylinder to touch with, arms and rotors to look
+at.
+"""
 
 from __future__ import annotations
 

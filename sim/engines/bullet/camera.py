@@ -33,11 +33,20 @@ def onboard_view(
 
 
 def look_from(
-    p: Any, client: int, eye_m: ndarray, target_m: ndarray, up: ndarray, width: int, height: int, fov_deg: float
+    p: Any,
+    client: int,
+    eye_m: ndarray,
+    target_m: ndarray,
+    up: ndarray,
+    width: int,
+    height: int,
+    fov_deg: float,
 ) -> Picture:
     """One picture, from a place in the world; `fov_deg` is the vertical angle of view."""
     if not (8 <= width <= 4096 and 8 <= height <= 4096):
-        raise ConfigError(f"A picture of {width} x {height} pixels cannot be made: both sides must be in 8 ... 4096.")
+        raise ConfigError(
+            f"A picture of {width} x {height} pixels cannot be made: both sides must be in 8 ... 4096."
+        )
     view = p.computeViewMatrix(eye_m.tolist(), target_m.tolist(), up.tolist())
     lens = p.computeProjectionMatrixFOV(fov_deg, width / height, NEAR_M, FAR_M)
     _, _, rgba, depth, names = p.getCameraImage(

@@ -1,4 +1,6 @@
-"""PyBullet, imported in this one place: an optional package, without which everything else of robo-rl works."""
+"""PyBullet, imported in this one place: an optional package, without which everything else of robo-rl
+works.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@
     downwash       F = -c_1 (r / 4 dz)^2 exp(-1/2 (d_xy / (c_2 dz + c_3))^2) z_b  (Panerati et al. 2021)
     rotor drag     F = -diag(c_xy, c_xy, c_z) (sum of rotor speeds [rad/s]) v     (Forster 2015)
 
-r: radius of a propeller, h_i: height of rotor i over the floor; dz, d_xy: how far the other drone is above and aside;
-z_b: the axis of the lower drone's body, whose lift it takes away (their code applies it in the frame of its link).
+r: radius of a propeller, h_i: height of rotor i over the floor; dz, d_xy: how far the other drone is above
+and aside; z_b: the axis of the lower drone's body, whose lift it takes away (their code applies it in the
+frame of its link).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Scene:
 
 
 def check_scene(scene: Scene) -> None:
-    """Raises UnknownNameError for an effect or a donor that does not exist, ConfigError for numbers out of bounds."""
+    """Raises UnknownNameError for an effect or a donor that does not exist, ConfigError for numbers out of
+    bounds.
+    """
     load_craft(scene.donor)
     for effect in scene.effects:
         if effect not in EFFECTS:
@@ -50,14 +53,18 @@ def check_scene(scene: Scene) -> None:
     if not 60.0 <= scene.rate_hz <= 10_000.0:
         raise ConfigError(f"rate_hz = {scene.rate_hz:g} is out of bounds: PyBullet steps at 60 ... 10000 Hz.")
     if not (math.isfinite(scene.height_m) and scene.height_m > 0.0):
-        raise ConfigError(f"height_m = {scene.height_m:g} is out of bounds: the goal must be above the floor.")
+        raise ConfigError(
+            f"height_m = {scene.height_m:g} is out of bounds: the goal must be above the floor."
+        )
     if scene.above_m is not None and not scene.above_m > 0.0:
-        raise ConfigError(f"above_m = {scene.above_m:g} is out of bounds: the other craft must be above the goal.")
+        raise ConfigError(
+            f"above_m = {scene.above_m:g} is out of bounds: the other craft must be above the goal."
+        )
 
 
 def borrowed(craft: Craft, scene: Scene) -> dict[str, Any]:
-    """Coefficients that the effects need and this craft's data lack, taken from the scene's donor; a craft that has
-    any drag of its own keeps just that one, for it was fitted without another.
+    """Coefficients that the effects need and this craft's data lack, taken from the scene's donor; a craft
+    that has any drag of its own keeps just that one, for it was fitted without another.
     """
     donor = load_craft(scene.donor)
     found: dict[str, Any] = {}
@@ -87,11 +94,14 @@ def ground_gain(craft: Craft, height_m: Float[ndarray, "*s"]) -> Float[ndarray, 
     return gain
 
 
-def downwash_n(craft: Craft, above_m: Float[ndarray, "*s"], aside_m: Float[ndarray, "*s"]) -> Float[ndarray, "*s"]:
-    """Push against its lift by one drone that flies `above_m` higher and `aside_m` away; none from drones below.
+def downwash_n(
+    craft: Craft, above_m: Float[ndarray, "*s"], aside_m: Float[ndarray, "*s"]
+) -> Float[ndarray, "*s"]:
+    """Push against its lift by one drone that flies `above_m` higher and `aside_m` away; none from drones
+    below.
 
-    At most the craft's weight: the formula has no bound at small distances, but a wake carries no more momentum than
-    the thrust that made it.
+    At most the craft's weight: the formula has no bound at small distances, but a wake carries no more
+    momentum than the thrust that made it.
     """
     strength, slope, offset = craft.downwash
     higher = np.maximum(above_m, 1e-6)

@@ -1,7 +1,9 @@
-"""A camera that looks down on a floor with markers, drawn by PyBullet's software renderer; physics is elsewhere.
+"""A camera that looks down on a floor with markers, drawn by PyBullet's software renderer; physics is
+elsewhere.
 
-The floor is the same in every episode: rectangles of different greys, sizes and directions, so that a picture tells
-where it was taken. Lamps and sensors differ: every camera has its own gain, every picture its own noise.
+The floor is the same in every episode: rectangles of different greys, sizes and directions, so that a picture
+tells where it was taken. Lamps and sensors differ: every camera has its own gain, every picture its own
+noise.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class FloorView:
                 p.GEOM_BOX, halfExtents=[*half, 0.001], rgbaColor=[grey] * 3 + [1.0], physicsClientId=client
             )
             quat = p.getQuaternionFromEuler([0.0, 0.0, turn])
-            p.createMultiBody(0, -1, look, [place[0], place[1], floor_m + place[2]], quat, physicsClientId=client)
+            p.createMultiBody(
+                0, -1, look, [place[0], place[1], floor_m + place[2]], quat, physicsClientId=client
+            )
 
     def close(self) -> None:
         self._finalizer()
@@ -81,13 +85,17 @@ class FloorView:
     def look(
         self, position_m: Float[ndarray, "3 n"], turn: Float[ndarray, "3 3 n"], wanted: Bool[ndarray, " n"]
     ) -> UInt8[ndarray, "n h w"]:
-        """What a camera in the middle of each craft sees along its -z axis, its x axis up; black where not wanted."""
+        """What a camera in the middle of each craft sees along its -z axis, its x axis up; black where not
+        wanted.
+        """
         seen = np.zeros((position_m.shape[1], self.eye.px, self.eye.px), np.uint8)
         for i in np.flatnonzero(wanted):
             seen[i] = (self.colour(position_m[:, i], turn[:, :, i], self.eye.px) @ _LUMA).round()
         return seen
 
-    def colour(self, position_m: Float[ndarray, " 3"], turn: Float[ndarray, "3 3"], px: int) -> UInt8[ndarray, "h w 3"]:
+    def colour(
+        self, position_m: Float[ndarray, " 3"], turn: Float[ndarray, "3 3"], px: int
+    ) -> UInt8[ndarray, "h w 3"]:
         """One picture."""
         p, client = self._p, self._client
         target, up = position_m - turn[:, 2], turn[:, 0]
@@ -101,7 +109,9 @@ class FloorView:
 
 
 def markers(eye: Eye) -> list[tuple[ndarray, ndarray, float, float]]:
-    """(place [m], half sides [m], direction [rad], grey) of the floor and what lies on it, the upper ones last."""
+    """(place [m], half sides [m], direction [rad], grey) of the floor and what lies on it, the upper ones
+    last.
+    """
     rng = np.random.default_rng(eye.map_seed)
     found = [(np.array([0.0, 0.0, -0.001]), np.array([_FLOOR_M, _FLOOR_M]), 0.0, _GREY)]
     for i in range(eye.markers):

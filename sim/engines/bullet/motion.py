@@ -1,4 +1,6 @@
-"""Where drones are and how they move, as the PyBullet engine knows it: columns are drones, double precision."""
+"""Where drones are and how they move, as the PyBullet engine knows it: columns are drones, double
+precision.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ class Motion(NamedTuple):
     turn: Float[ndarray, "3 3 n"]  # the rotation matrix of the quaternion
 
     @classmethod
-    def of(cls, position_m: ndarray, quat_wxyz: ndarray, velocity_m_s: ndarray, rate_rad_s: ndarray) -> Motion:
+    def of(
+        cls, position_m: ndarray, quat_wxyz: ndarray, velocity_m_s: ndarray, rate_rad_s: ndarray
+    ) -> Motion:
         return cls(position_m, quat_wxyz, velocity_m_s, rate_rad_s, rotation(quat_wxyz))
 
     @classmethod
-    def at_rest(cls, position_m: Float[ndarray, "3 n"], quat_wxyz: Float[ndarray, "4 n"] | None = None) -> Motion:
+    def at_rest(
+        cls, position_m: Float[ndarray, "3 n"], quat_wxyz: Float[ndarray, "4 n"] | None = None
+    ) -> Motion:
         """Level, unless an attitude is given."""
         still = np.zeros_like(position_m)
         level = np.concatenate([np.ones_like(still[:1]), still])
@@ -50,7 +56,9 @@ _FORM = _FORM.reshape(9, 16)
 
 
 def rotation(quat_wxyz: Float[ndarray, "4 n"]) -> Float[ndarray, "3 3 n"]:
-    """Rotation matrices of unit quaternions, body -> world: one product, for a single drone pays for every call."""
+    """Rotation matrices of unit quaternions, body -> world: one product, for a single drone pays for every
+    call.
+    """
     num = quat_wxyz.shape[1]
     turn: ndarray = (_FORM @ (quat_wxyz[:, None] * quat_wxyz[None]).reshape(16, num)).reshape(3, 3, num)
     return turn

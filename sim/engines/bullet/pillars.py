@@ -1,4 +1,6 @@
-"""Upright cylinders that stand in the arenas of a PyBullet world: fixed bodies, moved when a room is furnished anew."""
+"""Upright cylinders that stand in the arenas of a PyBullet world: fixed bodies, moved when a room is
+furnished anew.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ class Pillars:
     """`each` cylinders in every arena, of one size, their feet on the floor at z = 0."""
 
     def __init__(
-        self, p: Any, client: int, origin_m: Float[ndarray, "3 a"], each: int, radius_m: float, height_m: float
+        self,
+        p: Any,
+        client: int,
+        origin_m: Float[ndarray, "3 a"],
+        each: int,
+        radius_m: float,
+        height_m: float,
     ) -> None:
         self._p, self._client, self._origin, self._height_m = p, client, origin_m, height_m
-        shape = p.createCollisionShape(p.GEOM_CYLINDER, radius=radius_m, height=height_m, physicsClientId=client)
+        shape = p.createCollisionShape(
+            p.GEOM_CYLINDER, radius=radius_m, height=height_m, physicsClientId=client
+        )
         self._axes = np.full((2, origin_m.shape[1], each), np.nan)
         self._heap = _HEAP_M * np.stack(np.divmod(np.arange(each), 8)).astype(float)  # (2, each)
         lying = [[self._place(a, j) for j in range(each)] for a in range(origin_m.shape[1])]
@@ -34,15 +44,21 @@ class Pillars:
         return np.array(self._bodies)
 
     def _body(self, shape: int, spot: list[float]) -> int:
-        """Without maximal coordinates a fixed body would be a multi-body, which costs three times as much a step."""
+        """Without maximal coordinates a fixed body would be a multi-body, which costs three times as much a
+        step.
+        """
         p, client = self._p, self._client
-        body = int(p.createMultiBody(0, shape, basePosition=spot, useMaximalCoordinates=1, physicsClientId=client))
+        body = int(
+            p.createMultiBody(0, shape, basePosition=spot, useMaximalCoordinates=1, physicsClientId=client)
+        )
         p.changeDynamics(body, -1, restitution=0.1, lateralFriction=0.6, physicsClientId=client)
         p.setCollisionFilterGroupMask(body, -1, PILLAR_GROUP, DRONE_GROUP, physicsClientId=client)
         return body
 
     def stand(self, axes_m: Float[ndarray, "2 a each"], there: Bool[ndarray, "a each"]) -> None:
-        """Put them where these axes are; those that are not there are buried. What stays where it is is not touched."""
+        """Put them where these axes are; those that are not there are buried. What stays where it is is not
+        touched.
+        """
         axes = np.where(there, axes_m, np.nan)
         same = (axes == self._axes) | (np.isnan(axes) & np.isnan(self._axes))
         self._axes = axes

@@ -24,8 +24,8 @@ def scattered(
     """Pictures, what is up in body axes, and position [m] with cos and sin of the heading.
 
     Half of the poses lie near the goal, half anywhere within `reach_m` of it along each axis, tilted by up to
-    `tilt_rad`; every picture comes from a camera of its own brightness. Unlike the pictures of a flight, no two of
-    them are alike.
+    `tilt_rad`; every picture comes from a camera of its own brightness. Unlike the pictures of a flight, no
+    two of them are alike.
     """
     position_m, turn = poses(num, reach_m, tilt_rad, rng)
     view, frames = FloorView(eye, floor_m), []

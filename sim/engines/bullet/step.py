@@ -1,7 +1,8 @@
-"""PyBullet in the place of the `quad` dynamics: the same step from state to state, so what flies there flies here.
+"""PyBullet in the place of the `quad` dynamics: the same step from state to state, so what flies there flies
+here.
 
-`Flights(..., step=BulletStep(...))` keeps the task, its starts and disturbances, sensors, memory and scoring; only what
-happens between two control steps is another engine's.
+`Flights(..., step=BulletStep(...))` keeps the task, its starts and disturbances, sensors, memory and scoring;
+only what happens between two control steps is another engine's.
 """
 
 from __future__ import annotations
@@ -15,28 +16,36 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
-from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_n, downwash_world_n, equipped
+from sim.engines.bullet.effects import (
+    Scene,
+    check_scene,
+    downwash_among,
+    downwash_n,
+    downwash_world_n,
+    equipped,
+)
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
-from sim.engines.quad.command import ON_MOTORS, CommandLevel
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.flight import Senses, inner_physics
-from sim.engines.quad.flights import Flights
-from sim.engines.quad.realism import Realism
 from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
-from sim.tasks.protocol import FlightTask
+from sim.flight.command import ON_MOTORS, CommandLevel
+from sim.flight.flight import Senses, inner_physics
+from sim.flight.flights import Flights
+from sim.flight.realism import Realism
+from sim.tasks.flight.protocol import FlightTask
 
 
 class BulletStep:
-    """step(state, command, params, external) -> state after `physics.dt_s`; see `sim.engines.quad.dynamics.make_step`.
+    """step(state, command, params, external) -> state after `physics.dt_s`; see
+    `sim.engines.quad.dynamics.make_step`.
 
-    The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is put where
-    the column says; the others go on as they are, so contacts that last are the same contacts. `pure`: all are put
-    where their columns say, so that what follows depends on nothing else, as resuming and seeds of episodes want.
-    No gradient. floor_m: where the floor is, if not `scene.height_m` below the origin. watch: called after every
-    sub-step.
+    The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is
+    put where the column says; the others go on as they are, so contacts that last are the same contacts.
+    `pure`: all are put where their columns say, so that what follows depends on nothing else, as resuming and
+    seeds of episodes want. No gradient. floor_m: where the floor is, if not `scene.height_m` below the
+    origin. watch: called after every sub-step.
     """
 
     def __init__(
@@ -46,7 +55,12 @@ class BulletStep:
         check_scene(scene)
         self.pure, self._watch = pure, watch
         self.floor_m = -scene.height_m if floor_m is None else floor_m
-        self.craft, self.physics, self.scene, self.per_arena = equipped(craft, scene), physics, scene, per_arena
+        self.craft, self.physics, self.scene, self.per_arena = (
+            equipped(craft, scene),
+            physics,
+            scene,
+            per_arena,
+        )
         substep_s = physics.dt_s / physics.substeps
         self.world = BulletWorld(self.craft, num, substep_s, floor_m=self.floor_m, per_arena=per_arena)
         self._params: Tensor | None = None
@@ -57,7 +71,9 @@ class BulletStep:
     def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor:
         if not torch.isfinite(command).all():
             bad = (~torch.isfinite(command)).any(0).nonzero()[:, 0].tolist()
-            raise EnvError(f"The commands of drones {bad[:5]} are not finite: PyBullet flies finite rotor speeds only.")
+            raise EnvError(
+                f"The commands of drones {bad[:5]} are not finite: PyBullet flies finite rotor speeds only."
+            )
         if self._params is None or not torch.equal(params, self._params):
             self._params = params.clone()
             self._drones = Drones.of(self.craft, params.numpy(), state.shape[1])
@@ -85,10 +101,14 @@ class BulletStep:
         force, effects, craft = given[FORCE].copy(), self.scene.effects, self.craft
         if "downwash" in effects:
             if self.per_arena > 1:
-                force += downwash_world_n(downwash_among(craft, motion.position_m, self.per_arena), motion.turn)
+                force += downwash_world_n(
+                    downwash_among(craft, motion.position_m, self.per_arena), motion.turn
+                )
             if self.scene.above_m is not None:
                 x, y, z = motion.position_m
-                force += downwash_world_n(downwash_n(craft, self.scene.above_m - z, np.hypot(x, y)), motion.turn)
+                force += downwash_world_n(
+                    downwash_n(craft, self.scene.above_m - z, np.hypot(x, y)), motion.turn
+                )
         heights = rotor_heights(craft, motion, self.floor_m) if "ground" in effects else None
         air = given[WIND] if self.physics.wind else None
         return Outside(force, given[TORQUE], air, heights)
@@ -98,8 +118,8 @@ def bullet_step(
     craft: Craft, task: FlightTask, num: int, scene: Scene | None = None, realism: Realism | None = None,
     level: CommandLevel = ON_MOTORS, *, pure: bool = False,
 ) -> tuple[Physics, BulletStep]:  # fmt: skip
-    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m below the
-    origin, or where the task's scene ends.
+    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m
+    below the origin, or where the task's scene ends.
     """
     if scene is None:
         (_, _, middle_m), reach_m = task.scene
@@ -113,9 +133,21 @@ def bullet_flights(
     craft: Craft, task: FlightTask, senses: Senses, num: int, seed: int, scene: Scene, *,
     spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
 ) -> Flights:  # fmt: skip
-    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in PyBullet."""
+    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in
+    PyBullet.
+    """
     physics, step = bullet_step(craft, task, num, scene, realism, level)
     return Flights(
-        craft, task, senses, num, seed, physics=physics, spread=spread, realism=realism, gradient=False, eager=True,
-        step=step, level=level,
-    )  # fmt: skip
+        craft,
+        task,
+        senses,
+        num,
+        seed,
+        physics=physics,
+        spread=spread,
+        realism=realism,
+        gradient=False,
+        eager=True,
+        step=step,
+        level=level,
+    )

@@ -1,7 +1,8 @@
-"""PyBullet under a swarm: its drones, floor and cylinders are bodies that push each other, and air falls from above.
+"""PyBullet under a swarm: its drones, floor and cylinders are bodies that push each other, and air falls from
+above.
 
-Every world of the swarm is an arena of one PyBullet world. Walls and ceiling are lines that are not to be crossed, as
-in `quad`; nothing bounces off them.
+Every world of the swarm is an arena of one PyBullet world. Walls and ceiling are lines that are not to be
+crossed, as in `quad`; nothing bounces off them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from sim.engines.bullet.effects import Scene
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import Physics
-from sim.engines.quad.swarm_step import Touched
+from sim.flight.swarm.swarm_step import Touched
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
 
 class BulletSwarm:
-    """A `SwarmStep`. `pure`: what follows depends on the state alone, as a training that is resumed wants; otherwise
-    contacts last as long as they do, for example of a drone that lies on the floor. Of the scene the effects and the
-    rate count: the floor is at z = 0.
+    """A `SwarmStep`. `pure`: what follows depends on the state alone, as a training that is resumed wants;
+    otherwise contacts last as long as they do, for example of a drone that lies on the floor. Of the scene
+    the effects and the rate count: the floor is at z = 0.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class BulletSwarm:
         if not torch.equal(cylinders, self._stands):
             self._stands = cylinders.clone()
             axes = cylinders.double().numpy()
-            self.engine.world.stand(axes, axes[0] < 0.5 * ABSENT_M, self._world.cylinder_m, self._world.room_m[2])
+            self.engine.world.stand(
+                axes, axes[0] < 0.5 * ABSENT_M, self._world.cylinder_m, self._world.room_m[2]
+            )
 
     def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor:
         self.touched = Touched.nobody(state.shape[1])

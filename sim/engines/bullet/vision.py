@@ -1,4 +1,6 @@
-"""Flights in PyBullet that see through a camera: pictures at their own rate, inertial sensors at the control rate."""
+"""Flights in PyBullet that see through a camera: pictures at their own rate, inertial sensors at the control
+rate.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from policies.vision import attitude, gained_velocity
+from policies.flight.vision import attitude, gained_velocity
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.effects import Scene
@@ -18,9 +20,9 @@ from sim.engines.bullet.floor_view import Eye, FloorView, exposed
 from sim.engines.bullet.motion import rotation
 from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.memory import SEEN_ROWS, Senses
 from sim.engines.quad.rows import POS, QUAT, VEL, rotation_matrix
-from sim.tasks.hover import HoverTask
+from sim.flight.memory import SEEN_ROWS, Senses
+from sim.tasks.flight.hover import HoverTask
 
 FRAMES = 3  # pictures of different ages in one image
 APART = 2  # pictures between two of them
@@ -31,7 +33,9 @@ ACCELEROMETER_BIAS_M_S2 = 0.1  # standard deviation over craft, of every axis
 
 @dataclass(slots=True)
 class Record:
-    """Pictures of a flight and the poses that they were taken from, of the n drones that had not left the box."""
+    """Pictures of a flight and the poses that they were taken from, of the n drones that had not left the
+    box.
+    """
 
     frames: list[UInt8[ndarray, "n h w"]] = field(default_factory=list)
     tilt: list[Float[Tensor, "n 3"]] = field(default_factory=list)
@@ -39,15 +43,24 @@ class Record:
 
 
 class VisionFlights:
-    """`num` hovering flights in PyBullet, start for start those of the `quad` engine, with a camera under each.
+    """`num` hovering flights in PyBullet, start for start those of the `quad` engine, with a camera under
+    each.
 
-    Call `look` once per control step, before acting; `image` and `state` are what a policy sees then. The camera was on
-    before the flight began: its first older pictures are those of a craft that came in at the same attitude, carried
-    by a thrust of its weight.
+    Call `look` once per control step, before acting; `image` and `state` are what a policy sees then. The
+    camera was on before the flight began: its first older pictures are those of a craft that came in at the
+    same attitude, carried by a thrust of its weight.
     """
 
     def __init__(
-        self, craft: Craft, task: HoverTask, history: int, num: int, seed: int, scene: Scene, eye: Eye, camera_hz: float
+        self,
+        craft: Craft,
+        task: HoverTask,
+        history: int,
+        num: int,
+        seed: int,
+        scene: Scene,
+        eye: Eye,
+        camera_hz: float,
     ) -> None:
         self.every = steps_per_picture(camera_hz, task.dt_s)
         self.flights = bullet_flights(craft, task, Senses(history, integral=False), num, seed, scene)
@@ -101,7 +114,9 @@ class VisionFlights:
         return torch.from_numpy(np.stack(self._frames[::APART], axis=-1))
 
     def state(self) -> Float[Tensor, "n s"]:
-        """What a `VisionPolicy` takes: up, rates, last actions, up at each picture, age of the newest, velocity."""
+        """What a `VisionPolicy` takes: up, rates, last actions, up at each picture, age of the newest,
+        velocity.
+        """
         obs = self.flights.obs.T
         age = torch.full((len(obs), 1), float(self._step % self.every) / self.every)
         actions = obs[:, SEEN_ROWS : SEEN_ROWS + 4 * self.history]
@@ -127,7 +142,9 @@ class VisionFlights:
             rise[:, 2] += GRAVITY_M_S2
             noise = torch.from_numpy(self._rng.normal(0.0, ACCELEROMETER_STD_M_S2, rise.shape)).float()
             force = (turn.transpose(1, 2) @ rise.unsqueeze(2)).squeeze(2) + self._bias + noise
-            since = self._span + (self._step - 1) % self.every  # steps between the oldest picture and the last look
+            since = (
+                self._span + (self._step - 1) % self.every
+            )  # steps between the oldest picture and the last look
             self._felt = [*self._felt[-since:], self._level(force, tilt)]
             if self.fresh:
                 self._felt = self._felt[-self._span :]
@@ -156,8 +173,8 @@ def steps_per_picture(camera_hz: float, dt_s: float) -> int:
     steps = round(1.0 / (camera_hz * dt_s)) if camera_hz > 0.0 else 0
     if steps < 1 or abs(steps * dt_s * camera_hz - 1.0) > 0.02:
         raise ConfigError(
-            f"camera_hz = {camera_hz:g} is impossible at {1.0 / dt_s:g} Hz control: a picture takes whole control "
-            "steps, for example 25, 33.3 or 50."
+            f"camera_hz = {camera_hz:g} is impossible at {1.0 / dt_s:g} Hz control: a picture takes whole "
+            "control steps, for example 25, 33.3 or 50."
         )
     return steps
 
@@ -166,12 +183,14 @@ def vision_spec(task: HoverTask, history: int, eye: Eye, camera_hz: float) -> En
     """The contract of a policy that sees through this camera."""
     apart_ms = 1000.0 * APART / camera_hz
     image = ArraySpec(
-        (eye.px, eye.px, FRAMES), "uint8",
-        f"grey, looking down, {eye.fov_deg:g} deg; channels: now, {apart_ms:.0f} ms and {2 * apart_ms:.0f} ms ago",
-    )  # fmt: skip
+        (eye.px, eye.px, FRAMES),
+        "uint8",
+        f"grey, looking down, {eye.fov_deg:g} deg; channels: now, {apart_ms:.0f} ms and {2 * apart_ms:.0f} "
+        "ms ago",
+    )
     unit = (
-        f"up 1, rates rad/s, last {history} actions 1, up at each picture 1, age of the newest picture in periods, "
-        "all in body axes; velocity now less its mean between the pictures, m/s, level axes"
+        f"up 1, rates rad/s, last {history} actions 1, up at each picture 1, age of the newest picture in "
+        "periods, all in body axes; velocity now less its mean between the pictures, m/s, level axes"
     )
     state = ArraySpec((6 + 4 * history + 3 * FRAMES + 4,), unit=unit)
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")

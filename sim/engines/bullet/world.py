@@ -1,7 +1,8 @@
-"""Many drones in one PyBullet world: real rigid bodies and contacts, no forces but gravity and those it is given.
+"""Many drones in one PyBullet world: real rigid bodies and contacts, no forces but gravity and those it is
+given.
 
-Columns are drones, numbers are double precision, and every drone sees its own origin: arenas of `per_arena` drones
-stand far apart on a grid. One world costs a third of a world per drone.
+Columns are drones, numbers are double precision, and every drone sees its own origin: arenas of `per_arena`
+drones stand far apart on a grid. One world costs a third of a world per drone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class BulletWorld:
         self, craft: Craft, num: int, substep_s: float, *, floor_m: float | None = 0.0, per_arena: int = 1
     ) -> None:
         if num < 1 or per_arena < 1 or num % per_arena:
-            raise ConfigError(f"{num} drones cannot be shared out to arenas of {per_arena}: give a multiple of it.")
+            raise ConfigError(
+                f"{num} drones cannot be shared out to arenas of {per_arena}: give a multiple of it."
+            )
         if not 0.0 < substep_s <= 1.0 / 60.0:
             raise ConfigError(f"substep_s = {substep_s:g} is out of bounds: above 0 and at most 1/60 s.")
         self.craft, self.num, self.per_arena, self.floor_m = craft, num, per_arena, floor_m
@@ -92,7 +95,9 @@ class BulletWorld:
     def stand(
         self, axes_m: Float[ndarray, "2 a m"], there: Bool[ndarray, "a m"], radius_m: float, height_m: float
     ) -> None:
-        """Cylinders in every arena, on the floor at z = 0; of the same number and size whenever this is called."""
+        """Cylinders in every arena, on the floor at z = 0; of the same number and size whenever this is
+        called.
+        """
         if self._pillars is None:
             origin = self._origin[:, :: self.per_arena]
             self._pillars = Pillars(self._p, self._client, origin, axes_m.shape[2], radius_m, height_m)
@@ -101,8 +106,8 @@ class BulletWorld:
     def pressed(self) -> Bool[ndarray, "3 n"]:
         """Who was pushed in the last sub-step: by a drone, by a cylinder, by the floor.
 
-        Bullet keeps points of contact from some centimetres on, before anything touches: those that bear no force and
-        have not met are none.
+        Bullet keeps points of contact from some centimetres on, before anything touches: those that bear no
+        force and have not met are none.
         """
         found = self._p.getContactPoints(physicsClientId=self._client)
         pairs = {(point[1], point[2]) for point in found if point[9] > 0.0 or point[8] <= 0.0}
@@ -121,9 +126,18 @@ class BulletWorld:
         return self.look(drone, eye, target, up, width, height, fov_deg)
 
     def look(
-        self, drone: int, eye_m: ndarray, target_m: ndarray, up: ndarray, width: int, height: int, fov_deg: float = 60.0
+        self,
+        drone: int,
+        eye_m: ndarray,
+        target_m: ndarray,
+        up: ndarray,
+        width: int,
+        height: int,
+        fov_deg: float = 60.0,
     ) -> Picture:
-        """A picture from anywhere in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the world."""
+        """A picture from anywhere in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the
+        world.
+        """
         origin = self._origin[:, drone]
         seen = look_from(self._p, self._client, eye_m + origin, target_m + origin, up, width, height, fov_deg)
         names = np.ones(max(self._bodies) + 2, dtype=np.int64)

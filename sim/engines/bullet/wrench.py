@@ -1,7 +1,8 @@
-"""Rotor speeds to forces and torques on many drones at once, in body axes, by the formulas of the `quad` engine.
+"""Rotor speeds to forces and torques on many drones at once, in body axes, by the formulas of the `quad`
+engine.
 
-The same thrust curve, lag, drag and rotor momentum as sim/engines/quad/dynamics.py, per rotor, so that the ground may
-push one side of a tilted craft more than the other; plus what only this engine knows: downwash.
+The same thrust curve, lag, drag and rotor momentum as sim/engines/quad/dynamics.py, per rotor, so that the
+ground may push one side of a tilted craft more than the other; plus what only this engine knows: downwash.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from sim.engines.quad.rows import NAMES
 
 @dataclass(frozen=True, slots=True)
 class Drones:
-    """n drones of one craft: what is the same for all, laid out for a product, and what differs, (n,) each."""
+    """n drones of one craft: what is the same for all, laid out for a product, and what differs, (n,)
+    each.
+    """
 
     craft: Craft
     mix: Float[ndarray, "4 4"]  # thrusts of the rotors -> total thrust, torques about body x, y, z

@@ -1,4 +1,6 @@
-"""A scene as Isaac Gym needs it: an actor per tree of bodies, numbers that its importer may drop said beside it."""
+"""A scene as Isaac Gym needs it: an actor per tree of bodies, numbers that its importer may drop said beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def _body(model: Any, row: int, filters: dict[int, int]) -> dict[str, Any]:
     mujoco.mju_quat2Mat(flat, model.body_iquat[row])
     turn = flat.reshape(3, 3)
     inertia: ndarray = turn @ np.diag(model.body_inertia[row]) @ turn.T
-    shapes = [{"friction": float(model.geom_friction[g, 0]), "filter": filters[g]} for g in shapes_of(model, row)]
+    shapes = [
+        {"friction": float(model.geom_friction[g, 0]), "filter": filters[g]} for g in shapes_of(model, row)
+    ]
     return {
         "row": row,
         "mass_kg": float(model.body_mass[row]),
@@ -125,10 +129,18 @@ def _check(model: Any) -> None:
         name = model.actuator(i).name
         kp, bias = float(model.actuator_gainprm[i, 0]), model.actuator_biasprm[i]
         joint = int(model.actuator_trnid[i, 0])
-        if int(model.actuator_trntype[i]) != int(mujoco.mjtTrn.mjTRN_JOINT) or float(model.actuator_gear[i, 0]) != 1.0:
+        if (
+            int(model.actuator_trntype[i]) != int(mujoco.mjtTrn.mjTRN_JOINT)
+            or float(model.actuator_gear[i, 0]) != 1.0
+        ):
             raise _cannot(f"the actuator '{name}', which does not drive one joint without gears")
         still = int(model.actuator_dyntype[i]) == int(mujoco.mjtDyn.mjDYN_NONE)
-        if not still or float(bias[0]) != 0.0 or float(bias[1]) != -kp or float(model.jnt_stiffness[joint]) != 0.0:
+        if (
+            not still
+            or float(bias[0]) != 0.0
+            or float(bias[1]) != -kp
+            or float(model.jnt_stiffness[joint]) != 0.0
+        ):
             raise _cannot(f"the actuator '{name}', which is not a position servo")
         low, high = model.actuator_forcerange[i].tolist()
         if bool(model.actuator_forcelimited[i]) and low != -high:

@@ -8,8 +8,9 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError
 
 VARIABLE = "ROBO_RL_ISAACGYM_PYTHON"
 _NEEDS = (
-    "The engine isaacgym needs Isaac Gym Preview 4 (NVIDIA's download, no longer supported) in a Python 3.7 or 3.8 of "
-    f"its own, and an NVIDIA GPU: set {VARIABLE} to that interpreter, or use engine=mjwarp, which needs neither"
+    "The engine isaacgym needs Isaac Gym Preview 4 (NVIDIA's download, no longer supported) in a Python 3.7 "
+    f"or 3.8 of its own, and an NVIDIA GPU: set {VARIABLE} to that interpreter, or use engine=mjwarp, which "
+    "needs neither"
 )
 
 
@@ -25,4 +26,6 @@ def interpreter() -> str:
 
 def missing(python: str, text: str) -> MissingDependencyError:
     """text: the worker's traceback, of which the last line says what could not be imported."""
-    return MissingDependencyError(f"{python} cannot load Isaac Gym: {text.strip().splitlines()[-1]}. {_NEEDS}.")
+    return MissingDependencyError(
+        f"{python} cannot load Isaac Gym: {text.strip().splitlines()[-1]}. {_NEEDS}."
+    )

@@ -1,8 +1,9 @@
-"""Isaac Gym Preview 4 behind the seam of engines, in a process of its own: its binaries load in Python 3.6 to 3.8 only.
+"""Isaac Gym Preview 4 behind the seam of engines, in a process of its own: its binaries load in Python 3.6 to
+3.8 only.
 
-Tested against a worker with C MuJoCo behind the same protocol, and against a recording stand-in of its interface; not
-run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts from step to step and sums in no fixed order: a
-world is a function of its start and commands up to that, not to the last bit.
+Tested against a worker with C MuJoCo behind the same protocol, and against a recording stand-in of its
+interface; not run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts from step to step and sums
+in no fixed order: a world is a function of its start and commands up to that, not to the last bit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import EnvError
 from sim.engines.changes import check_changes
+from sim.engines.forward_kinematics import place
 from sim.engines.isaacgym import protocol
 from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.diagnose import interpreter
@@ -25,18 +27,17 @@ from sim.engines.isaacgym.process import WORKER, Worker
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.engines.standing import place
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_quat", "touch_n")
 
 
 class IsaacGymEngine:
-    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: number of PhysX' device, -1: the CPU.
+    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: number of PhysX' device, -1:
+    the CPU.
 
-    timeout_s: for a step; starting may take ten times as long. command: instead of Isaac Gym's interpreter and
-    worker.
-    Raises MissingDependencyError without Isaac Gym, ConfigError for a scene that it cannot do.
+    timeout_s: for a step; starting may take ten times as long. command: instead of Isaac Gym's interpreter
+    and worker. Raises MissingDependencyError without Isaac Gym, ConfigError for a scene that it cannot do.
     """
 
     def __init__(
@@ -53,12 +54,22 @@ class IsaacGymEngine:
         description = {**describe(scene), "device": gpu}
         model = scene.model
         nt, nf = len(scene.touch), len(scene.fixtures)
-        sizes = {"n": num_envs, "nq": model.nq, "nv": model.nv, "nu": model.nu, "nb": model.nbody, "nf": nf, "nt": nt}
+        sizes = {
+            "n": num_envs,
+            "nq": model.nq,
+            "nv": model.nv,
+            "nu": model.nu,
+            "nb": model.nbody,
+            "nf": nf,
+            "nt": nt,
+        }
         sizes = {name: int(size) for name, size in sizes.items()}
         size_bytes = protocol.size_bytes(sizes)
         self._worker = Worker(command or [interpreter(), str(WORKER)], size_bytes, environ)
         self._memory = mmap.mmap(self._worker.memory, size_bytes)
-        self._slots = {name: torch.from_numpy(array) for name, array in protocol.slots(self._memory, sizes).items()}
+        self._slots = {
+            name: torch.from_numpy(array) for name, array in protocol.slots(self._memory, sizes).items()
+        }
         self._pictures = ScenePictures(model)
         self._placed = mujoco.MjData(model)
         hello = self._worker.ask(protocol.HELLO, 10 * timeout_s)
@@ -92,7 +103,9 @@ class IsaacGymEngine:
         self._worker.ask(protocol.RANDOMISE, self._timeout_s, worlds=worlds.tolist(), changes=sorted(changes))
 
     def save(self) -> dict[str, Tensor]:
-        """Positions, speeds and targets; not the contacts that PhysX keeps, so that life goes on nearly as before."""
+        """Positions, speeds and targets; not the contacts that PhysX keeps, so that life goes on nearly as
+        before.
+        """
         return {name: self._slots[name].clone() for name in _SAVED}
 
     def load(self, saved: Mapping[str, Tensor]) -> None:

@@ -13,7 +13,9 @@ _BITS = 31
 
 
 def may_touch(model: Any, one: int, other: int) -> bool:
-    """MuJoCo's own filter for two geoms: bits of contype and conaffinity, same body, parent and child, exclusions."""
+    """MuJoCo's own filter for two geoms: bits of contype and conaffinity, same body, parent and child,
+    exclusions.
+    """
     a, b = int(model.geom_bodyid[one]), int(model.geom_bodyid[other])
     if not (
         model.geom_contype[one] & model.geom_conaffinity[other]
@@ -30,7 +32,9 @@ def may_touch(model: Any, one: int, other: int) -> bool:
         return True
     parent_of_a, parent_of_b = welded[model.body_parentid[welded[a]]], welded[model.body_parentid[welded[b]]]
     # The world is no parent in this sense: what is mounted on it may touch it.
-    return not ((parent_of_a == welded[b] and welded[b] != 0) or (parent_of_b == welded[a] and welded[a] != 0))
+    return not (
+        (parent_of_a == welded[b] and welded[b] != 0) or (parent_of_b == welded[a] and welded[a] != 0)
+    )
 
 
 def collision_filters(model: Any) -> dict[int, int]:
@@ -51,7 +55,9 @@ def collision_filters(model: Any) -> dict[int, int]:
             if alone or may_touch(model, some[0], others[-1]):
                 continue
             if bit == _BITS:
-                raise ConfigError("The engine isaacgym cannot keep apart so many kinds of shapes: 31 pairs at most.")
+                raise ConfigError(
+                    "The engine isaacgym cannot keep apart so many kinds of shapes: 31 pairs at most."
+                )
             for g in {*some, *others}:
                 filters[g] |= 1 << bit
             bit += 1

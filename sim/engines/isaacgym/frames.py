@@ -1,8 +1,8 @@
 """Between MuJoCo's conventions and Isaac Gym's. Runs on Python 3.7 with numpy alone.
 
-MuJoCo: quaternions wxyz (body -> world); a free joint's speed is that of the body's frame, linear in the world,
-angular in the body. Isaac Gym: quaternions xyzw; a root's 13 numbers are position, quaternion, linear and angular
-velocity, both in the world, the linear one that of the centre of mass, as PhysX has it.
+MuJoCo: quaternions wxyz (body -> world); a free joint's speed is that of the body's frame, linear in the
+world, angular in the body. Isaac Gym: quaternions xyzw; a root's 13 numbers are position, quaternion, linear
+and angular velocity, both in the world, the linear one that of the centre of mass, as PhysX has it.
 """
 
 from __future__ import annotations

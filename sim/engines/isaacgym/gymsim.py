@@ -1,8 +1,9 @@
-"""A scene in Isaac Gym Preview 4, by its tensor interface. Written after its published interface, never run on it.
+"""A scene in Isaac Gym Preview 4, by its tensor interface. Written after its published interface, never run
+on it.
 
-PhysX runs on the GPU; state comes to the host, because it goes on through shared memory (`use_gpu_pipeline` false, with
-which masses and frictions may be changed at any time, too). Environments stand in one another, kept apart by their
-collision groups, so that positions in the world and in the environment are the same.
+PhysX runs on the GPU; state comes to the host, because it goes on through shared memory (`use_gpu_pipeline`
+false, with which masses and frictions may be changed at any time, too). Environments stand in one another,
+kept apart by their collision groups, so that positions in the world and in the environment are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class GymSim:
         self._it, self._slots = description, slots
         self._actors = description["actors"]
         self._n = len(slots["qpos"])
-        self._pending: set[int] = set()  # worlds whose state was put into the slots, but not yet into Isaac Gym
+        self._pending: set[int] = (
+            set()
+        )  # worlds whose state was put into the slots, but not yet into Isaac Gym
         self._gym = gymapi.acquire_gym()
         self._sim = self._create_sim()
         self._envs: list[Any] = []
@@ -47,8 +50,8 @@ class GymSim:
         self._read()
 
     def set_state(self, worlds: list[int]) -> None:
-        """Their state stands in the slots, bodies included; Isaac Gym takes it before its next step: it accepts one
-        indexed write of each kind between steps.
+        """Their state stands in the slots, bodies included; Isaac Gym takes it before its next step: it
+        accepts one indexed write of each kind between steps.
         """
         self._pending.update(worlds)
 
@@ -70,8 +73,13 @@ class GymSim:
         params.physx.use_gpu = self._it["device"] >= 0
         params.physx.solver_type = 1  # temporal Gauss-Seidel
         params.physx.num_position_iterations, params.physx.num_velocity_iterations = 8, 1
-        params.physx.contact_offset, params.physx.rest_offset = 0.002, 0.0  # parts fit with less than a millimetre
-        sim = self._gym.create_sim(max(0, self._it["device"]), -1, gymapi.SIM_PHYSX, params)  # -1: no graphics
+        params.physx.contact_offset, params.physx.rest_offset = (
+            0.002,
+            0.0,
+        )  # parts fit with less than a millimetre
+        sim = self._gym.create_sim(
+            max(0, self._it["device"]), -1, gymapi.SIM_PHYSX, params
+        )  # -1: no graphics
         if sim is None:
             raise RuntimeError("gym.create_sim returned None: the GPU or its driver cannot be used")
         return sim
@@ -110,7 +118,9 @@ class GymSim:
         return asset
 
     def _set_properties(self, env: Any, handle: Any, actor: Any, scales: Any) -> None:
-        """Whatever the importer of MJCF made of them: masses, servos, limits, friction and filters are given here."""
+        """Whatever the importer of MJCF made of them: masses, servos, limits, friction and filters are given
+        here.
+        """
         self._set_bodies(env, handle, actor, scales.get("mass_scale"))
         if actor["dofs"]:
             self._set_dofs(env, handle, actor, scales)
@@ -170,7 +180,9 @@ class GymSim:
         self._dof_torch = gymtorch.wrap_tensor(gym.acquire_dof_state_tensor(sim))
         self._root = self._root_torch.numpy().reshape(n, -1, 13)
         self._body = gymtorch.wrap_tensor(gym.acquire_rigid_body_state_tensor(sim)).numpy().reshape(n, -1, 13)
-        self._force = gymtorch.wrap_tensor(gym.acquire_net_contact_force_tensor(sim)).numpy().reshape(n, -1, 3)
+        self._force = (
+            gymtorch.wrap_tensor(gym.acquire_net_contact_force_tensor(sim)).numpy().reshape(n, -1, 3)
+        )
         count = gym.get_env_dof_count(self._envs[0])
         self._dof = self._dof_torch.numpy().reshape(n, count, 2) if count else np.zeros((n, 0, 2), np.float32)
         self._targets_torch = torch.zeros(n, count)
@@ -178,7 +190,9 @@ class GymSim:
         self._refresh()
 
     def _find_places(self) -> None:
-        """Which row of Isaac Gym's tensors is which body and joint: by names, the same in all environments."""
+        """Which row of Isaac Gym's tensors is which body and joint: by names, the same in all
+        environments.
+        """
         gym, env = self._gym, self._envs[0]
         self._driven = np.zeros(self._slots["ctrl"].shape[1], int)  # actuator -> degree of freedom
         self._lowest, self._highest = np.zeros((2, len(self._driven)), np.float32)
@@ -203,7 +217,10 @@ class GymSim:
         places = dict(zip(self._body_to, self._body_from))
         self._touched = [places[row] for row in self._it["touched_bodies"]]
         self._index = np.array(
-            [[gym.get_actor_index(e, h, gymapi.DOMAIN_SIM) for h in hs] for e, hs in zip(self._envs, self._handles)],
+            [
+                [gym.get_actor_index(e, h, gymapi.DOMAIN_SIM) for h in hs]
+                for e, hs in zip(self._envs, self._handles)
+            ],
             np.int32,
         )
 
@@ -220,18 +237,24 @@ class GymSim:
                 self._root[worlds, a] = frames.root_of_free(qpos[:, p : p + 7], qvel[:, v : v + 6], com_m)
             elif actor["fixture"] >= 0:
                 self._root[worlds, a, :3] = self._slots["fixture_m"][worlds, actor["fixture"]]
-                self._root[worlds, a, 3:7] = frames.xyzw(self._slots["fixture_quat"][worlds, actor["fixture"]])
+                self._root[worlds, a, 3:7] = frames.xyzw(
+                    self._slots["fixture_quat"][worlds, actor["fixture"]]
+                )
                 self._root[worlds, a, 7:] = 0.0
             else:
                 continue
             moved.append(a)
         if moved:
-            self._write(self._gym.set_actor_root_state_tensor_indexed, self._root_torch, self._index[worlds][:, moved])
+            self._write(
+                self._gym.set_actor_root_state_tensor_indexed, self._root_torch, self._index[worlds][:, moved]
+            )
         jointed = [a for a, actor in enumerate(self._actors) if actor["dofs"]]
         if jointed:
             self._dof[worlds, :, 0] = qpos[:, self._dof_qpos]
             self._dof[worlds, :, 1] = qvel[:, self._dof_qvel]
-            self._write(self._gym.set_dof_state_tensor_indexed, self._dof_torch, self._index[worlds][:, jointed])
+            self._write(
+                self._gym.set_dof_state_tensor_indexed, self._dof_torch, self._index[worlds][:, jointed]
+            )
 
     def _write(self, call: Any, tensor: Any, index: Any) -> None:
         chosen = torch.from_numpy(np.ascontiguousarray(index).reshape(-1))
@@ -252,7 +275,9 @@ class GymSim:
             if actor["free_qpos"] >= 0:
                 p, v = actor["free_qpos"], actor["free_qvel"]
                 com_m = np.array(actor["com_m"], np.float32)
-                slots["qpos"][:, p : p + 7], slots["qvel"][:, v : v + 6] = frames.free_of_root(self._root[:, a], com_m)
+                slots["qpos"][:, p : p + 7], slots["qvel"][:, v : v + 6] = frames.free_of_root(
+                    self._root[:, a], com_m
+                )
         slots["body_m"][:, self._body_to] = self._body[:, self._body_from, :3]
         slots["body_quat"][:, self._body_to] = frames.wxyz(self._body[:, self._body_from, 3:7])
         # A touch sensor feels a zone; Isaac Gym knows the sum of forces on a body.

@@ -1,4 +1,6 @@
-"""One tree of a compiled scene as MJCF of the plainest kind: bodies, hinges, slides and the shapes that can touch."""
+"""One tree of a compiled scene as MJCF of the plainest kind: bodies, hinges, slides and the shapes that can
+touch.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,14 @@ def _body(model: Any, row: int, parent: Xml.Element, at_origin: bool) -> Xml.Ele
         body.set("pos", _text(model.body_pos[row]))
         body.set("quat", _text(model.body_quat[row]))
     if model.body_mass[row] > 0.0:
-        inertial = {"pos": model.body_ipos[row], "quat": model.body_iquat[row], "diaginertia": model.body_inertia[row]}
-        numbers = {"mass": repr(float(model.body_mass[row]))} | {key: _text(each) for key, each in inertial.items()}
+        inertial = {
+            "pos": model.body_ipos[row],
+            "quat": model.body_iquat[row],
+            "diaginertia": model.body_inertia[row],
+        }
+        numbers = {"mass": repr(float(model.body_mass[row]))} | {
+            key: _text(each) for key, each in inertial.items()
+        }
         Xml.SubElement(body, "inertial", attrib=numbers)
     for j in _joints(model, row):
         kind = _JOINTS.get(int(model.jnt_type[j]))
@@ -72,7 +80,9 @@ def _shape(model: Any, g: int, body: Xml.Element) -> None:
         down = pos.copy()
         mujoco.mju_rotVecQuat(down, [0.0, 0.0, -_PLANE_HALF_HEIGHT_M], normal)
         pos = pos + down
-    Xml.SubElement(body, "geom", type=kind, size=_text(size[:numbers]), pos=_text(pos), quat=_text(model.geom_quat[g]))
+    Xml.SubElement(
+        body, "geom", type=kind, size=_text(size[:numbers]), pos=_text(pos), quat=_text(model.geom_quat[g])
+    )
 
 
 def _joints(model: Any, row: int) -> range:

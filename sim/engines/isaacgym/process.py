@@ -26,7 +26,9 @@ class Worker:
     Memory of `size_bytes` is shared through a file without a name, which is gone when both sides are.
     """
 
-    def __init__(self, command: Sequence[str], size_bytes: int, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], size_bytes: int, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.python = command[0]
         self.memory = os.memfd_create("isaacgym-slots")
         os.ftruncate(self.memory, max(1, size_bytes))
@@ -54,14 +56,18 @@ class Worker:
         self._end = weakref.finalize(self, _end, self._process, mine)
 
     def ask(self, command: str, timeout_s: float, **arguments: Any) -> Any:
-        """What the worker answers. Raises EnvError, the worker gone, when it fails, dies or does not answer in time."""
+        """What the worker answers. Raises EnvError, the worker gone, when it fails, dies or does not answer
+        in time.
+        """
         try:
             protocol.send(self._commands, {"do": command, **arguments})
             answer = protocol.receive(self._answers, timeout_s)
         except protocol.Closed:
             raise self._failure(f"died during {command} ({self._cause()})") from None
         except TimeoutError:
-            raise self._failure(f"did not answer to {command} within {timeout_s:g} s, and was ended") from None
+            raise self._failure(
+                f"did not answer to {command} within {timeout_s:g} s, and was ended"
+            ) from None
         except ValueError as error:
             raise self._failure(f"answered to {command} what is no message ({error})") from error
         if "failed" not in answer:
@@ -105,7 +111,9 @@ class Worker:
 
     def _last_words(self) -> str:
         size = os.fstat(self._output).st_size
-        text = os.pread(self._output, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace").strip()
+        text = (
+            os.pread(self._output, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace").strip()
+        )
         return f" Its last words:\n{text}" if text else ""
 
 

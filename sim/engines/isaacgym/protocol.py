@@ -1,10 +1,12 @@
 """What the engine and its worker say to each other: messages over pipes, arrays in shared memory.
 
-A message is its length (4 bytes, big end first), then JSON. The engine sends {"do": <command>, ...}; the worker answers
-{"done": ...}, or {"failed": <kind>, "text": ...}. Commands: HELLO, INIT, STEP, SET_STATE, RANDOMISE, CLOSE.
+A message is its length (4 bytes, big end first), then JSON. The engine sends {"do": <command>, ...}; the
+worker answers {"done": ...}, or {"failed": <kind>, "text": ...}. Commands: HELLO, INIT, STEP, SET_STATE,
+RANDOMISE, CLOSE.
 
-Arrays are float32 in MuJoCo's conventions (quaternions wxyz, free joints as in qpos and qvel); n = worlds. The worker
-converts at its border with Isaac Gym. This file runs on Python 3.7 with numpy alone: Isaac Gym's interpreter loads it.
+Arrays are float32 in MuJoCo's conventions (quaternions wxyz, free joints as in qpos and qvel); n = worlds.
+The worker converts at its border with Isaac Gym. This file runs on Python 3.7 with numpy alone: Isaac Gym's
+interpreter loads it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ import numpy as np
 
 VERSION = 1
 HELLO, INIT, STEP, SET_STATE, RANDOMISE, CLOSE = "HELLO", "INIT", "STEP", "SET_STATE", "RANDOMISE", "CLOSE"
-MISSING, BROKEN = "missing", "broken"  # kinds of failure: a package is absent; anything else, with its traceback
+MISSING, BROKEN = (
+    "missing",
+    "broken",
+)  # kinds of failure: a package is absent; anything else, with its traceback
 _LENGTH = struct.Struct(">I")
 _LONGEST = 64 * 2**20  # a longer message means that the two no longer understand each other
 
@@ -41,7 +46,9 @@ def send(file: int, message: Any) -> None:
 
 
 def receive(file: int, timeout_s: float | None = None) -> Any:
-    """Raises Closed, TimeoutError when the message is not whole in time, ValueError for what is no message."""
+    """Raises Closed, TimeoutError when the message is not whole in time, ValueError for what is no
+    message.
+    """
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     (length,) = _LENGTH.unpack(_read(file, _LENGTH.size, deadline_s))
     if length > _LONGEST:

@@ -1,7 +1,7 @@
 """Isaac Gym's side: started by its path with an interpreter of Python 3.7 or 3.8 that can `import isaacgym`.
 
-Its arguments are three open files: commands, answers, shared memory. It imports nothing of this project but its
-neighbours in this folder. What it prints, and the stack of a crash, goes to its standard error.
+Its arguments are three open files: commands, answers, shared memory. It imports nothing of this project but
+its neighbours in this folder. What it prints, and the stack of a crash, goes to its standard error.
 """
 
 from __future__ import annotations

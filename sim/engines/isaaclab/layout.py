@@ -16,7 +16,9 @@ POLICY = "policy"  # Isaac Lab's name for what the policy sees; other groups, su
 
 
 def obs_spec(space: Any) -> dict[str, ArraySpec]:
-    """space: `single_observation_space`, a Dict of groups, each a Box or a Dict of terms. Raises ConfigError."""
+    """space: `single_observation_space`, a Dict of groups, each a Box or a Dict of terms. Raises
+    ConfigError.
+    """
     groups = getattr(space, "spaces", None)
     if groups is None or POLICY not in groups:
         found = sorted(groups) if groups is not None else type(space).__name__
@@ -36,7 +38,9 @@ def obs_spec(space: Any) -> dict[str, ArraySpec]:
 
 
 def obs_of(groups: Mapping[str, Any]) -> Obs:
-    """Fresh tensors: flat terms one after the other (n, o), pictures (n, h, w, 3) uint8 under their own names."""
+    """Fresh tensors: flat terms one after the other (n, o), pictures (n, h, w, 3) uint8 under their own
+    names.
+    """
     obs: Obs = {}
     for group, inside in groups.items():
         terms: Mapping[str, Tensor] = inside if isinstance(inside, Mapping) else {"": inside}
@@ -48,7 +52,9 @@ def obs_of(groups: Mapping[str, Any]) -> Obs:
 
 
 def action_spec(space: Any, limit: float) -> ActionSpec:
-    """space: `single_action_space`. Isaac Lab often leaves actions without limits: there they are -limit ... limit."""
+    """space: `single_action_space`. Isaac Lab often leaves actions without limits: there they are -limit ...
+    limit.
+    """
     if len(getattr(space, "shape", None) or ()) != 1:
         raise ConfigError(f"The Isaac Lab task takes actions in {space}; expected a Box of one axis.")
     low = [max(float(each), -limit) for each in space.low]

@@ -1,8 +1,9 @@
 """An installed Isaac Lab 3 task behind the contract of `VecEnv`: `isaaclab/<task id>`.
 
-What Isaac Lab cannot do is left open, and `metadata` says so: it has one seed for all environments, so that seeds of
-episodes are names only (`metadata["seeded"]` is False), and it cannot come back to an instant, so that `restore` begins
-new episodes. Tested against a stand-in with Isaac Lab 3's interface; not run on the real thing (docs/engines-gpu.md).
+What Isaac Lab cannot do is left open, and `metadata` says so: it has one seed for all environments, so that
+seeds of episodes are names only (`metadata["seeded"]` is False), and it cannot come back to an instant, so
+that `restore` begins new episodes. Tested against a stand-in with Isaac Lab 3's interface; not run on the
+real thing (docs/engines-gpu.md).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from sim.engines.isaaclab.layout import action_spec, obs_of, obs_spec
-from sim.history import place_of
-from sim.vec_env import METADATA, take_seeds
+from sim.vec.history import place_of
+from sim.vec.vec_env import METADATA, take_seeds
 
 TASKS = ("Isaac-Lift-Cube-Franka-v0",)  # one of many: names are Isaac Lab's own
 
@@ -29,8 +30,9 @@ TASKS = ("Isaac-Lift-Cube-Franka-v0",)  # one of many: names are Isaac Lab's own
 class IsaacLabVecEnv:
     """env: what `gymnasium.make` made of an Isaac Lab task, its configuration with `compute_final_obs`.
 
-    action_limit: of actions that the task leaves without limits. success: the termination term that means success;
-    without one nothing counts as success. Raises ConfigError for a task that does not show its final observations.
+    action_limit: of actions that the task leaves without limits. success: the termination term that means
+    success; without one nothing counts as success. Raises ConfigError for a task that does not show its final
+    observations.
     """
 
     def __init__(self, env: Any, name: str, action_limit: float = 1.0, success: str | None = None) -> None:
@@ -77,9 +79,13 @@ class IsaacLabVecEnv:
             raise EnvError(f"{self.spec.name} must be reset before it is stepped.")
         expected = (self.num_envs, self.spec.action.dim)
         if tuple(action.shape) != expected:
-            raise EnvError(f"{self.spec.name} takes actions of shape {expected}, found {tuple(action.shape)}.")
+            raise EnvError(
+                f"{self.spec.name} takes actions of shape {expected}, found {tuple(action.shape)}."
+            )
         if not bool(torch.isfinite(action).all()):
-            raise EnvError(f"{self.spec.name} was given an action that is not finite: the policy has diverged.")
+            raise EnvError(
+                f"{self.spec.name} was given an action that is not finite: the policy has diverged."
+            )
         self._pending = action.to(self.device, torch.float32).maximum(self._low).minimum(self._high)
 
     def step_wait(self) -> StepResult:
@@ -105,7 +111,9 @@ class IsaacLabVecEnv:
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
         """New episodes, with the seeds that come after those of the snapshot."""
         if snapshot["place"] is None:
-            raise EnvError(f"{self.spec.name} can be restored with EpisodeSeeds only, which know where they stand.")
+            raise EnvError(
+                f"{self.spec.name} can be restored with EpisodeSeeds only, which know where they stand."
+            )
         root, count = snapshot["place"]
         return self.reset(EpisodeSeeds(root, count))
 
@@ -113,7 +121,8 @@ class IsaacLabVecEnv:
         picture = self._env.render()
         if picture is None:
             raise EnvError(
-                f"{self.spec.name} shows no pictures: make it with render_mode='rgb_array' and cameras enabled."
+                f"{self.spec.name} shows no pictures: make it with render_mode='rgb_array' and cameras "
+                "enabled."
             )
         return torch.as_tensor(picture)
 
@@ -125,7 +134,9 @@ class IsaacLabVecEnv:
         final_obs = {key: value.clone() for key, value in obs.items()}
         if bool(mask.any()):
             if "final_obs" not in extras:
-                raise EnvError(f"{self.spec.name} ended an episode without extras['final_obs']: it is older than 3.0.")
+                raise EnvError(
+                    f"{self.spec.name} ended an episode without extras['final_obs']: it is older than 3.0."
+                )
             for key, value in obs_of(extras["final_obs"]).items():
                 final_obs[key][mask] = value[mask]  # on other rows it may be of an earlier step
         if self._term is not None:
@@ -160,11 +171,13 @@ def make_isaaclab(
     except ImportError as error:
         raise MissingDependencyError(
             "'isaaclab' environments need Isaac Lab 3 (Python 3.12, NVIDIA GPU), and "
-            f"'{error.name}' cannot be imported. Install it after its own instructions, then robo-rl beside it "
-            "(docs/engines-gpu.md)."
+            f"'{error.name}' cannot be imported. Install it after its own instructions, then robo-rl beside "
+            "it (docs/engines-gpu.md)."
         ) from error
     if task not in gymnasium.registry:
-        raise ConfigError(f"Isaac Lab has no task '{task}'. Its scripts/environments/list_envs.py lists them.")
+        raise ConfigError(
+            f"Isaac Lab has no task '{task}'. Its scripts/environments/list_envs.py lists them."
+        )
     chosen = {word for word in presets.split(",") if word}
     config = resolve_presets(parse_env_cfg(task, device=device, num_envs=num_envs), selected=chosen)
     config.compute_final_obs = True

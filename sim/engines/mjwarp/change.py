@@ -25,7 +25,9 @@ _FIELDS = {  # change -> fields of the model it scales: (name, the one column it
 
 
 class Changes:
-    """Fields that every world has for itself, once one world's differ. Until then all worlds share one row."""
+    """Fields that every world has for itself, once one world's differ. Until then all worlds share one
+    row.
+    """
 
     def __init__(self, model: Any, num_envs: int, host: Any) -> None:
         self._model, self._num_envs = model, num_envs
@@ -34,13 +36,17 @@ class Changes:
         self._own: dict[str, Tensor] = {}  # (n, ...), zero-copy
 
     def apply(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> bool:
-        """Scale against the original model. True when arrays were exchanged, so that captured graphs are void."""
+        """Scale against the original model. True when arrays were exchanged, so that captured graphs are
+        void.
+        """
         exchanged = False
         for change, scale in changes.items():
             for field, column in _FIELDS[change]:
                 exchanged |= self._split(field)
                 original, own = self._original[field], self._own[field]
-                factor = scale.to(own.device, own.dtype).reshape(len(worlds), *([-1] if scale.ndim == 2 else [1]))
+                factor = scale.to(own.device, own.dtype).reshape(
+                    len(worlds), *([-1] if scale.ndim == 2 else [1])
+                )
                 if column is None:  # (k, x) against (1, x) or (1, x, 3)
                     own[worlds] = original * factor.reshape(*factor.shape, *[1] * (original.ndim - 2))
                 else:  # one column of (1, x, c)
@@ -50,7 +56,9 @@ class Changes:
         return exchanged
 
     def _derive(self, worlds: Int[Tensor, " k"], mass_scale: Float[Tensor, "k nb"]) -> bool:
-        """What follows from masses, by C MuJoCo: its own of MuJoCo Warp passes over all worlds and their states."""
+        """What follows from masses, by C MuJoCo: its own of MuJoCo Warp passes over all worlds and their
+        states.
+        """
         fields = [field for field in DERIVED if getattr(self._host, field).size]
         rows: dict[str, list[Tensor]] = {field: [] for field in fields}
         for mass in mass_scale:

@@ -1,8 +1,9 @@
-"""MuJoCo Warp: all worlds at once on an NVIDIA GPU, from the same MJCF; its CPU device is for tests of parity.
+"""MuJoCo Warp: all worlds at once on an NVIDIA GPU, from the same MJCF; its CPU device is for tests of
+parity.
 
-State lives on the device and torch reads and writes it in place. On a GPU the sub-steps of one `step` are captured as a
-CUDA graph. On the CPU device a world repeats to the last bit; on a GPU sums have no fixed order, so it repeats to
-float32's rounding, which contacts make larger with time.
+State lives on the device and torch reads and writes it in place. On a GPU the sub-steps of one `step` are
+captured as a CUDA graph. On the CPU device a world repeats to the last bit; on a GPU sums have no fixed
+order, so it repeats to float32's rounding, which contacts make larger with time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 try:
     import mujoco_warp as mjw
@@ -35,7 +36,8 @@ except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("mujoco_warp", "warp"):
         raise
     raise MissingDependencyError(
-        f"The engine mjwarp needs the package '{error.name}', which is not installed. Run: pip install 'robo-rl[gpu]'"
+        f"The engine mjwarp needs the package '{error.name}', which is not installed. Run: pip install "
+        "'robo-rl[gpu]'"
     ) from error
 
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "mocap_pos", "mocap_quat", "time", "sensordata")
@@ -46,8 +48,8 @@ _WORK_SPACE = 1.5  # what a step allocates besides, as a factor: 1.3 to 1.4 in t
 class WarpEngine:
     """See `sim.engines.protocol.Engine`. device: "cuda", "cuda:1" or "cpu".
 
-    contacts: room for so many per world, instead of an estimate from the scene. Raises EnvError without a GPU, and when
-    the worlds do not fit into it.
+    contacts: room for so many per world, instead of an estimate from the scene. Raises EnvError without a
+    GPU, and when the worlds do not fit into it.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class WarpEngine:
         self._begin(model)
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        """Raises EnvError when contacts found no room; on a GPU one step late, so that nothing waits for it."""
+        """Raises EnvError when contacts found no room; on a GPU one step late, so that nothing waits for
+        it.
+        """
         self._check_room()
         self._state["ctrl"].copy_(ctrl)
         if self.device.type == "cuda" and wp.is_mempool_enabled(self._warp_device):
@@ -169,7 +173,9 @@ class WarpEngine:
     def _launch_graph(self, substeps: int) -> None:
         if substeps not in self._graphs:
             before = self.save()
-            self._in_warp(lambda: self._advance(substeps))  # builds and loads kernels, which a capture must not
+            self._in_warp(
+                lambda: self._advance(substeps)
+            )  # builds and loads kernels, which a capture must not
             with self._ordered(), wp.ScopedDevice(self._warp_device), wp.ScopedCapture() as capture:
                 self._advance(substeps)
             self._graphs[substeps] = capture.graph
@@ -210,9 +216,9 @@ class WarpEngine:
         contacts, rows = self._peaks_seen.tolist()
         if contacts > self._room.contacts * self.num_envs or rows > self._room.rows:
             raise EnvError(
-                f"MuJoCo Warp found no room for its contacts: {contacts} in {self.num_envs} worlds and up to {rows} "
-                f"rows in one, with room for {self._room.contacts} contacts and {self._room.rows} rows a world. Give "
-                f"more: contacts={2 * self._room.contacts}."
+                f"MuJoCo Warp found no room for its contacts: {contacts} in {self.num_envs} worlds and up to "
+                f"{rows} rows in one, with room for {self._room.contacts} contacts and {self._room.rows} "
+                f"rows a world. Give more: contacts={2 * self._room.contacts}."
             )
 
     def _sentence(self, error: RuntimeError) -> RuntimeError | EnvError:
@@ -241,8 +247,9 @@ def _torch_device(device: str | torch.device) -> torch.device:
     count = min(wp.get_cuda_device_count(), torch.cuda.device_count())
     if count == 0:
         raise EnvError(
-            f"The engine mjwarp found no NVIDIA GPU for device={wanted}: it needs one, with a driver of CUDA 12 or "
-            "newer and a torch built for CUDA. Use engine=mujoco on this machine (device=cpu is for tests: it is slow)."
+            f"The engine mjwarp found no NVIDIA GPU for device={wanted}: it needs one, with a driver of CUDA "
+            "12 or newer and a torch built for CUDA. Use engine=mujoco on this machine (device=cpu is for "
+            "tests: it is slow)."
         )
     index = wanted.index if wanted.index is not None else torch.cuda.current_device()
     if index >= count:

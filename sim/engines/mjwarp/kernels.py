@@ -1,4 +1,6 @@
-"""The one kernel that MuJoCo Warp does not have. Warp reads annotations as objects, so they are not postponed here."""
+"""The one kernel that MuJoCo Warp does not have. Warp reads annotations as objects, so they are not postponed
+here.
+"""
 
 import warp as wp
 

@@ -88,6 +88,7 @@ def check_fits(num_envs: int, bytes_per_world: float, free_bytes: int) -> None:
 def too_large(num_envs: int, bytes_per_world: float, free_bytes: int) -> EnvError:
     most = int(0.9 * free_bytes / bytes_per_world)  # a tenth stays free for the allocators
     return EnvError(
-        f"The GPU is out of memory: {num_envs} environments need about {num_envs * bytes_per_world / 2**30:.1f} GiB, "
-        f"{free_bytes / 2**30:.1f} GiB are free. About {most} would fit: run with num_envs={most} or less."
+        f"The GPU is out of memory: {num_envs} environments need about "
+        f"{num_envs * bytes_per_world / 2**30:.1f} GiB, {free_bytes / 2**30:.1f} GiB are free. About {most} "
+        f"would fit: run with num_envs={most} or less."
     )

@@ -8,14 +8,20 @@ from typing import Any
 import mujoco
 from torch import Tensor
 
-DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "tendon_invweight0")  # of masses, by mj_setConst
+DERIVED = (
+    "body_subtreemass",
+    "body_invweight0",
+    "dof_invweight0",
+    "tendon_invweight0",
+)  # of masses, by mj_setConst
 
 
 def change_model(model: Any, original: Any, changes: Mapping[str, Tensor], data: Any) -> None:
-    """Scale `model` against `original`, a copy of which it is. Values as in `CHANGES`, without the first axis.
+    """Scale `model` against `original`, a copy of which it is. Values as in `CHANGES`, without the first
+    axis.
 
-    data: a mujoco.MjData whose state nobody needs any more. What MuJoCo derives from masses it derives anew: contacts
-    and limits scale with that, and MuJoCo 4 flies apart where it is stale.
+    data: a mujoco.MjData whose state nobody needs any more. What MuJoCo derives from masses it derives anew:
+    contacts and limits scale with that, and MuJoCo 4 flies apart where it is stale.
     """
     values = {name: value.cpu().numpy() for name, value in changes.items()}
     if (mass := values.get("mass_scale")) is not None:

@@ -1,8 +1,9 @@
 """C MuJoCo on threads: the default engine, on every platform.
 
-Every thread has one simulation, through which its worlds pass in turn: set the state, step, read. That keeps MuJoCo's
-working memory in the cache, so that a world costs the same among 64 and among 4,096, and costs less than 5 % of the
-time of ten sub-steps. `mujoco.rollout` does the same in C, but returns no positions of bodies at the state it reached.
+Every thread has one simulation, through which its worlds pass in turn: set the state, step, read. That keeps
+MuJoCo's working memory in the cache, so that a world costs the same among 64 and among 4,096, and costs less
+than 5 % of the time of ten sub-steps. `mujoco.rollout` does the same in C, but returns no positions of bodies
+at the state it reached.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_force
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 _PARTS = (
     "QPOS",
@@ -43,7 +44,9 @@ _WORLDS_PER_THREAD = 16  # fewer are not worth waking a thread for
 
 
 class MujocoEngine:
-    """See `sim.engines.protocol.Engine`. `threads`: at most so many, 0 for as many as there are processors."""
+    """See `sim.engines.protocol.Engine`. `threads`: at most so many, 0 for as many as there are
+    processors.
+    """
 
     has_motors = True  # and so has an engine that is one of these
 
@@ -62,7 +65,9 @@ class MujocoEngine:
         self._body_m = np.zeros((num_envs, model.nbody, 3))
         self._body_quat = np.zeros((num_envs, model.nbody, 4))
         self._sensors = np.zeros((num_envs, model.nsensordata))
-        self._seen = False  # have positions and turns of bodies been handed out? then they are not written to again
+        self._seen = (
+            False  # have positions and turns of bodies been handed out? then they are not written to again
+        )
         self._touch = _touch_columns(scene)
         self._models: dict[int, Any] = {}  # worlds whose parameters differ
         self._bank = None if scene.motors is None else Bank(model, scene.motors, num_envs, scene.timestep_s)
@@ -179,17 +184,24 @@ class MujocoEngine:
         assert self._bank is not None
         first, end = self._bounds[part], self._bounds[part + 1]
         mine, data, rows, signature = slice(first, end), self._data[part], self._rows, self._signature
-        qpos, qvel, ctrl = (self._part(name)[mine] for name in ("QPOS", "QVEL", "CTRL"))  # as they are now: views
+        qpos, qvel, ctrl = (
+            self._part(name)[mine] for name in ("QPOS", "QVEL", "CTRL")
+        )  # as they are now: views
         command = ctrl.copy()
         models = [self._models.get(i, self._shared[part]) for i in range(first, end)]
-        servos = [(model.actuator_gainprm[:, 0], model.actuator_biasprm[:, :3]) for model in models]  # views, too
+        servos = [
+            (model.actuator_gainprm[:, 0], model.actuator_biasprm[:, :3]) for model in models
+        ]  # views, too
         put, get = mujoco.mj_setState, mujoco.mj_getState
         for left in range(substeps - 1, -1, -1):
             drive = self._bank.advance(mine, command, qpos, qvel)
             ctrl[:] = drive.target
             for i, model in enumerate(models, first):
                 if self._bank.curved:
-                    servos[i - first][0][:], servos[i - first][1][:] = drive.gain[i - first], drive.bias[i - first]
+                    servos[i - first][0][:], servos[i - first][1][:] = (
+                        drive.gain[i - first],
+                        drive.bias[i - first],
+                    )
                 put(model, data, rows[i], signature)
                 self._advance(i, model, data, 1, heard=not left)
                 get(model, data, rows[i], signature)
@@ -200,7 +212,9 @@ class MujocoEngine:
         ctrl[:] = command
 
     def _advance(self, world: int, model: Any, data: Any, substeps: int, heard: bool = True) -> None:
-        """Sub-steps from the state in `data`. heard: does anybody ask what is felt then? Before then, nobody does."""
+        """Sub-steps from the state in `data`. heard: does anybody ask what is felt then? Before then, nobody
+        does.
+        """
         if self._pull is not None:
             data.xfrc_applied[:] = self._pulls.get(world, self._pull)
         quiet, loud = self._flags

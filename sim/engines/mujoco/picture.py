@@ -1,4 +1,6 @@
-"""Pictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked for."""
+"""Pictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
-from sim.looks import Look, plain
+from sim.scenes.visual_randomisation import Look, plain
 
 KINDS = ("rgb", "pretty", "depth", "rgbd", "segment")
 
@@ -33,9 +35,11 @@ class ScenePictures:
             self._data = mujoco.MjData(self._model)
         return self._data
 
-    def take(self, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None) -> Tensor:
+    def take(
+        self, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+    ) -> Tensor:
         """As `Engine.render`."""
-        from sim.rendering import MujocoRenderer
+        from sim.render.renderer import MujocoRenderer
 
         if kind not in KINDS:
             raise UnknownNameError("kind of picture", kind, KINDS)

@@ -1,7 +1,8 @@
-"""A quadcopter as data: what it weighs, where its rotors are, what they do. One YAML file per craft, with its source.
+"""A quadcopter as data: what it weighs, where its rotors are, what they do. One YAML file per craft, with its
+source.
 
-No two simulators agree on the parameters of a Crazyflie, so every set here names where it comes from. Frames: world ENU
-(z up), body FLU; rotors front right, back right, back left, front left.
+No two simulators agree on the parameters of a Crazyflie, so every set here names where it comes from. Frames:
+world ENU (z up), body FLU; rotors front right, back right, back left, front left.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ GRAVITY_M_S2 = 9.81
 FOLDER = Path(__file__).parent / "crafts"
 Vec3 = tuple[float, float, float]
 Four = tuple[float, float, float, float]
-_LISTS = ("inertia_kg_m2", "rotors_m", "yaw_sign", "thrust_n", "linear_drag_n_s_m", "rotor_drag_n_s2_m", "downwash")
+_LISTS = (
+    "inertia_kg_m2",
+    "rotors_m",
+    "yaw_sign",
+    "thrust_n",
+    "linear_drag_n_s_m",
+    "rotor_drag_n_s2_m",
+    "downwash",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +86,15 @@ def list_crafts() -> list[str]:
 
 
 def load_craft(name: str, **changes: Any) -> Craft:
-    """A craft by name, or a YAML file of one's own by path. Raises UnknownNameError, or ConfigError for bad values."""
+    """A craft by name, or a YAML file of one's own by path. Raises UnknownNameError, or ConfigError for bad
+    values.
+    """
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
-        raise ConfigError(f"Craft file {path} does not exist. Check the path, or choose: {', '.join(list_crafts())}.")
+        raise ConfigError(
+            f"Craft file {path} does not exist. Check the path, or choose: {', '.join(list_crafts())}."
+        )
     if not path.exists():
         raise UnknownNameError("craft", name, list_crafts())
     try:
@@ -91,42 +104,57 @@ def load_craft(name: str, **changes: Any) -> Craft:
         _check_keys(data)
         craft = Craft(name=path.stem, **{key: _plain(key, value) for key, value in data.items()})
     except (TypeError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} does not describe a craft: {error}. Compare with {FOLDER / 'cf21.yaml'}.") from error
+        raise ConfigError(
+            f"{path} does not describe a craft: {error}. Compare with {FOLDER / 'cf21.yaml'}."
+        ) from error
     return check_craft(replace(craft, **changes))
 
 
 def check_craft(craft: Craft) -> Craft:
     """The craft, if it can exist and fly. Raises ConfigError with the value and its bound."""
-    positive = {"mass_kg": craft.mass_kg, "torque_per_thrust_m": craft.torque_per_thrust_m, "max_rpm": craft.max_rpm}
+    positive = {
+        "mass_kg": craft.mass_kg,
+        "torque_per_thrust_m": craft.torque_per_thrust_m,
+        "max_rpm": craft.max_rpm,
+    }
     positive |= {f"inertia_kg_m2[{i}]": value for i, value in enumerate(craft.inertia_kg_m2)}
     for name, value in positive.items():
         if not (math.isfinite(value) and value > 0.0):
-            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be above 0.")
+            raise ConfigError(
+                f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be above 0."
+            )
     for name, value in {"rise_s": craft.rise_s, "fall_s": craft.fall_s}.items():
         if not 0.0 <= value <= 2.0:
-            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s.")
+            raise ConfigError(
+                f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s."
+            )
     _check_lengths(craft)
     parts = ("linear_drag_n_s_m", "rotor_drag_n_s2_m")
     rest = {f"{name}[{i}]": value for name in parts for i, value in enumerate(getattr(craft, name))}
-    rest |= {name: getattr(craft, name) for name in ("quadratic_drag_n_s2_m2", "rotor_inertia_kg_m2", "prop_radius_m")}
+    rest |= {
+        name: getattr(craft, name)
+        for name in ("quadratic_drag_n_s2_m2", "rotor_inertia_kg_m2", "prop_radius_m")
+    }
     for name, value in rest.items():
         if value < 0.0:
-            raise ConfigError(f"{name} = {value:g} of craft '{craft.name}' is impossible: it must not be below 0.")
+            raise ConfigError(
+                f"{name} = {value:g} of craft '{craft.name}' is impossible: it must not be below 0."
+            )
     x, y, z = craft.inertia_kg_m2
     if max(x, y, z) > 1.001 * (x + y + z - max(x, y, z)):
         raise ConfigError(
-            f"inertia_kg_m2 = {craft.inertia_kg_m2} of craft '{craft.name}' is impossible: no body has one moment of "
-            "inertia above the sum of the other two."
+            f"inertia_kg_m2 = {craft.inertia_kg_m2} of craft '{craft.name}' is impossible: no body has one "
+            "moment of inertia above the sum of the other two."
         )
     if craft.thrust_n[1] + 2.0 * craft.thrust_n[2] <= 0.0:
         raise ConfigError(
-            f"thrust_n = {craft.thrust_n} of craft '{craft.name}' is impossible: thrust c0 + c1 s + c2 s^2 must rise "
-            "towards full speed, s = 1."
+            f"thrust_n = {craft.thrust_n} of craft '{craft.name}' is impossible: thrust c0 + c1 s + c2 s^2 "
+            "must rise towards full speed, s = 1."
         )
     if craft.thrust_to_weight <= 1.0:
         raise ConfigError(
-            f"Craft '{craft.name}' cannot take off: full thrust is {craft.thrust_to_weight:.2f} times its weight, and "
-            "must be above 1. Check mass_kg and thrust_n."
+            f"Craft '{craft.name}' cannot take off: full thrust is {craft.thrust_to_weight:.2f} times its "
+            "weight, and must be above 1. Check mass_kg and thrust_n."
         )
     return craft
 
@@ -139,7 +167,9 @@ def _check_lengths(craft: Craft) -> None:
     lengths |= {name: (getattr(craft, name), 2) for name in ("linear_drag_n_s_m", "rotor_drag_n_s2_m")}
     for name, (found, expected) in lengths.items():
         if len(found) != expected:
-            raise ConfigError(f"{name} of craft '{craft.name}' has {len(found)} values, expected {expected}: {found}.")
+            raise ConfigError(
+                f"{name} of craft '{craft.name}' has {len(found)} values, expected {expected}: {found}."
+            )
 
 
 def _check_keys(data: dict[Any, Any]) -> None:

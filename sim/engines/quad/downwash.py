@@ -1,9 +1,11 @@
-"""The wind that a drone throws on those below it, as gym-pybullet-drones publishes it (commit 90b178a, BaseAviary).
+"""The wind that a drone throws on those below it, as gym-pybullet-drones publishes it (commit 90b178a,
+BaseAviary).
 
     F = -c_1 (r / 4 h)^2 exp(-1/2 (l / (c_2 h + c_3))^2) z_body
 
-for every drone h above and l beside; r is the radius of a propeller. The formula is a fit far below a craft. Nearer it
-has no bound: at 0.1 m it is 29 times a Crazyflie's weight, so the sum is kept within the craft's own weight here.
+for every drone h above and l beside; r is the radius of a propeller. The formula is a fit far below a craft.
+Nearer it has no bound: at 0.1 m it is 29 times a Crazyflie's weight, so the sum is kept within the craft's
+own weight here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def check_downwash(craft: Craft) -> None:
 def downwash(state: Float[Tensor, "17 n"], drones: int, craft: Craft) -> Float[Tensor, "9 n"]:
     """External forces on every drone from those of its own world; differentiable."""
     position = state[POS].view(3, -1, drones)
-    away = position.unsqueeze(2) - position.unsqueeze(3)  # (3, w, below, above): from the one below to the one above
+    away = position.unsqueeze(2) - position.unsqueeze(
+        3
+    )  # (3, w, below, above): from the one below to the one above
     beside, above = away[0].square() + away[1].square(), away[2]
     felt = (above > 0.0) & (beside < _BESIDE_M**2)
     height = torch.where(felt, above, 1.0)

@@ -3,9 +3,10 @@
     m v' = R z^ (sum T_i) + drag + m g + force         q' = q * (0, w) / 2
     J w' = r x T - w x J w + torque                    s_i' = (u_i - s_i) / tau(rising or falling)
 
-The rotors' first-order response has a closed form, so that is what is used, exact for any step; the rigid body takes
-one Runge-Kutta step of fourth order ("rk4"), or a semi-implicit Euler step ("euler"). Because drag is the same along
-both horizontal body axes, D v = d_xy v + (d_z - d_xy) z^ (z^ . v), and only the third column of R is ever needed.
+The rotors' first-order response has a closed form, so that is what is used, exact for any step; the rigid
+body takes one Runge-Kutta step of fourth order ("rk4"), or a semi-implicit Euler step ("euler"). Because drag
+is the same along both horizontal body axes, D v = d_xy v + (d_z - d_xy) z^ (z^ . v), and only the third
+column of R is ever needed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from sim.engines.quad.rows import NAMES
 
 Rows = tuple[Tensor, ...]  # each (n,)
 Step = Callable[
-    [Float[Tensor, "17 n"], Float[Tensor, "4 n"], Float[Tensor, "12 n"], Float[Tensor, "9 n"]], Float[Tensor, "17 n"]
+    [Float[Tensor, "17 n"], Float[Tensor, "4 n"], Float[Tensor, "12 n"], Float[Tensor, "9 n"]],
+    Float[Tensor, "17 n"],
 ]
 INTEGRATORS = ("rk4", "euler")
 
@@ -44,29 +46,35 @@ class Physics:
 def check_physics(physics: Physics, craft: Craft) -> None:
     """Raises ConfigError for a step that makes the integrator unstable, with the bound."""
     if physics.integrator not in INTEGRATORS:
-        raise ConfigError(f"integrator = '{physics.integrator}' is not known. Known: {', '.join(INTEGRATORS)}.")
+        raise ConfigError(
+            f"integrator = '{physics.integrator}' is not known. Known: {', '.join(INTEGRATORS)}."
+        )
     if physics.substeps < 1:
         raise ConfigError(f"substeps = {physics.substeps} must be at least 1.")
     bound_s = largest_step_s(craft) * physics.substeps
     if not 0.0 < physics.dt_s <= bound_s:
         raise ConfigError(
-            f"dt_s = {physics.dt_s:g} is out of bounds for craft '{craft.name}': above 0 and at most {bound_s:.3g} s "
-            f"with {physics.substeps} substeps. Full torque would turn it by more than a quarter turn in one step."
+            f"dt_s = {physics.dt_s:g} is out of bounds for craft '{craft.name}': above 0 and at most "
+            f"{bound_s:.3g} s with {physics.substeps} substeps. Full torque would turn it by more than a "
+            "quarter turn in one step."
         )
 
 
 def largest_step_s(craft: Craft) -> float:
-    """The time in which full roll or pitch torque turns the resting craft by 90 degrees, a = pi / t^2; at most 0.05."""
+    """The time in which full roll or pitch torque turns the resting craft by 90 degrees, a = pi / t^2; at
+    most 0.05.
+    """
     arm_m = max(abs(part) for rotor in craft.rotors_m for part in rotor)
     torque_nm = arm_m * craft.max_thrust_n / 2.0
     return min(0.05, math.sqrt(math.pi * min(craft.inertia_kg_m2[:2]) / torque_nm))
 
 
 def make_step(craft: Craft, physics: Physics) -> Step:
-    """step(state, command, params, external) -> state after dt_s. Commands are rotor speeds, clipped to 0 ... 1.
+    """step(state, command, params, external) -> state after dt_s. Commands are rotor speeds, clipped to 0 ...
+    1.
 
-    Built for one craft's geometry and one set of effects; masses, inertias, lags and drags are per drone, in `params`
-    for steps of dt_s / substeps. Raises ConfigError for physics that cannot be integrated.
+    Built for one craft's geometry and one set of effects; masses, inertias, lags and drags are per drone, in
+    `params` for steps of dt_s / substeps. Raises ConfigError for physics that cannot be integrated.
     """
     check_physics(physics, craft)
     small_s = physics.dt_s / physics.substeps
@@ -90,10 +98,14 @@ def make_step(craft: Craft, physics: Physics) -> Step:
 class _Forces:
     """Accelerations of the rigid body for one step; what does not change within it is computed once."""
 
-    def __init__(self, craft: Craft, physics: Physics, p: dict[str, Tensor], outside: Rows, height_m: Tensor) -> None:
+    def __init__(
+        self, craft: Craft, physics: Physics, p: dict[str, Tensor], outside: Rows, height_m: Tensor
+    ) -> None:
         self.craft, self.p = craft, p
         self.push = tuple(f * p["inv_mass"] for f in outside[0:3])
-        self.twist = tuple(t * p[j] for t, j in zip(outside[3:6], ("inv_jx", "inv_jy", "inv_jz"), strict=True))
+        self.twist = tuple(
+            t * p[j] for t, j in zip(outside[3:6], ("inv_jx", "inv_jy", "inv_jz"), strict=True)
+        )
         self.air = outside[6:9] if physics.wind else None
         self.scale = p["thrust"]
         if physics.ground_effect and craft.ground_effect > 0.0:
@@ -110,7 +122,9 @@ class _Forces:
         """Rotor speeds -> (specific thrust, angular accelerations x y z, summed speed), shared by stages."""
         c0, c1, c2 = self.craft.thrust_n
         k, p = self.craft.torque_per_thrust_m, self.p
-        thrusts = [self.scale * (c0 + s * (c1 + c2 * s)) if c0 or c1 else self.scale * (c2 * (s * s)) for s in speeds]
+        thrusts = [
+            self.scale * (c0 + s * (c1 + c2 * s)) if c0 or c1 else self.scale * (c2 * (s * s)) for s in speeds
+        ]
         (x0, y0), (x1, y1), (x2, y2), (x3, y3) = self.craft.rotors_m
         a, b, c, d = thrusts
         roll = y0 * a + y1 * b + y2 * c + y3 * d
@@ -129,7 +143,9 @@ class _Forces:
         )
 
     def _spin(self, speeds: Rows) -> Tensor:
-        """Angular momentum of the rotors along body z; a rotor turns against the torque that it puts on the body."""
+        """Angular momentum of the rotors along body z; a rotor turns against the torque that it puts on the
+        body.
+        """
         rad_s = self.craft.max_rpm * 2.0 * math.pi / 60.0
         n0, n1, n2, n3 = self.craft.yaw_sign
         h = -(n0 * speeds[0] + n1 * speeds[1] + n2 * speeds[2] + n3 * speeds[3])
@@ -143,7 +159,9 @@ class _Forces:
         ax, ay, az = self.push
         along = thrust
         if self._dragged:
-            rx, ry, rz = (vx, vy, vz) if self.air is None else (vx - self.air[0], vy - self.air[1], vz - self.air[2])
+            rx, ry, rz = (
+                (vx, vy, vz) if self.air is None else (vx - self.air[0], vy - self.air[1], vz - self.air[2])
+            )
             flat, up = self._drag(summed, rx, ry, rz)
             along = thrust - (up - flat) * (zx * rx + zy * ry + zz * rz)
             ax, ay, az = ax - flat * rx, ay - flat * ry, az - flat * rz
@@ -173,7 +191,9 @@ class _Forces:
         flat, up = self.p["drag_xy"], self.p["drag_z"]
         if any(self.craft.rotor_drag_n_s2_m):
             rad_s = self.craft.max_rpm * 2.0 * math.pi / 60.0
-            flat, up = (d + c * rad_s * summed for d, c in zip((flat, up), self.craft.rotor_drag_n_s2_m, strict=True))
+            flat, up = (
+                d + c * rad_s * summed for d, c in zip((flat, up), self.craft.rotor_drag_n_s2_m, strict=True)
+            )
         if self.craft.quadratic_drag_n_s2_m2 > 0.0:
             speed = torch.sqrt(rx * rx + ry * ry + rz * rz + 1e-12)
             flat, up = (d + self.craft.quadratic_drag_n_s2_m2 * speed for d in (flat, up))
@@ -182,7 +202,9 @@ class _Forces:
 
 def rotor_response(speeds: Rows, goal: Rows, p: dict[str, Tensor]) -> Rows:
     """Speeds after half a step: each covers its share of the way to the command, exactly."""
-    return tuple(s + (u - s) * torch.where(u > s, p["rise"], p["fall"]) for s, u in zip(speeds, goal, strict=True))
+    return tuple(
+        s + (u - s) * torch.where(u > s, p["rise"], p["fall"]) for s, u in zip(speeds, goal, strict=True)
+    )
 
 
 def rk4(rows: Rows, goal: Rows, forces: _Forces, dt_s: float) -> Rows:
@@ -195,7 +217,9 @@ def rk4(rows: Rows, goal: Rows, forces: _Forces, dt_s: float) -> Rows:
     k2 = _flat(forces(*_split(_along(x, k1, 0.5 * dt_s)), second))
     k3 = _flat(forces(*_split(_along(x, k2, 0.5 * dt_s)), second))
     k4 = _flat(forces(*_split(_along(x, k3, dt_s)), last))
-    y = tuple(a + dt_s / 6.0 * ((b + e) + 2.0 * (c + d)) for a, b, c, d, e in zip(x, k1, k2, k3, k4, strict=True))
+    y = tuple(
+        a + dt_s / 6.0 * ((b + e) + 2.0 * (c + d)) for a, b, c, d, e in zip(x, k1, k2, k3, k4, strict=True)
+    )
     # The same four stages for p' = v, written out: p + dt v + dt^2 / 6 (a1 + a2 + a3).
     moved = tuple(
         p + dt_s * (v + dt_s / 6.0 * (a + b + c))
@@ -206,7 +230,9 @@ def rk4(rows: Rows, goal: Rows, forces: _Forces, dt_s: float) -> Rows:
 
 
 def euler(rows: Rows, goal: Rows, forces: _Forces, dt_s: float) -> Rows:
-    """Semi-implicit Euler: velocities first, positions with the new velocities; thrust of the middle of the step."""
+    """Semi-implicit Euler: velocities first, positions with the new velocities; thrust of the middle of the
+    step.
+    """
     pos, quat, vel, rate = rows[0:3], rows[3:7], rows[7:10], rows[10:13]
     _, middle, end = forces.rotor_speeds(rows[13:17], goal)
     dv, _, dw = forces(vel, quat, rate, forces.rotor(middle))
@@ -228,8 +254,8 @@ def unit_quaternion(quat: Rows) -> Rows:
 
 
 def ground_gain(craft: Craft, height_m: Tensor) -> Tensor:
-    """Thrust gained near the floor, 1 + c (r / 4h)^2, and at most 1 + 4 / 15, where gym-pybullet-drones cuts it off:
-    h >= r sqrt(15 c / 4) / 4.
+    """Thrust gained near the floor, 1 + c (r / 4h)^2, and at most 1 + 4 / 15, where gym-pybullet-drones cuts
+    it off: h >= r sqrt(15 c / 4) / 4.
     """
     least_m = 0.25 * craft.prop_radius_m * math.sqrt(15.0 * craft.ground_effect / 4.0)
     ratio = craft.prop_radius_m / (4.0 * height_m.clamp(min=max(least_m, 1e-6)))
@@ -237,7 +263,9 @@ def ground_gain(craft: Craft, height_m: Tensor) -> Tensor:
 
 
 def rest_on_ground(rows: Rows) -> Rows:
-    """A floor at z = 0 that gives nothing back: no fall through it, no slide and no spin while in touch with it."""
+    """A floor at z = 0 that gives nothing back: no fall through it, no slide and no spin while in touch with
+    it.
+    """
     touching = rows[2] <= 0.0
     free = torch.where(touching, 0.0, 1.0)
     up = torch.where(touching, rows[9].clamp(min=0.0), rows[9])

@@ -1,6 +1,7 @@
 """Where everything lies in the engine's tensors. Struct of arrays: row = component, column = drone.
 
-A row is contiguous, so one compiled loop walks all drones with full vector width; (n, 3) arrays cost five times more.
+A row is contiguous, so one compiled loop walks all drones with full vector width; (n, 3) arrays cost five
+times more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 
 POS, QUAT, VEL, RATE, ROTOR = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13), slice(13, 17)
-STATE_ROWS = 17  # position [m, world], quaternion [wxyz, body -> world], velocity [m/s, world], rates [rad/s, body],
+STATE_ROWS = (
+    17  # position [m, world], quaternion [wxyz, body -> world], velocity [m/s, world], rates [rad/s, body],
+)
 #                  rotor speeds [fraction of maximum]
 FORCE, TORQUE, WIND = slice(0, 3), slice(3, 6), slice(6, 9)
 EXTERNAL_ROWS = 9  # force [N, world], torque [N m, body], velocity of the air [m/s, world]
@@ -41,23 +44,34 @@ def even_spread(width: float, craft: Craft) -> Spread | None:
         return None
     if not 0.0 < width < 1.0:
         raise ConfigError(
-            f"randomize={width:g} cannot be used: mass_kg = {craft.mass_kg:g} of craft '{craft.name}' would go down to "
-            f"{craft.mass_kg * (1.0 - width):g}, and no mass may vanish; give at least 0 and less than 1."
+            f"randomize={width:g} cannot be used: mass_kg = {craft.mass_kg:g} of craft '{craft.name}' would "
+            f"go down to {craft.mass_kg * (1.0 - width):g}, and no mass may vanish; give at least 0 and less "
+            "than 1."
         )
     weakest = craft.thrust_to_weight * (1.0 - width) / (1.0 + width)
     if weakest <= 1.0:
         most = (craft.thrust_to_weight - 1.0) / (craft.thrust_to_weight + 1.0)
         raise ConfigError(
-            f"randomize={width:g} cannot be used: the heaviest and weakest craft '{craft.name}' would have a full "
-            f"thrust of {weakest:.2f} times its weight, and must be above 1; give less than {most:.2f}."
+            f"randomize={width:g} cannot be used: the heaviest and weakest craft '{craft.name}' would have a "
+            f"full thrust of {weakest:.2f} times its weight, and must be above 1; give less than {most:.2f}."
         )
     return Spread(width, width, width, width, width)
 
 
 NAMES = (
-    "inv_mass", "inv_jx", "inv_jy", "inv_jz", "gyro_x", "gyro_y", "gyro_z", "thrust", "rise", "fall", "drag_xy",
+    "inv_mass",
+    "inv_jx",
+    "inv_jy",
+    "inv_jz",
+    "gyro_x",
+    "gyro_y",
+    "gyro_z",
+    "thrust",
+    "rise",
+    "fall",
+    "drag_xy",
     "drag_z",
-)  # fmt: skip
+)
 PARAM_ROWS = len(NAMES)
 
 
@@ -69,13 +83,17 @@ def start(num: int, device: torch.device | str = "cpu") -> Float[Tensor, "17 n"]
 
 
 def parameters(
-    craft: Craft, dt_s: float, num: int = 1, spread: Spread | None = None, unit: Float[Tensor, "9 n"] | None = None
+    craft: Craft,
+    dt_s: float,
+    num: int = 1,
+    spread: Spread | None = None,
+    unit: Float[Tensor, "9 n"] | None = None,
 ) -> Float[Tensor, "12 n"]:
     """What the step needs to know of each drone, precomputed so that the compiled loop divides by nothing.
 
-    unit: nine uniform numbers in [-1, 1] per drone that say where in `spread` it lies (mass, 3 inertia, thrust, rise,
-    fall, 2 drag). `thrust` scales the thrust curve; `rise` and `fall` are the shares of the way to its command that a
-    rotor covers in half a step, 1 - exp(-dt / 2 tau).
+    unit: nine uniform numbers in [-1, 1] per drone that say where in `spread` it lies (mass, 3 inertia,
+    thrust, rise, fall, 2 drag). `thrust` scales the thrust curve; `rise` and `fall` are the shares of the way
+    to its command that a rotor covers in half a step, 1 - exp(-dt / 2 tau).
     """
     if spread is None or unit is None:
         unit, spread = torch.zeros(9, num), Spread()
@@ -89,7 +107,19 @@ def parameters(
         for i, tau_s in enumerate((craft.rise_s, craft.fall_s))
     )
     drag = [value * (1.0 + spread.drag * unit[7 + i]) for i, value in enumerate(craft.linear_drag_n_s_m)]
-    rows = (1 / mass, 1 / jx, 1 / jy, 1 / jz, (jz - jy) / jx, (jx - jz) / jy, (jy - jx) / jz, thrust, rise, fall, *drag)
+    rows = (
+        1 / mass,
+        1 / jx,
+        1 / jy,
+        1 / jz,
+        (jz - jy) / jx,
+        (jx - jz) / jy,
+        (jy - jx) / jz,
+        thrust,
+        rise,
+        fall,
+        *drag,
+    )
     return torch.stack(rows)
 
 

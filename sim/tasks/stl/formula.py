@@ -1,12 +1,13 @@
 """Signal Temporal Logic: what should be true when, and by how much it is.
 
-A formula is a tree over named margins. A margin is positive where its statement holds, in metres, so that a formula's
-margin (its robustness) is a distance too: how far the flight could be moved before the formula's truth would change
-(Donze and Maler 2010, "Robust Satisfaction of Temporal Logic over Real-Valued Signals").
+A formula is a tree over named margins. A margin is positive where its statement holds, in metres, so that a
+formula's margin (its robustness) is a distance too: how far the flight could be moved before the formula's
+truth would change (Donze and Maler 2010, "Robust Satisfaction of Temporal Logic over Real-Valued Signals").
 
 Two evaluations of one definition: exact, by minima and maxima; and smooth, for gradients, where a minimum is
--logsumexp(-k x) / k and a maximum the softmax(k x)-weighted mean. Both lie below what they stand for, so a flight whose
-smooth margin is positive satisfies the formula (Gilpin et al. 2020, "A Smooth Robustness Measure of STL").
+-logsumexp(-k x) / k and a maximum the softmax(k x)-weighted mean. Both lie below what they stand for, so a
+flight whose smooth margin is positive satisfies the formula (Gilpin et al. 2020, "A Smooth Robustness Measure
+of STL").
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Margins = Mapping[str, Float[Tensor, "t n"]]  # one row per time, one column per
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How a formula is read: time between rows, and the sharpness of smooth minima and maxima (None: exact)."""
+    """How a formula is read: time between rows, and the sharpness of smooth minima and maxima (None:
+    exact).
+    """
 
     dt_s: float
     sharpness: float | None = None

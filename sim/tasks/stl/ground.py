@@ -1,8 +1,9 @@
 """From a formula to timed sub-goals: when to be where, drawn at random within what the formula allows.
 
-A formula leaves its times open. Fixing them turns it into stays at places (timed sub-goals) and statements that hold
-throughout (invariants); whoever then only has to be at places at times can plan, or learn, with an ordinary cost. This
-is the decomposition of TGPO (Meng et al. 2025, "Temporally Grounded Policy Optimization for STL").
+A formula leaves its times open. Fixing them turns it into stays at places (timed sub-goals) and statements
+that hold throughout (invariants); whoever then only has to be at places at times can plan, or learn, with an
+ordinary cost. This is the decomposition of TGPO (Meng et al. 2025, "Temporally Grounded Policy Optimization
+for STL").
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Stay(NamedTuple):
     place: str
 
 
-def ground(formula: Formula, places: Sequence[str], rng: np.random.Generator, now_s: float = 0.0) -> list[Stay]:
+def ground(
+    formula: Formula, places: Sequence[str], rng: np.random.Generator, now_s: float = 0.0
+) -> list[Stay]:
     """Stays that satisfy what the formula asks of places, at times drawn evenly; invariants are left out."""
     if isinstance(formula, Atom):
         return [Stay(now_s, now_s, formula.name)] if formula.holds and formula.name in places else []
@@ -41,7 +44,9 @@ def _timed(formula: Timed, places: Sequence[str], rng: np.random.Generator, now_
     first_s, last_s, part = now_s + formula.start_s, now_s + formula.end_s, formula.part
     if not formula.always:
         return ground(part, places, rng, rng.uniform(first_s, last_s))
-    if isinstance(part, Timed) and not part.always:  # again and again: no gap may be longer than the inner window
+    if (
+        isinstance(part, Timed) and not part.always
+    ):  # again and again: no gap may be longer than the inner window
         stays, width_s = [], part.end_s - part.start_s
         visit_s = first_s + part.start_s + rng.uniform(0.0, width_s)
         while True:
@@ -50,5 +55,6 @@ def _timed(formula: Timed, places: Sequence[str], rng: np.random.Generator, now_
                 return stays
             visit_s = min(visit_s + rng.uniform(0.5, 1.0) * width_s, last_s + part.end_s)
     return [
-        Stay(stay.start_s, stay.end_s + last_s - first_s, stay.place) for stay in ground(part, places, rng, first_s)
+        Stay(stay.start_s, stay.end_s + last_s - first_s, stay.place)
+        for stay in ground(part, places, rng, first_s)
     ]

@@ -1,7 +1,8 @@
 """Paths that satisfy a formula: timed sub-goals drawn at random, then gradient ascent on the smooth margin.
 
-Many attempts per scene side by side. Drawing the times finds the order and the branch, which gradients cannot change;
-gradients find the path between rocks and widen the margin. The best attempt by the exact margin is kept.
+Many attempts per scene side by side. Drawing the times finds the order and the branch, which gradients cannot
+change; gradients find the path between rocks and widen the margin. The best attempt by the exact margin is
+kept.
 """
 
 from __future__ import annotations
@@ -57,14 +58,19 @@ class Plans:
 
 
 def plan(
-    scenes: Scenes, config: PlanConfig, generator: torch.Generator, on_iteration: Callable[[], object] = lambda: None
+    scenes: Scenes,
+    config: PlanConfig,
+    generator: torch.Generator,
+    on_iteration: Callable[[], object] = lambda: None,
 ) -> Plans:
     """The best path found for each scene; its margin says whether it satisfies the formula."""
     check_settings(config)
     mission = scenes.mission
     duration_s, num = mission.duration_s, scenes.places_m.shape[2]
     if duration_s > 120.0:
-        raise ConfigError(f"Mission '{mission.name}' looks {duration_s:g} s ahead; paths are planned up to 120 s.")
+        raise ConfigError(
+            f"Mission '{mission.name}' looks {duration_s:g} s ahead; paths are planned up to 120 s."
+        )
     knots = max(4, round(duration_s / _KNOT_S))
     times_s = torch.arange(round(duration_s / config.dt_s) + 1) * config.dt_s
     basis = spline_basis(duration_s, knots, times_s)
@@ -80,9 +86,15 @@ def plan(
 
 
 def _improve(
-    start: Float[Tensor, "c 3 m"], scenes: Scenes, basis: Basis, config: PlanConfig, on_iteration: Callable[[], object]
+    start: Float[Tensor, "c 3 m"],
+    scenes: Scenes,
+    basis: Basis,
+    config: PlanConfig,
+    on_iteration: Callable[[], object],
 ) -> Float[Tensor, "c 3 m"]:
-    """Adam on the smooth margin, less what is too fast. The first three points stay: the flight begins at rest."""
+    """Adam on the smooth margin, less what is too fast. The first three points stay: the flight begins at
+    rest.
+    """
     held, free = start[:3], start[3:].clone().requires_grad_()
     optimizer = torch.optim.Adam([free], lr=_LR_M)
     for done in np.linspace(0.0, 1.0, config.iterations):
@@ -115,8 +127,12 @@ def _excess(points: Float[Tensor, "c 3 m"], basis: Basis, config: PlanConfig) ->
     return excess
 
 
-def _first_points(scenes: Scenes, config: PlanConfig, knots: int, generator: torch.Generator) -> Float[Tensor, "c 3 m"]:
-    """Control points on straight lines between timed sub-goals, the `attempts` slowest of `draws` per scene."""
+def _first_points(
+    scenes: Scenes, config: PlanConfig, knots: int, generator: torch.Generator
+) -> Float[Tensor, "c 3 m"]:
+    """Control points on straight lines between timed sub-goals, the `attempts` slowest of `draws` per
+    scene.
+    """
     mission = scenes.mission
     rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=generator)))
     columns = []
@@ -134,7 +150,9 @@ def _first_points(scenes: Scenes, config: PlanConfig, knots: int, generator: tor
 
 
 def _needed_speed(stays: list[Stay], place: dict[str, np.ndarray]) -> float:
-    """Largest mean speed between stays in the order of their times; overlapping stays at two places need too much."""
+    """Largest mean speed between stays in the order of their times; overlapping stays at two places need too
+    much.
+    """
     worst, time_s, at = 0.0, 0.0, np.zeros(3)
     for stay in sorted(stays):
         distance = float(np.linalg.norm(place[stay.place] - at))

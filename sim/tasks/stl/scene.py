@@ -1,6 +1,7 @@
 """Where a mission takes place: places to be at, rocks to stay away from, an arena to stay in.
 
-Positions are relative to where the flight begins. Every mission is a random scene, many side by side: columns.
+Positions are relative to where the flight begins. Every mission is a random scene, many side by side:
+columns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _TRIES = 2000  # scenes drawn for each that is wanted
 
 @dataclass(frozen=True, slots=True)
 class Mission:
-    """A formula over the names of its places, `arena` (a box around the start) and `rocks` (upright cylinders)."""
+    """A formula over the names of its places, `arena` (a box around the start) and `rocks` (upright
+    cylinders).
+    """
 
     name: str
     text: str  # what it means, for people
@@ -72,7 +75,9 @@ def list_missions() -> list[str]:
 
 
 def load_mission(name: str) -> Mission:
-    """A mission by name, or a YAML file of one's own. Raises UnknownNameError, or ConfigError for a bad file."""
+    """A mission by name, or a YAML file of one's own. Raises UnknownNameError, or ConfigError for a bad
+    file.
+    """
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
@@ -82,7 +87,9 @@ def load_mission(name: str) -> Mission:
         raise UnknownNameError("mission", name, list_missions())
     try:
         data = yaml.safe_load(path.read_text())
-        mission = Mission(name=path.stem, formula=parse(data.pop("formula")), **{k: _plain(v) for k, v in data.items()})
+        mission = Mission(
+            name=path.stem, formula=parse(data.pop("formula")), **{k: _plain(v) for k, v in data.items()}
+        )
     except (TypeError, ValueError, AttributeError, KeyError, yaml.YAMLError) as error:
         raise ConfigError(
             f"{path.name} does not describe a mission: {error}. Compare with sim/tasks/missions/reach.yaml."
@@ -99,29 +106,39 @@ def check_mission(mission: Mission) -> Mission:
             f"{', '.join(sorted(known))}. Add it to places, or give rocks a number."
         )
     if not mission.duration_s > 0.0:
-        raise ConfigError(f"Mission '{mission.name}' takes no time. Use F[s,e], G[s,e] or U[s,e] in its formula.")
+        raise ConfigError(
+            f"Mission '{mission.name}' takes no time. Use F[s,e], G[s,e] or U[s,e] in its formula."
+        )
     return mission
 
 
 def draw_scenes(mission: Mission, num: int, generator: torch.Generator) -> Scenes:
-    """Random scenes in which places, rocks and the start stand apart. Raises ConfigError when there is no room."""
+    """Random scenes in which places, rocks and the start stand apart. Raises ConfigError when there is no
+    room.
+    """
     count = len(mission.places) + mission.rocks
-    radius = torch.tensor([mission.place_radius_m] * len(mission.places) + [mission.rock_radius_m] * mission.rocks)
+    radius = torch.tensor(
+        [mission.place_radius_m] * len(mission.places) + [mission.rock_radius_m] * mission.rocks
+    )
     half = torch.tensor(mission.arena_m)
     apart = radius[:, None] + radius[None, :] + mission.gap_m
     apart.fill_diagonal_(0.0)
     found: list[Tensor] = []
     for _ in range(_TRIES):
-        at = (2.0 * torch.rand(num, count, 3, generator=generator) - 1.0) * (half - radius.max()).clamp(min=0.0)
+        at = (2.0 * torch.rand(num, count, 3, generator=generator) - 1.0) * (half - radius.max()).clamp(
+            min=0.0
+        )
         flat = at[:, :, :2]
-        free = (torch.cdist(flat, flat) >= apart).all(2).all(1) & (flat.norm(dim=2) >= radius + mission.gap_m).all(1)
+        free = (torch.cdist(flat, flat) >= apart).all(2).all(1) & (
+            flat.norm(dim=2) >= radius + mission.gap_m
+        ).all(1)
         found.extend(at[free])
         if len(found) >= num:
             chosen = torch.stack(found[:num], dim=2)
             return Scenes(mission, chosen[: len(mission.places)], chosen[len(mission.places) :, :2])
     raise ConfigError(
-        f"Mission '{mission.name}' has no room for {len(mission.places)} places and {mission.rocks} rocks in an arena "
-        f"of {mission.arena_m} m. Make the arena larger or the gap smaller."
+        f"Mission '{mission.name}' has no room for {len(mission.places)} places and {mission.rocks} rocks in "
+        f"an arena of {mission.arena_m} m. Make the arena larger or the gap smaller."
     )
 
 

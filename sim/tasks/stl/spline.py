@@ -1,4 +1,6 @@
-"""Smooth paths: uniform cubic B-splines, whose value, velocity and acceleration are linear in their control points."""
+"""Smooth paths: uniform cubic B-splines, whose value, velocity and acceleration are linear in their control
+points.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from torch import Tensor
 
 
 class Basis(NamedTuple):
-    """Matrices (t, c): position, velocity [per s] and acceleration [per s^2] at each time, from c control points."""
+    """Matrices (t, c): position, velocity [per s] and acceleration [per s^2] at each time, from c control
+    points.
+    """
 
     position: Tensor
     velocity: Tensor
@@ -18,7 +22,8 @@ class Basis(NamedTuple):
 
 
 def spline_basis(duration_s: float, knots: int, times_s: Float[Tensor, " t"]) -> Basis:
-    """`knots` pieces of equal length over the duration, knots + 3 control points; the last value is held after the end.
+    """`knots` pieces of equal length over the duration, knots + 3 control points; the last value is held
+    after the end.
 
     de Boor 1978: on a piece with local time u in [0, 1], the four points that matter weigh (1 - u)^3 / 6,
     (3 u^3 - 6 u^2 + 4) / 6, (-3 u^3 + 3 u^2 + 3 u + 1) / 6 and u^3 / 6.
@@ -28,7 +33,9 @@ def spline_basis(duration_s: float, knots: int, times_s: Float[Tensor, " t"]) ->
     place = times_s.clamp(0.0, duration_s) / length_s
     piece = place.floor().clamp(max=knots - 1).long()
     u = place - piece
-    value = torch.stack([(1 - u) ** 3, 3 * u**3 - 6 * u**2 + 4, -3 * u**3 + 3 * u**2 + 3 * u + 1, u**3], 1) / 6
+    value = (
+        torch.stack([(1 - u) ** 3, 3 * u**3 - 6 * u**2 + 4, -3 * u**3 + 3 * u**2 + 3 * u + 1, u**3], 1) / 6
+    )
     slope = torch.stack([-((1 - u) ** 2), 3 * u**2 - 4 * u, -3 * u**2 + 2 * u + 1, u**2], 1) / (2 * length_s)
     bend = torch.stack([1 - u, 3 * u - 2, 1 - 3 * u, u], 1) / length_s**2
     columns = piece[:, None] + torch.arange(4)

@@ -1,7 +1,8 @@
-"""A field of cylinders as one row of bits per row of cells, and what of it is near: row functions, so they compile.
+"""A field of cylinders as one row of bits per row of cells, and what of it is near: row functions, so they
+compile.
 
-Cylinders stand in the middle of cells, so a whole field is ten numbers that an episode can carry, and the nine cells
-around a drone are all that is searched.
+Cylinders stand in the middle of cells, so a whole field is ten numbers that an episode can carry, and the
+nine cells around a drone are all that is searched.
 """
 
 from __future__ import annotations
@@ -30,15 +31,20 @@ def cell_bits(free: Bool[Tensor, "n c"], world: SwarmWorld) -> Float[Tensor, "r 
 def nearest_cylinders(
     bits: Float[Tensor, "r n"], position_m: Float[Tensor, "3 n"], world: SwarmWorld, count: int
 ) -> Float[Tensor, "2 k n"]:
-    """Axes [m, world] of the `count` nearest cylinders (at most 9) within SIGHT_M, nearest first; else ABSENT_M.
+    """Axes [m, world] of the `count` nearest cylinders (at most 9) within SIGHT_M, nearest first; else
+    ABSENT_M.
 
-    No gradient: cylinders stand still. The nine cells are rows of one tensor and topk sorts them, for a network of
-    comparisons would be inlined over and over by the compiler.
+    No gradient: cylinders stand still. The nine cells are rows of one tensor and topk sorts them, for a
+    network of comparisons would be inlined over and over by the compiler.
     """
     wide, deep = grid(world)
     position_m = position_m.detach()
-    columns, rows = (cell.unsqueeze(0) + torch.tensor([[-1.0], [0.0], [1.0]]) for cell in _cell(position_m, world))
-    masks = (torch.eq(rows.unsqueeze(0), torch.arange(deep).view(-1, 1, 1)) * bits.unsqueeze(1)).sum(0)  # (3, n)
+    columns, rows = (
+        cell.unsqueeze(0) + torch.tensor([[-1.0], [0.0], [1.0]]) for cell in _cell(position_m, world)
+    )
+    masks = (torch.eq(rows.unsqueeze(0), torch.arange(deep).view(-1, 1, 1)) * bits.unsqueeze(1)).sum(
+        0
+    )  # (3, n)
     taken = _bit(masks.unsqueeze(1), columns.unsqueeze(0)).flatten(0, 1)  # (9, n)
     x = (columns + (0.5 - wide / 2)).repeat(3, 1) * CELL_M
     y = (rows + (0.5 - deep / 2)).repeat_interleave(3, dim=0) * CELL_M
@@ -52,7 +58,9 @@ def nearest_cylinders(
 def touches_cylinder(
     bits: Float[Tensor, "r n"], position_m: Float[Tensor, "3 n"], world: SwarmWorld
 ) -> Bool[Tensor, " n"]:
-    """Nearer to an axis than cylinder and craft are wide; less than half a cell, so only the own cell can hold it."""
+    """Nearer to an axis than cylinder and craft are wide; less than half a cell, so only the own cell can
+    hold it.
+    """
     wide, deep = grid(world)
     column, row = _cell(position_m, world)
     mask = (torch.eq(row, torch.arange(deep).unsqueeze(1)) * bits).sum(0)
@@ -67,5 +75,7 @@ def _cell(position_m: Tensor, world: SwarmWorld) -> tuple[Tensor, Tensor]:
 
 
 def _bit(mask: Tensor, k: Tensor) -> Bool[Tensor, "*s"]:
-    """Is bit k set? Shares are multiples of 2^-k: what is added outweighs rounding and is less than any of them."""
+    """Is bit k set? Shares are multiples of 2^-k: what is added outweighs rounding and is less than any of
+    them.
+    """
     return torch.remainder(torch.floor(mask * torch.exp2(-k) + 3e-4), 2.0) > 0.5

@@ -1,13 +1,14 @@
 """The velocity that training asks for: towards the goal, bent around cylinders and other drones.
 
-Only the cost knows it; the deployed policy sees its own senses. It is a function of positions, written for rows (n,),
-so it compiles to one loop. Towards the goal at distance d
+Only the cost knows it; the deployed policy sees its own senses. It is a function of positions, written for
+rows (n,), so it compiles to one loop. Towards the goal at distance d
 
     v = u + v_max tanh(k d / v_max) e,
 
-and then, for everything near at distance s beyond the distance to keep, seen along the unit vector m away from it, the
-approach -v.m may be at most a s, for drones a s / (1 + s / s_0). What exceeds that is taken away, and turned sideways,
-along the way that v already passes the thing, a little to the right where it passes on neither side.
+and then, for everything near at distance s beyond the distance to keep, seen along the unit vector m away
+from it, the approach -v.m may be at most a s, for drones a s / (1 + s / s_0). What exceeds that is taken
+away, and turned sideways, along the way that v already passes the thing, a little to the right where it
+passes on neither side.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class Guidance:
 
 
 def wanted_velocity(
-    to_goal: Vec, goal_velocity: Vec, drones: Sequence[Vec], cylinders: Sequence[tuple[Tensor, Tensor]], how: Guidance
+    to_goal: Vec,
+    goal_velocity: Vec,
+    drones: Sequence[Vec],
+    cylinders: Sequence[tuple[Tensor, Tensor]],
+    how: Guidance,
 ) -> Vec:
     """to_goal: goal less position. drones, cylinders: offsets of the near things from the drone."""
     ex, ey, ez = to_goal
@@ -50,7 +55,9 @@ def wanted_velocity(
         most = torch.minimum(most, how.narrow_m_s + how.narrow_hz * torch.relu(gap))
     pull = most * torch.tanh(how.gain_hz * distance / most) / distance
     v = tuple(u + pull * e for u, e in zip(goal_velocity, to_goal, strict=True))
-    turn = how.turn * distance.clamp(max=1.0)  # near the goal nobody goes round anybody: a crowd would circle for ever
+    turn = how.turn * distance.clamp(
+        max=1.0
+    )  # near the goal nobody goes round anybody: a crowd would circle for ever
     for dx, dy, dz in drones:
         gap = torch.sqrt(dx * dx + dy * dy + dz * dz + 1e-8) - how.keep_drone_m
         allowed = how.drone_hz * gap / (1.0 + torch.relu(gap) / how.drone_early_m)
@@ -61,7 +68,9 @@ def wanted_velocity(
     return v[0], v[1], v[2]
 
 
-def _bent(v: tuple[Tensor, ...], away: Vec, allowed: Tensor, turn: Tensor, how: Guidance) -> tuple[Tensor, ...]:
+def _bent(
+    v: tuple[Tensor, ...], away: Vec, allowed: Tensor, turn: Tensor, how: Guidance
+) -> tuple[Tensor, ...]:
     """v, turned where it approaches faster than allowed; `away` points from the thing to the drone."""
     ax, ay, az = away
     far = torch.sqrt(ax * ax + ay * ay + az * az + 1e-8)

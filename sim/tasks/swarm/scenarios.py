@@ -1,7 +1,8 @@
-"""Who starts where and goes where: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in bulk.
+"""Who starts where and goes where: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in
+bulk.
 
-A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a goal that
-rests goes round a rectangle of no size.
+A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a
+goal that rests goes round a rectangle of no size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
-GOAL_ROWS = 7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
+GOAL_ROWS = (
+    7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
+)
 EVADER_M_S = 0.5
 _SPACING_M = 0.5  # between neighbours of a formation
 Dice = Callable[..., Tensor]  # dice(*shape): uniform numbers in [0, 1)
@@ -47,9 +50,9 @@ def check_room(world: SwarmWorld, names: tuple[str, ...]) -> None:
     fits = min(wide / 2 - world.arm_m, (high - world.arm_m - world.low_m) / 2)
     if "formation" in names and (radius := _radius_m(world.drones)) > fits:
         raise ConfigError(
-            f"A formation of {world.drones} drones begins in an upright circle of {2 * radius:.1f} m, and there is "
-            f"room for {2 * fits:.1f} m: take at most {int(2.0 * math.pi * fits / _SPACING_M)} drones, or leave out "
-            "the scenario formation."
+            f"A formation of {world.drones} drones begins in an upright circle of {2 * radius:.1f} m, and "
+            f"there is room for {2 * fits:.1f} m: take at most {int(2.0 * math.pi * fits / _SPACING_M)} "
+            "drones, or leave out the scenario formation."
         )
 
 
@@ -61,7 +64,9 @@ def draw(
     densities: tuple[float, float] | None = None,
     first: int = 0,
 ) -> Setup:
-    """`num` worlds, scenario after scenario in turn from the `first` on; of world.density, or between two densities."""
+    """`num` worlds, scenario after scenario in turn from the `first` on; of world.density, or between two
+    densities.
+    """
     rand = _Dice(generator)
     chosen = torch.tensor([SCENARIOS.index(name) for name in names])
     scenario = chosen[(first + torch.arange(num)) % len(names)]
@@ -85,7 +90,12 @@ def goal_at(goal: Float[Tensor, "7 n"], time_s: Tensor) -> tuple[Float[Tensor, "
     around = 2.0 * (wide + deep)
     along = torch.remainder(way + speed * time_s, around.clamp(min=1e-6))
     first, second, third = wide, wide + deep, 2.0 * wide + deep
-    sides = [along < first, (along >= first) & (along < second), (along >= second) & (along < third), along >= third]
+    sides = [
+        along < first,
+        (along >= first) & (along < second),
+        (along >= second) & (along < third),
+        along >= third,
+    ]
     moving = (around > 0.0).to(z.dtype) * speed
     one, two, three, four = (side.to(z.dtype) for side in sides)
     px = x + one * along + two * wide + three * (third - along)
@@ -163,7 +173,9 @@ def _grid(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
 
 
 def _upright(world: SwarmWorld, across: Tensor, up: Tensor, rand: _Dice) -> Tensor:
-    """Points of an upright plane into a random plane x = whole metre or y = whole metre: no cylinder reaches it."""
+    """Points of an upright plane into a random plane x = whole metre or y = whole metre: no cylinder reaches
+    it.
+    """
     num = len(across)
     lines = world.field_m / CELL_M - 1.0
     plane = ((rand(num, 1) * lines).floor() - (lines - 1.0) / 2.0) * CELL_M
@@ -178,7 +190,9 @@ def _evader(world: SwarmWorld, num: int, rand: _Dice) -> Float[Tensor, "7 w d"]:
     lines = world.field_m / CELL_M - 1.0
     low = -(lines - 1.0) / 2.0
     corner = torch.stack([(rand(num) * (lines - 2.0)).floor() + low for _ in range(2)])
-    sides = torch.stack([1.0 + (rand(num) * (low + lines - 2.0 - at)).floor().clamp(min=0.0) for at in corner])
+    sides = torch.stack(
+        [1.0 + (rand(num) * (low + lines - 2.0 - at)).floor().clamp(min=0.0) for at in corner]
+    )
     height = world.low_m + (world.high_m - world.low_m) * rand(num)
     way = rand(num) * 2.0 * sides.sum(0)
     rows = torch.stack([*(corner * CELL_M), height, *(sides * CELL_M), way, torch.full_like(way, EVADER_M_S)])

@@ -1,4 +1,5 @@
-"""What a drone of a swarm sees, and what its flight costs: one pure function of rows, so that it compiles to one loop.
+"""What a drone of a swarm sees, and what its flight costs: one pure function of rows, so that it compiles to
+one loop.
 
 Everything but the choice of the nearest things is in here; see `sim/tasks/swarm/world.py` for that.
 """
@@ -13,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.flight import SEEN_ROWS, Senses, observe, remember
 from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+from sim.flight.flight import SEEN_ROWS, Senses, observe, remember
 from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
@@ -72,7 +73,9 @@ SenseFn = Callable[..., tuple[Tensor, ...]]
 
 
 def make_guide(weights: Weights) -> SenseFn:
-    """guide(state, goal, drones, cylinders) -> (wanted velocity (3, n),): a target, through which no gradient goes."""
+    """guide(state, goal, drones, cylinders) -> (wanted velocity (3, n),): a target, through which no gradient
+    goes.
+    """
 
     def guide(state: Tensor, goal: Tensor, drones: Tensor, cylinders: Tensor) -> tuple[Tensor, ...]:
         position, to_goal = state[POS], goal[0:3] - state[POS]
@@ -89,7 +92,8 @@ def make_sense(craft: Craft, world: SwarmWorld, senses: SwarmSenses, weights: We
     """sense(state, memory, action, goal, drones, cylinders, noise, wanted, caution) -> (memory, obs, cost).
 
     goal: (6, n) its position and velocity. drones: (6, k, n), cylinders: (2, j, n), as `nearest` gives them.
-    wanted: (3, n) as `make_guide` gives it. caution: (1, n) weight of the collision terms, annealed in training.
+    wanted: (3, n) as `make_guide` gives it. caution: (1, n) weight of the collision terms, annealed in
+    training.
     """
     hover = 2.0 * craft.hover_speed - 1.0
 
@@ -134,8 +138,12 @@ def terms(
     }
 
 
-def danger(apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights) -> Tensor:
-    """A wall that rises before touching, and a price on the speed of approach that rises before that: (n,)."""
+def danger(
+    apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights
+) -> Tensor:
+    """A wall that rises before touching, and a price on the speed of approach that rises before that:
+    (n,).
+    """
     far = torch.sqrt(apart.square().sum(0) + 1e-8)
     closing = torch.relu(-(apart * speed).sum(0) / far)
     gap = far - touch_m
@@ -153,7 +161,9 @@ def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tenso
     return torch.cat([there * bearing, there * speed, nearness]).flatten(0, 1)
 
 
-def see_cylinders(cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld) -> Float[Tensor, "3*j n"]:
+def see_cylinders(
+    cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld
+) -> Float[Tensor, "3*j n"]:
     """Row after row of all j: bearing of the axis 2, nearness of the surface."""
     bearing, nearness = _bearing(cylinders - position[0:2].unsqueeze(1), world.cylinder_m)
     there = (nearness > 0.0).to(nearness.dtype)
@@ -161,7 +171,8 @@ def see_cylinders(cylinders: Float[Tensor, "2 j n"], position: Tensor, world: Sw
 
 
 def _bearing(offset: Tensor, size_m: float) -> tuple[Tensor, Float[Tensor, "1 k n"]]:
-    """(direction, 2 long at the surface and half of that FINE_M away; nearness, 1 at the surface and 0 at RANGE_M).
+    """(direction, 2 long at the surface and half of that FINE_M away; nearness, 1 at the surface and 0 at
+    RANGE_M).
 
     What matters happens in the last decimetres: the bearing spreads them over half of its range.
     """

@@ -1,8 +1,9 @@
-"""A room with drones and vertical cylinders, after Huang et al. 2023 (arXiv 2309.13285): what is where, what touches.
+"""A room with drones and vertical cylinders, after Huang et al. 2023 (arXiv 2309.13285): what is where, what
+touches.
 
-The floor is a grid of cells of 1 m; cylinders stand in the middle of cells of the inner 8 x 8, as tall as the room. Two
-neighbouring cylinders leave 0.4 m between them, so the lines between cells are free at any density. A drone is a
-column; the drones of one world stand side by side: column = world * drones + drone.
+The floor is a grid of cells of 1 m; cylinders stand in the middle of cells of the inner 8 x 8, as tall as the
+room. Two neighbouring cylinders leave 0.4 m between them, so the lines between cells are free at any density.
+A drone is a column; the drones of one world stand side by side: column = world * drones + drone.
 """
 
 from __future__ import annotations
@@ -87,22 +88,22 @@ def check_world(world: SwarmWorld) -> None:
     """Raises ConfigError, with the bound, for a world that cannot be filled."""
     if not 0.0 <= world.density <= 1.0:
         raise ConfigError(
-            f"density = {world.density:g} is not a share: it must be in 0 ... 1, the part of the {world.cells} inner "
-            "cells that hold a cylinder."
+            f"density = {world.density:g} is not a share: it must be in 0 ... 1, the part of the "
+            f"{world.cells} inner cells that hold a cylinder."
         )
     if world.drones < 1:
         raise ConfigError(f"drones = {world.drones} must be at least 1.")
     free = world.floor_cells - world.most_cylinders
     if world.drones > free:
         raise ConfigError(
-            f"{world.drones} drones do not fit: at density {world.density:g} the floor has {free} free cells, and "
-            "every drone starts in its own. Take fewer drones or a lower density."
+            f"{world.drones} drones do not fit: at density {world.density:g} the floor has {free} free "
+            "cells, and every drone starts in its own. Take fewer drones or a lower density."
         )
     lowest, highest = 0.5, world.room_m[2] - 0.5
     if not lowest <= world.low_m <= world.high_m <= highest:
         raise ConfigError(
-            f"Goals between {world.low_m:g} and {world.high_m:g} m lie outside: heights must rise from low_m to high_m "
-            f"within {lowest:g} ... {highest:g} m, half a metre from floor and ceiling."
+            f"Goals between {world.low_m:g} and {world.high_m:g} m lie outside: heights must rise from low_m "
+            f"to high_m within {lowest:g} ... {highest:g} m, half a metre from floor and ceiling."
         )
 
 
@@ -119,7 +120,9 @@ class Near(NamedTuple):
 def nearest(
     motion: Float[Tensor, "6 n"], cylinders: Float[Tensor, "2 w m"], drones: int, others: int, around: int
 ) -> Near:
-    """`others` nearest drones and `around` nearest cylinders; motion: position and velocity of every drone."""
+    """`others` nearest drones and `around` nearest cylinders; motion: position and velocity of every
+    drone.
+    """
     worlds = motion.shape[1] // drones
     position = motion[0:3].view(3, worlds, drones)
     found, gap = _nearest_drones(motion, position, min(others, drones - 1))
@@ -133,7 +136,11 @@ def nearest(
     if count:
         distance = (flat.unsqueeze(2) - cylinders.permute(1, 2, 0).unsqueeze(1)).square().sum(-1)  # (w, d, m)
         least, index = distance.topk(count, dim=2, largest=False)
-        picked = cylinders.unsqueeze(2).expand(-1, -1, drones, -1).gather(3, index.unsqueeze(0).expand(2, -1, -1, -1))
+        picked = (
+            cylinders.unsqueeze(2)
+            .expand(-1, -1, drones, -1)
+            .gather(3, index.unsqueeze(0).expand(2, -1, -1, -1))
+        )
         axes[:, :count] = picked.permute(0, 3, 1, 2)
         cylinder_gap = least[..., 0].sqrt().flatten()
     return Near(near, axes.flatten(2), gap, cylinder_gap)

@@ -1,11 +1,13 @@
-"""A node for tests, run as a process of its own: says hello, sends back what it hears, stops when it is told to."""
+"""A node for tests, run as a process of its own: says hello, sends back what it hears, stops when it is told
+to.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from hardware import messages as m
-from hardware.bus.dds import DdsBus
+from hardware.bus.dds.bus import DdsBus
 from hardware.bus.protocol import Profile
 from hardware.bus.wire import WIRE
 
@@ -15,7 +17,9 @@ def main() -> None:
     bus, done = DdsBus("echo", "lab"), []
     for kind in WIRE:
         back = bus.publisher(f"back/{kind.__name__}", kind, Profile.COMMAND)
-        bus.subscribe(f"there/{kind.__name__}", kind, Profile.COMMAND, lambda record, _, back=back: back(record))
+        bus.subscribe(
+            f"there/{kind.__name__}", kind, Profile.COMMAND, lambda record, _, back=back: back(record)
+        )
     bus.publisher("hello", m.Text, Profile.LATCHED)(m.Text("I am here"))
     bus.publisher("pictures", m.Floats, Profile.SENSOR)
     bus.service("~/stop", lambda: (not done.append(True), "leaving"))

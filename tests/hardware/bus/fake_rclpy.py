@@ -70,7 +70,9 @@ def install(monkeypatch: Any) -> World:
     return world
 
 
-def init(*, args: Any = None, context: Any, domain_id: int | None = None, signal_handler_options: Any = None) -> None:
+def init(
+    *, args: Any = None, context: Any, domain_id: int | None = None, signal_handler_options: Any = None
+) -> None:
     """rclpy's own handling of Ctrl-C would shut the context down before the stop is out."""
     assert signal_handler_options is SignalHandlerOptions.NO
     assert not context.up, "init twice"
@@ -213,7 +215,9 @@ class Node:
     def get_service_names_and_types(self) -> list[tuple[str, list[str]]]:
         """Also what is only asked for, as the middlewares of ROS have it."""
         asked = dict.fromkeys([*world.asked, *world.services])
-        return [(name, ["std_srvs/srv/Trigger"]) for name in asked] + [("/x/set", ["rcl_interfaces/srv/SetParameters"])]
+        return [(name, ["std_srvs/srv/Trigger"]) for name in asked] + [
+            ("/x/set", ["rcl_interfaces/srv/SetParameters"])
+        ]
 
     def create_client(self, srv_type: Any, srv_name: str, *, qos_profile: Any = None) -> Any:
         world.asked.append(self.resolve_topic_name(srv_name))
@@ -236,7 +240,10 @@ class Publisher:
         if self.qos.latched:
             world.latched[self.topic] = [msg]
         for subscription in world.subscriptions:
-            matches = self.qos.reliable >= subscription.qos.reliable and self.qos.latched >= subscription.qos.latched
+            matches = (
+                self.qos.reliable >= subscription.qos.reliable
+                and self.qos.latched >= subscription.qos.latched
+            )
             if subscription.topic == self.topic and subscription.msg_type is self.msg_type and matches:
                 deliver(subscription, msg)
 

@@ -1,6 +1,8 @@
-"""Message classes with the setters of rosidl's Python generator, made from the definitions that `rosbags` holds.
+"""Message classes with the setters of rosidl's Python generator, made from the definitions that `rosbags`
+holds.
 
-A sequence of numbers is an array.array of its type code, `byte` is bytes of length one, numbers are plain ones.
+A sequence of numbers is an array.array of its type code, `byte` is bytes of length one, numbers are plain
+ones.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.bus.cdr import ros_types
+from hardware.bus.dds.cdr import ros_types
 
 CODES = {"float64": ("double", "d"), "uint8": ("uint8", "B"), "float32": ("float", "f")}
 
@@ -94,7 +96,9 @@ def check(field: Any, value: Any, where: str) -> None:
     if kind == "NAME":
         assert value.ros_type == of, where
     elif kind == "BASE":
-        wanted = {"string": str, "bool": bool, "float64": float, "float32": float, "byte": bytes}.get(of[0], int)
+        wanted = {"string": str, "bool": bool, "float64": float, "float32": float, "byte": bytes}.get(
+            of[0], int
+        )
         assert type(value) is wanted, f"{where} = {value!r}"
         assert of[0] != "byte" or len(value) == 1, where
     elif kind == "SEQUENCE" and of[0][0].name == "BASE" and of[0][1][0] in CODES:
@@ -122,5 +126,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "ros_type"):
         names = value.get_fields_and_field_types()
-        return ros_types("jazzy").store.types[value.ros_type](**{name: _plain(getattr(value, name)) for name in names})
+        return ros_types("jazzy").store.types[value.ros_type](
+            **{name: _plain(getattr(value, name)) for name in names}
+        )
     return value

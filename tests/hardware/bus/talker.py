@@ -1,4 +1,6 @@
-"""A node for tests, run as a process of its own: joint states, pictures, what is latched, a type of its own."""
+"""A node for tests, run as a process of its own: joint states, pictures, what is latched, a type of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from cyclonedds.pub import DataWriter
 from cyclonedds.topic import Topic
 
 from hardware import messages as m
-from hardware.bus.dds import DdsBus
+from hardware.bus.dds.bus import DdsBus
 from hardware.bus.protocol import Profile
 
 RATE_HZ = 50.0

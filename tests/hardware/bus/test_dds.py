@@ -26,11 +26,19 @@ from cyclonedds.topic import Topic
 
 from hardware import messages as m
 from hardware.bus import watch
-from hardware.bus.cdr import ros_types
-from hardware.bus.dds import DdsBus
-from hardware.bus.dds_graph import INFO
-from hardware.bus.dds_service import REPLY, REQUEST, decode_reply, encode_request
-from hardware.bus.dds_types import MAX_PROCESSES, PLAIN, carrier, config, endpoint_qos, join_domain, leave_domain
+from hardware.bus.dds.bus import DdsBus
+from hardware.bus.dds.cdr import ros_types
+from hardware.bus.dds.graph import INFO
+from hardware.bus.dds.service import REPLY, REQUEST, decode_reply, encode_request
+from hardware.bus.dds.types import (
+    MAX_PROCESSES,
+    PLAIN,
+    carrier,
+    config,
+    endpoint_qos,
+    join_domain,
+    leave_domain,
+)
 from hardware.bus.protocol import Bus, Profile
 from robo_rl.core.errors import BusError
 from tests.hardware.records import SAMPLES, same
@@ -83,7 +91,9 @@ def test_every_record_goes_there_and_back(echo: Any, node: DdsBus) -> None:
     back: dict[type[Any], Any] = {}
     sends = []
     for kind, record in records.items():
-        node.subscribe(f"back/{kind.__name__}", kind, Profile.COMMAND, lambda r, _, kind=kind: back.update({kind: r}))
+        node.subscribe(
+            f"back/{kind.__name__}", kind, Profile.COMMAND, lambda r, _, kind=kind: back.update({kind: r})
+        )
         publish = node.publisher(f"there/{kind.__name__}", kind, Profile.COMMAND)
         sends.append(lambda kind=kind, publish=publish, record=record: kind in back or publish(record))
     node.timer(0.1, lambda: [send() for send in sends])
@@ -104,7 +114,9 @@ def test_who_comes_late_hears_what_was_latched(echo: Any, node: DdsBus) -> None:
 
 
 def test_services_answer_across_processes(echo: subprocess.Popen[str], node: DdsBus) -> None:
-    """Yes and no with a sentence, three times over the same client; then the node leaves, by a service of its own."""
+    """Yes and no with a sentence, three times over the same client; then the node leaves, by a service of its
+    own.
+    """
     for _ in range(3):
         assert node.call("echo/refuse", SOON_S) == (False, "not now: ü")
     assert node.call("/lab/echo/stop", SOON_S) == (True, "leaving")
@@ -131,7 +143,9 @@ def test_a_mistyped_service_is_compared_with_those_on_the_wire(echo: Any, node: 
 
 
 def test_the_wire_shows_what_ros_expects(echo: Any, node: DdsBus) -> None:
-    """Topic, type and hash of each endpoint, ids of services, the node graph: read by DDS itself, not by our bus."""
+    """Topic, type and hash of each endpoint, ids of services, the node graph: read by DDS itself, not by our
+    bus.
+    """
     assert node.call("echo/refuse", SOON_S)
     participant = node._participant
     ends = {}
@@ -229,14 +243,18 @@ def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
 
 
 class OneEyedClient:
-    """Asks /lab/tester/arm, whose answer it cannot hear before `open_eye`: as one whose reader is found late."""
+    """Asks /lab/tester/arm, whose answer it cannot hear before `open_eye`: as one whose reader is found
+    late.
+    """
 
     def __init__(self, domain: int) -> None:
         self.bus = DdsBus("asker", "lab", domain, warn=lambda sentence: None)
         participant: Any = self.bus._participant
         self.id = "1.2.3.4.5.6.7.8.9.a.b.c.d.e.f.10"
         self.qos = endpoint_qos(True, False, 10, f"clientid={self.id};")
-        self.writer: Any = DataWriter(participant, Topic(participant, "rq/lab/tester/armRequest", REQUEST), self.qos)
+        self.writer: Any = DataWriter(
+            participant, Topic(participant, "rq/lab/tester/armRequest", REQUEST), self.qos
+        )
         self.reader: Any = None
 
     def ask(self) -> None:
@@ -280,7 +298,9 @@ def test_an_answer_keeps_nobody_waiting(domain: int, node: DdsBus, opens: bool) 
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.005])
-def test_a_message_is_as_old_as_its_arrival(node: DdsBus, monkeypatch: pytest.MonkeyPatch, late_s: float) -> None:
+def test_a_message_is_as_old_as_its_arrival(
+    node: DdsBus, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
     """What came while a callback kept the node busy is not stamped as if it had come just now.
 
     Nor where the machine is busy as well, and gives the processor back a moment after a wait has ended.
@@ -368,7 +388,9 @@ def test_a_machine_that_is_full_says_so_and_what_to_do(domain: int) -> None:
     with ExitStack() as taken:
         for port in places:
             taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("", port))
-        with pytest.raises(BusError, match=rf"domain {domain} on .* at most 32 nodes find each other .*ROS_DOMAIN_ID"):
+        with pytest.raises(
+            BusError, match=rf"domain {domain} on .* at most 32 nodes find each other .*ROS_DOMAIN_ID"
+        ):
             DdsBus("one_too_many")
     DdsBus("in_time").close()
 

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
 
-from hardware.bus.cdr import RosTypes, ros_types
-from hardware.bus.dds_graph import INFO
-from hardware.bus.dds_service import decode_head, decode_reply, encode_reply, encode_request
-from hardware.bus.dds_types import struct
+from hardware.bus.dds.cdr import RosTypes, ros_types
+from hardware.bus.dds.graph import INFO
+from hardware.bus.dds.service import decode_head, decode_reply, encode_reply, encode_request
+from hardware.bus.dds.types import struct
 from hardware.bus.wire import WIRE, pack
 from hardware.messages import DepthImage, FlightCommand
 from tests.hardware.records import SAMPLES, same
@@ -22,10 +22,12 @@ GOLDEN = dict(line.split() for line in (Path(__file__).parent / "golden.hex").re
 
 
 def on_record(kind: type[Any]) -> bytes:
-    """Some records share a type of ROS: a flight command has its place in the order beside the plain numbers, a depth
-    is a picture of metres.
+    """Some records share a type of ROS: a flight command has its place in the order beside the plain numbers,
+    a depth is a picture of metres.
     """
-    return bytes.fromhex(GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":ordered", DepthImage: ":depth"}.get(kind, "")])
+    return bytes.fromhex(
+        GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":ordered", DepthImage: ":depth"}.get(kind, "")]
+    )
 
 
 @pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)
@@ -48,7 +50,9 @@ def test_another_encoder_writes_the_same(kind: type[Any]) -> None:
 
 def filled(announced: Any, message: Any) -> Any:
     """The message in the classes of cyclonedds, field by field."""
-    return announced(**{name: _value(kind, getattr(message, name)) for name, kind in announced.__annotations__.items()})
+    return announced(
+        **{name: _value(kind, getattr(message, name)) for name, kind in announced.__annotations__.items()}
+    )
 
 
 def _value(kind: Any, value: Any) -> Any:
@@ -89,5 +93,8 @@ def test_gids_are_as_long_as_the_distribution_has_them(distribution: str, size: 
 
 def test_hashes_are_those_of_ros() -> None:
     """As `ros2 topic info -v` shows them for sensor_msgs and std_msgs of Jazzy."""
-    assert ros_types("jazzy").type_hash("sensor_msgs/msg/JointState") == GOLDEN["hash:sensor_msgs/msg/JointState"]
+    assert (
+        ros_types("jazzy").type_hash("sensor_msgs/msg/JointState")
+        == GOLDEN["hash:sensor_msgs/msg/JointState"]
+    )
     assert ros_types("jazzy").type_hash("std_msgs/msg/String") == GOLDEN["hash:std_msgs/msg/String"]

@@ -40,7 +40,9 @@ def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
     assert [(text, round(at, 6)) for text, at in heard] == [("a", 0.5), ("b", 0.5), ("a", 1.0), ("b", 1.0)]
 
 
-@pytest.mark.parametrize(("profile", "kept"), [(Profile.COMMAND, ["4"]), (Profile.SENSOR, ["0", "1", "2", "3", "4"])])
+@pytest.mark.parametrize(
+    ("profile", "kept"), [(Profile.COMMAND, ["4"]), (Profile.SENSOR, ["0", "1", "2", "3", "4"])]
+)
 def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
     """Five messages in one callback: a command's queue holds the last one, a sensor's five."""
     world, heard = World(), list[str]()
@@ -104,7 +106,9 @@ def test_services_answer() -> None:
 
 
 def test_the_dead_and_the_closed_are_silent() -> None:
-    """kill -9: no timer, no callback, no message, no service; close: the same, with what was said before delivered."""
+    """kill -9: no timer, no callback, no message, no service; close: the same, with what was said before
+    delivered.
+    """
     world, heard = World(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.COMMAND)

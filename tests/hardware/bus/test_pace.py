@@ -8,16 +8,22 @@ from hardware.bus.pace import PaceMeter
 
 
 def test_five_messages_by_hand() -> None:
-    """Periods 10, 10, 20, 40 ms by the sender's clock: mean 20, std sqrt(150); 4 messages of 100 bytes in 0.1 s."""
+    """Periods 10, 10, 20, 40 ms by the sender's clock: mean 20, std sqrt(150); 4 messages of 100 bytes in 0.1
+    s.
+    """
     meter = PaceMeter(10)
-    for sent_s, received_s in zip((5.00, 5.01, 5.02, 5.04, 5.08), (1.0, 1.011, 1.02, 1.045, 1.1), strict=True):
+    for sent_s, received_s in zip(
+        (5.00, 5.01, 5.02, 5.04, 5.08), (1.0, 1.011, 1.02, 1.045, 1.1), strict=True
+    ):
         meter.hear(7, sent_s, received_s, 100)
     pace = meter.pace()
     assert pace is not None
     assert (pace.messages, pace.rate_hz, pace.bytes_s) == (5, pytest.approx(40.0), pytest.approx(4000.0))
     assert [pace.mean_s, pace.min_s, pace.max_s] == pytest.approx([0.02, 0.01, 0.04])
     assert pace.std_s == pytest.approx(150.0**0.5 / 1e3)
-    assert str(pace) == ("40.0 Hz, period mean 20.00, min 10.00, max 40.00, std 12.25 ms, 4.0 kB/s, over 5 messages")
+    assert str(pace) == (
+        "40.0 Hz, period mean 20.00, min 10.00, max 40.00, std 12.25 ms, 4.0 kB/s, over 5 messages"
+    )
 
 
 def test_two_publishers_are_each_judged_by_their_own_clock() -> None:

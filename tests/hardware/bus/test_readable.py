@@ -13,7 +13,7 @@ from hypothesis import given
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 
 from hardware import messages as m
-from hardware.bus.cdr import ros_types
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.readable import readable
 from hardware.bus.wire import WIRE
 from tests.hardware.records import RECORDS, SAMPLES
@@ -28,7 +28,11 @@ def message_of(record: Any) -> Any:
 def plain(value: Any) -> Any:
     """The message as dicts, lists, texts and numbers."""
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.default is MISSING}
+        return {
+            field.name: plain(getattr(value, field.name))
+            for field in fields(value)
+            if field.default is MISSING
+        }
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [plain(one) for one in value] if isinstance(value, list) else value
@@ -55,7 +59,9 @@ def test_uncut_text_is_the_message_again(kind: type[Any]) -> None:
     check()
 
 
-@pytest.mark.parametrize("text", ["no", "1.5", "a: b", "# x", "-", "", "ü – 😀", "\x1b[31m\n\t\x7f\x85", "null"])
+@pytest.mark.parametrize(
+    "text", ["no", "1.5", "a: b", "# x", "-", "", "ü – 😀", "\x1b[31m\n\t\x7f\x85", "null"]
+)
 def test_texts_come_back_and_steer_no_terminal(text: str) -> None:
     """A message from the network may hold escape sequences: they are shown, not obeyed."""
     shown = readable(message_of(m.Text(text)))
@@ -89,6 +95,8 @@ def test_what_is_long_is_cut_short() -> None:
 
 
 def test_constants_of_a_type_are_no_values() -> None:
-    """A status has OK, WARN, ERROR and STALE beside its fields; a message that has no fields is still a line."""
+    """A status has OK, WARN, ERROR and STALE beside its fields; a message that has no fields is still a
+    line.
+    """
     assert "WARN" not in readable(message_of(SAMPLES[m.Diagnostics]))
     assert readable(ros_types().new("std_msgs/msg/Empty")) == "{}"

@@ -1,4 +1,6 @@
-"""The bus on rclpy, against a stand-in that speaks rclpy's documented calls; the real one is in test_ros_launch.py."""
+"""The bus on rclpy, against a stand-in that speaks rclpy's documented calls; the real one is in
+test_ros_launch.py.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'ro
 
 from hardware import messages as m
 from hardware.bus import ros_messages, watch
-from hardware.bus.cdr import ros_types
 from hardware.bus.choose import choose, make_bus
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Bus, Profile, RawBus
 from hardware.bus.ros import RosBus
 from hardware.bus.shield import shielded
@@ -168,12 +170,14 @@ def test_silence_is_logged(node: RosBus, world: World, monkeypatch: pytest.Monke
 
 def test_values_that_ros_refuses_are_one_sentence(node: RosBus) -> None:
     with pytest.raises(BusError, match="cannot hold"):
-        node.publisher("diagnostics", m.Diagnostics, Profile.STATE)(m.Diagnostics(0.0, (m.Status("s", 300, ""),)))
+        node.publisher("diagnostics", m.Diagnostics, Profile.STATE)(
+            m.Diagnostics(0.0, (m.Status("s", 300, ""),))
+        )
 
 
 def test_the_stop_is_out_before_ros_goes_down(world: World) -> None:
-    """Close waits for subscribers of what is reliable, destroys the nodes while the context is up, and only then
-    shuts it down; afterwards publishing is refused.
+    """Close waits for subscribers of what is reliable, destroys the nodes while the context is up, and only
+    then shuts it down; afterwards publishing is refused.
     """
     node = RosBus("brief")
     publish = node.publisher("command", m.Flag, Profile.COMMAND)
@@ -232,7 +236,9 @@ def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[dds\]'"):
         make_bus("node")
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
-    with pytest.raises(MissingDependencyError, match="ROS 2 jazzy is sourced, but its rclpy is for another Python"):
+    with pytest.raises(
+        MissingDependencyError, match="ROS 2 jazzy is sourced, but its rclpy is for another Python"
+    ):
         make_bus("node")
     with pytest.raises(MissingDependencyError, match="rclpy is built for the distribution's own Python"):
         make_bus("node", bus="rclpy")

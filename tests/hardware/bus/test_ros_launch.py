@@ -40,7 +40,9 @@ def simulated_arm(domain: int) -> Any:
 
 @pytest.fixture(params=["rclpy", "dds"])
 def probe(request: pytest.FixtureRequest, domain: int) -> Iterator[Bus]:
-    """A node beside them; the one without ROS needs rmw_cyclonedds_cpp on the other side, and the same interface."""
+    """A node beside them; the one without ROS needs rmw_cyclonedds_cpp on the other side, and the same
+    interface.
+    """
     if request.param == "dds":
         pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
         pytest.importorskip("rmw_cyclonedds_cpp", reason="set RMW_IMPLEMENTATION=rmw_cyclonedds_cpp")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 from hardware import messages as m
-from hardware.bus.cdr import RosTypes, ros_types
+from hardware.bus.dds.cdr import RosTypes, ros_types
 from hardware.bus.wire import WIRE, pack, parse_order, unpack
 from hardware.bus.wire_values import join_time, split_time
 from robo_rl.core.errors import BusError
@@ -30,7 +30,9 @@ def test_the_table_holds_every_record() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_round_trip_is_exact(kind: type[Any], distribution: str, data: st.DataObject) -> None:
-    """Every bit comes back through message and bytes, whatever the values: NaN, infinities, no joints, no pixels."""
+    """Every bit comes back through message and bytes, whatever the values: NaN, infinities, no joints, no
+    pixels.
+    """
     record, types = data.draw(RECORDS[kind]), ros_types(distribution)
     assert same(unpack(kind, pack(record, types.new)), record)
     assert same(types.decode(types.encode(record), kind), record)
@@ -117,7 +119,9 @@ def foreign_image(encoding: str, depth: int, padding: int = 0) -> Any:
     """A 2 x 3 picture whose bytes count upwards, as another node would send it."""
     step = 3 * depth + padding
     data = np.arange(2 * step, dtype=np.uint8)
-    return ros_types().new("sensor_msgs/msg/Image", height=2, width=3, encoding=encoding, step=step, data=data)
+    return ros_types().new(
+        "sensor_msgs/msg/Image", height=2, width=3, encoding=encoding, step=step, data=data
+    )
 
 
 def test_images_of_other_cameras_become_rgb() -> None:
@@ -143,7 +147,9 @@ def test_depths_of_other_cameras_become_metres() -> None:
     mm.is_bigendian, mm.data = 1, np.array([1000, 0, 250, 65535, 1, 2], ">u2").view(np.uint8)
     assert same(unpack(m.DepthImage, mm).depth_m, depth_m)
     metres = foreign_image("32FC1", 4, padding=4)
-    metres.data = np.array([[0.5, np.inf, 2.0, 7.0], [1.0, np.nan, 3.0, 7.0]], "<f4").view(np.uint8).reshape(-1)
+    metres.data = (
+        np.array([[0.5, np.inf, 2.0, 7.0], [1.0, np.nan, 3.0, 7.0]], "<f4").view(np.uint8).reshape(-1)
+    )
     expected = np.array([[0.5, np.inf, 2.0], [1.0, np.nan, 3.0]], np.float32)
     assert same(unpack(m.DepthImage, metres).depth_m, expected)
     with pytest.raises(BusError, match="'rgb8'; expected one of 32FC1, 16UC1"):

@@ -13,8 +13,8 @@ import torch
 
 from hardware.loop.inference import InferenceProcess, Running
 from hardware.loop.sampler import guided_sampler
-from policies.bundle import Bundle
-from policies.runner import OnnxPolicy
+from policies.deploy.bundle import Bundle
+from policies.deploy.runner import OnnxPolicy
 
 SEEN = {"state": np.full((1, 7), 0.3, np.float32)}
 
@@ -39,7 +39,9 @@ def wait(process: InferenceProcess, seconds: float = 60.0) -> object:
 
 
 def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, chunks: Bundle) -> None:
-    """The same chunk as the graph in this process; one question at a time; a hang or a kill never blocks us."""
+    """The same chunk as the graph in this process; one question at a time; a hang or a kill never blocks
+    us.
+    """
     assert not inference.request(SEEN, 0)  # not ready yet
     wait(inference)
     assert inference.ready
@@ -69,7 +71,9 @@ def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, ch
 
 
 def test_a_running_chunk_is_gone_on_with(chunks: Bundle) -> None:
-    """Two decisions of a real child: the second is what the guided policy says in this process, not the plain one."""
+    """Two decisions of a real child: the second is what the guided policy says in this process, not the plain
+    one.
+    """
     process = InferenceProcess(chunks, "cpu", realtime=True)
     try:
         wait(process)
@@ -85,7 +89,11 @@ def test_a_running_chunk_is_gone_on_with(chunks: Bundle) -> None:
         process.close()
     old = torch.zeros(16, 3)
     sample = guided_sampler(chunks, "cpu", old)
-    obs, noise, spec = {"state": torch.from_numpy(SEEN["state"])[None]}, torch.zeros(1, 16, 3), chunks.env.action
+    obs, noise, spec = (
+        {"state": torch.from_numpy(SEEN["state"])[None]},
+        torch.zeros(1, 16, 3),
+        chunks.env.action,
+    )
     plain = spec.denormalize(sample(obs, noise, 0, 0))[0].numpy()
     old[:8] = torch.from_numpy(running.action)
     np.testing.assert_allclose(first[0], plain, atol=1e-6)
@@ -103,7 +111,9 @@ def test_a_policy_that_cannot_be_guided_is_said(hover: Bundle) -> None:
         process.close()
 
 
-def test_a_bundle_that_cannot_be_loaded_is_said(chunks: Bundle, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_bundle_that_cannot_be_loaded_is_said(
+    chunks: Bundle, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The child's sentence reaches us; no traceback, no restart."""
     folder = tmp_path_factory.mktemp("broken") / "bundle"
     folder.mkdir()

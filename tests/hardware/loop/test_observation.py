@@ -16,7 +16,9 @@ from tests.hardware.bundles import arm_env
 SPEC = arm_env(**{"image.top": ArraySpec((4, 6, 3), "uint8")}).obs
 PICTURE = Image(0.0, np.full((4, 6, 3), 7, np.uint8))
 GOAL = np.array([9.0])
-JOINTS = JointState(0.0, ("c", "gripper", "a", "b"), np.array([3.0, 0.0, 1.0, 2.0]), np.array([0.3, 0.0, 0.1, 0.2]))
+JOINTS = JointState(
+    0.0, ("c", "gripper", "a", "b"), np.array([3.0, 0.0, 1.0, 2.0]), np.array([0.3, 0.0, 0.1, 0.2])
+)
 
 
 def test_joints_are_found_by_name() -> None:
@@ -35,7 +37,12 @@ SEEN = {"image.top": PICTURE}
         (JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(2)), SEEN, GOAL, "lacks the joint c"),
         (JointState(0.0, ("a", "b", "c"), np.zeros(3)), SEEN, GOAL, "carries no velocities"),
         (JOINTS, {}, GOAL, "No picture of the camera 'top'"),
-        (JOINTS, {"image.top": Image(0.0, np.zeros((6, 4, 3), np.uint8))}, GOAL, "gives pictures of \\(6, 4, 3\\)"),
+        (
+            JOINTS,
+            {"image.top": Image(0.0, np.zeros((6, 4, 3), np.uint8))},
+            GOAL,
+            "gives pictures of \\(6, 4, 3\\)",
+        ),
         (JOINTS, SEEN, np.array([np.nan]), r"The topic 'goal' holds \[nan\], not finite numbers"),
         (
             replace(JOINTS, position_rad=np.full(4, np.inf)),
@@ -45,7 +52,9 @@ SEEN = {"image.top": PICTURE}
         ),
     ],
 )
-def test_what_is_missing_is_said(joints: JointState, pictures: dict[str, Image], goal: np.ndarray, words: str) -> None:
+def test_what_is_missing_is_said(
+    joints: JointState, pictures: dict[str, Image], goal: np.ndarray, words: str
+) -> None:
     with pytest.raises(DataError, match=words):
         ArmObserver(SPEC).build(joints, pictures, goal)
 

@@ -23,7 +23,9 @@ def left(running: Running | None) -> list[float]:
 
 
 def test_the_old_chunk_from_where_it_is() -> None:
-    """Asked at 0, answered 3 periods of 0.02 s later, asked again at 8: eight are left, and four will be gone."""
+    """Asked at 0, answered 3 periods of 0.02 s later, asked again at 8: eight are left, and four will be
+    gone.
+    """
     plan = RunningPlan(0.02)
     assert plan.running() is None
     plan.asked(10.0)

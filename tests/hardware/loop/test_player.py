@@ -22,8 +22,12 @@ def labelled(start: int, length: int) -> np.ndarray:
     every=st.integers(1, 30),
     lost=st.lists(st.booleans(), min_size=1, max_size=10),
 )
-def test_no_action_is_skipped_or_played_twice(delays: list[int], length: int, every: int, lost: list[bool]) -> None:
-    """0-500 ms of delay in ticks of 10 ms, chunks that overtake each other, chunks that never come, dry queues."""
+def test_no_action_is_skipped_or_played_twice(
+    delays: list[int], length: int, every: int, lost: list[bool]
+) -> None:
+    """0-500 ms of delay in ticks of 10 ms, chunks that overtake each other, chunks that never come, dry
+    queues.
+    """
     player, under_way, played = ChunkPlayer(), list[tuple[int, int]](), list[int]()
     asked = 0
     for tick in range(600):

@@ -17,7 +17,9 @@ def test_a_loop_on_time_misses_nothing() -> None:
 
 
 def test_a_report_is_of_the_whole_run_and_a_diagnosis_of_now() -> None:
-    """100 ticks of 9 ms, then 5,000 of 1 ms: the report's 99th percentile remembers them, as its counts do."""
+    """100 ticks of 9 ms, then 5,000 of 1 ms: the report's 99th percentile remembers them, as its counts
+    do.
+    """
     timing = LoopTiming(0.01)
     for i in range(5100):
         timing.begin(0.01 * i)

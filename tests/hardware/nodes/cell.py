@@ -12,13 +12,13 @@ from hardware.loop.observation import Seen
 from hardware.messages import JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
-from hardware.nodes.pictures import USUAL, PictureSettings
 from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.shared.pictures import USUAL, PictureSettings
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import CHUNK, GOAL, RAW
-from policies.bundle import Bundle
-from policies.runner import OnnxPolicy
-from tests.hardware.arms import arm
+from policies.deploy.bundle import Bundle
+from policies.deploy.runner import OnnxPolicy
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.fakes import LagArm
 
 
@@ -64,7 +64,9 @@ class Cell:
         self.inference = inference(self.world, bundle, delay_s)
         if bundle.chunk > 1:
             say = self.said.append
-            self.policy = ArmPolicyNode(bus["policy"], bundle, described, self.inference, True, say, realtime, pictures)
+            self.policy = ArmPolicyNode(
+                bus["policy"], bundle, described, self.inference, True, say, realtime, pictures
+            )
         decides = bundle if bundle.chunk == 1 else None
         self.head = ActionHeadNode(bus["head"], described, decides, say=self.said.append, pictures=pictures)
         self.raw: list[JointTrajectory] = []

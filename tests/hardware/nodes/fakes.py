@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hardware.arms import NAMES
+from tests.hardware.arm_descriptions import NAMES
 
 
 class LagArm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hardware.bus.dds import DdsBus
+from hardware.bus.dds.bus import DdsBus
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.topics import JOINT_STATES, TASK, image_topic
 
@@ -14,7 +14,9 @@ TOPICS = (JOINT_STATES, image_topic("wrist"), TASK)
 def main() -> None:
     """Record at once, until killed."""
     bus = DdsBus("recorder", "lab")
-    RecorderNode(bus, RecorderConfig(out=sys.argv[1], start=True), TOPICS, lambda text: print(text, flush=True))
+    RecorderNode(
+        bus, RecorderConfig(out=sys.argv[1], start=True), TOPICS, lambda text: print(text, flush=True)
+    )
     bus.spin(lambda: False)
 
 

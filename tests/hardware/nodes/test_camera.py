@@ -11,13 +11,13 @@ import pytest
 
 from hardware import messages as m
 from hardware.bus.in_process import World
-from hardware.camera_source import Pattern, number_of, open_source
-from hardware.jpeg import decoded
+from hardware.camera.jpeg import decoded
+from hardware.camera.source import Pattern, number_of, open_source
 from hardware.nodes import camera as camera_module
 from hardware.nodes.camera import CameraConfig, CameraNode
 from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
 from robo_rl.core.errors import ConfigError, DriverError
-from tests.hardware.test_calibration import FILE
+from tests.hardware.camera.test_calibration import FILE
 
 
 @pytest.fixture
@@ -126,7 +126,9 @@ def test_a_looped_video_goes_on(film: str) -> None:
 
 @pytest.mark.parametrize("what", ["deleted", "no video any more"])
 def test_a_looped_video_that_is_gone_is_said_once(film: str, what: str) -> None:
-    """The pictures that are open are still shown; then one sentence, a status, and a node that goes on living."""
+    """The pictures that are open are still shown; then one sentence, a status, and a node that goes on
+    living.
+    """
     world, said, states = World(), list[str](), list[m.Status]()
     node = CameraNode(world.bus("camera"), CameraConfig(source=film, loop=True), said.append)
     viewer = world.bus("viewer")
@@ -184,6 +186,9 @@ def test_a_camera_that_stops_is_said_and_opened_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(camera_module, "open_source", lambda *_: Unplugged())
     _, pictures, states, said = run(CameraConfig(source="0"), 4.5)
     assert 60 < len(pictures) < 80
-    assert [line.split("(")[0].strip() for line in said[:2]] == ["Camera 'camera'", "Camera 'camera' is back."]
+    assert [line.split("(")[0].strip() for line in said[:2]] == [
+        "Camera 'camera'",
+        "Camera 'camera' is back.",
+    ]
     assert "has stopped after 40 pictures" in said[0]
     assert {state.level for state in states} == {0, 2}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hardware.bus.in_process import World
-from hardware.flight_contract import check_flight, envelope_of
+from hardware.checks.flight_contract import check_flight, envelope_of
 from hardware.loop.flown import FlightRecord
 from hardware.messages import Diagnostics, Flag, Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
@@ -21,14 +21,14 @@ from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS
-from policies.bundle import Bundle
-from robo_rl.apps.node_builders import flight_filter
-from robo_rl.apps.node_life import Ending, live
-from robo_rl.apps.run_quad import SimulatedQuad, craft_model, flight_env, flight_observer
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.nodes.builders import flight_filter
+from robo_rl.apps.nodes.node_life import Ending, live
+from robo_rl.apps.nodes.run_quad import SimulatedQuad, craft_model, flight_env, flight_observer
 from robo_rl.conf.node import FlightFilterNodeConfig
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.flight_level import UNITS
-from sim.engines.quad.robot import QuadBody
+from robo_rl.core.flight.level import UNITS
+from sim.flight.robot import QuadBody
 from tests.hardware.bundles import ENVELOPE
 
 
@@ -76,7 +76,9 @@ def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
 
 
 def test_the_end_says_how_the_flight_went(hover: Bundle) -> None:
-    """Seconds flown, the distance at the end and the worst once it was there: the way to a new goal is no error."""
+    """Seconds flown, the distance at the end and the worst once it was there: the way to a new goal is no
+    error.
+    """
     flight = Flight(hover)
     flight.until(2.0)
     GOAL.publisher(flight.bus["task"])(Floats(np.array([0.3, 0.3, 0.1])))
@@ -145,7 +147,9 @@ def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:
         (("odom", "base_link_frd"), "odom is told in 'base_link_frd', which is FRD, expected FLU"),
     ],
 )
-def test_a_craft_that_is_told_in_other_axes_does_not_fly(hover: Bundle, frames: tuple[str, str], sentence: str) -> None:
+def test_a_craft_that_is_told_in_other_axes_does_not_fly(
+    hover: Bundle, frames: tuple[str, str], sentence: str
+) -> None:
     """Up would be down: nothing is sent, and the terminal says what is wrong once, not at every state."""
     flight = Flight(hover)
     flight.world.kill("robot")
@@ -163,7 +167,8 @@ def test_a_craft_that_is_told_in_other_axes_does_not_fly(hover: Bundle, frames: 
 
 
 def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
-    """A second estimator begins to tell where the craft is, one metre off: its word is dropped, the first one counts.
+    """A second estimator begins to tell where the craft is, one metre off: its word is dropped, the first one
+    counts.
 
     When the first falls silent, the filter lands for want of a state.
     """
@@ -201,7 +206,9 @@ def test_a_goal_that_is_no_place_is_said_and_the_one_before_is_kept(hover: Bundl
     goal = GOAL.publisher(flight.bus["task"])
     goal(Floats(np.array([0.0, np.nan, 0.0])))
     flight.until(3.0)
-    sentence = "the topic 'goal' holds [0.0, nan, 0.0], expected three finite numbers: the goal before it is kept"
+    sentence = (
+        "the topic 'goal' holds [0.0, nan, 0.0], expected three finite numbers: the goal before it is kept"
+    )
     assert flight.said == [f"policy: {sentence}"]
     assert (heard[-1].status[0].level, heard[-1].status[0].message) == (1, sentence)
     assert flight.away_m() < 0.08
@@ -249,7 +256,9 @@ def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> N
     (UNITS["rates"], "motors", False),
     ("thrust, rad/s: x, y, z", "rates", False),  # of whom nobody knows in which units
 ])  # fmt: skip
-def test_rotor_speeds_are_never_read_as_thrust_and_rates(hover: Bundle, unit: str, level: Any, fits: bool) -> None:
+def test_rotor_speeds_are_never_read_as_thrust_and_rates(
+    hover: Bundle, unit: str, level: Any, fits: bool
+) -> None:
     env = replace(hover.env, action=replace(hover.env.action, unit=unit))
     bundle = Bundle(hover.folder, hover.manifest, env, 1, 1, 1, "zero", ENVELOPE)
     with nullcontext() if fits else pytest.raises(CheckpointError, match=r"level=|expected 'motor"):

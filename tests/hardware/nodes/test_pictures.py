@@ -9,27 +9,31 @@ import numpy as np
 import pytest
 
 from hardware.bus.in_process import World
+from hardware.camera.jpeg import encoded
 from hardware.description import Camera
-from hardware.jpeg import encoded
 from hardware.messages import CompressedImage, Diagnostics, Floats, Image
-from hardware.nodes.pictures import UNKNOWN_S, Pictures, PictureSettings, picture_age_s
+from hardware.nodes.shared.pictures import UNKNOWN_S, Pictures, PictureSettings, picture_age_s
 from hardware.safety.reasons import Reason
 from hardware.topics import LOOP_STATUS, POLICY_STATUS, compressed_topic, image_topic
-from policies.bundle import Bundle
+from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
-from tests.hardware.arms import arm
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.bundles import arm_bundle, arm_env
 from tests.hardware.nodes.cell import Cell
 
 CAMERAS = {"top": {"width_px": 32, "height_px": 32, "rate_hz": 30}}
 PICTURE = Image(0.0, np.zeros((32, 32, 3), np.uint8))
-SILENT = "No picture of the camera 'top' has come for 0.1 s, so the policy is not asked: see that the camera runs."
+SILENT = (
+    "No picture of the camera 'top' has come for 0.1 s, so the policy is not asked: see that the camera runs."
+)
 
 
 @pytest.fixture(scope="module", params=[1, 16], ids=["single", "chunks"])
 def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A policy that is shown the camera 'top' beside the robot's state: the head decides, or another process does."""
+    """A policy that is shown the camera 'top' beside the robot's state: the head decides, or another process
+    does.
+    """
     env = arm_env(**{"image.top": ArraySpec((32, 32, 3), "uint8")})
     folder: Path = tmp_path_factory.mktemp("seeing") / "bundle"
     return arm_bundle(folder, request.param, max(1, request.param // 2), env)
@@ -51,7 +55,9 @@ def cell_with_camera(bundle: Bundle) -> tuple[Cell, list[float]]:
 
 
 def test_a_camera_that_dies_ends_the_commands(seeing: Bundle) -> None:
-    """No command is decided on a picture older than 3 periods; the filter holds, then stops; it is said once."""
+    """No command is decided on a picture older than 3 periods; the filter holds, then stops; it is said
+    once.
+    """
     cell, taken = cell_with_camera(seeing)
     cell.until(1.0)
     assert len(cell.raw) >= 40
@@ -59,7 +65,9 @@ def test_a_camera_that_dies_ends_the_commands(seeing: Bundle) -> None:
     cell.world.kill("camera")
     cell.until(5.0)
     decided_s = [m.stamp_s for m in (cell.chunks if seeing.chunk > 1 else cell.raw)]
-    assert taken[-1] + 0.02 < max(decided_s) <= taken[-1] + 0.1 + 0.02  # stamped with the state before the decision
+    assert (
+        taken[-1] + 0.02 < max(decided_s) <= taken[-1] + 0.1 + 0.02
+    )  # stamped with the state before the decision
     played_s = (seeing.chunk if seeing.chunk > 1 else 0) / 50.0  # what is left of the last chunk
     assert max(m.stamp_s for m in cell.raw) <= taken[-1] + 0.1 + 0.05 + played_s
     assert Reason.STALE_COMMAND in cell.filter.filter.counts

@@ -19,16 +19,17 @@ from hardware.messages import Diagnostics, Floats, JointState
 from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.safety.reasons import Reason
 from hardware.topics import CHUNK, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
-from policies.bundle import Bundle
+from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
-from tests.hardware.arms import arm
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.cell import Cell, DelayedInference
 
 
 class GuidedInference(DelayedInference):
     """By torch from the bundle's weights, guided where that is asked for.
 
-    Noise of its own for each decision, the same for all actions of a chunk: so chunks are smooth, and disagree.
+    Noise of its own for each decision, the same for all actions of a chunk: so chunks are smooth, and
+    disagree.
     """
 
     def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
@@ -59,7 +60,12 @@ def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:
     cell.until(4.0)
     assert len(cell.raw) >= 190
     assert [m.sequence for m in cell.raw] == list(range(len(cell.raw)))
-    assert set(cell.filter.filter.counts) <= {Reason.WAITING, Reason.ACCELERATION, Reason.VELOCITY, Reason.NO_STATE}
+    assert set(cell.filter.filter.counts) <= {
+        Reason.WAITING,
+        Reason.ACCELERATION,
+        Reason.VELOCITY,
+        Reason.NO_STATE,
+    }
     assert cell.head.head.player.late == 0
     assert len(cell.chunks) == pytest.approx(4.0 / (8 * 0.02), abs=3)
     assert np.abs(cell.arm.place).max() > 0.01
@@ -73,7 +79,9 @@ def jumps_rad(cell: Cell) -> np.ndarray:
 
 @pytest.mark.parametrize("delay_s", [0.03, 0.1])
 def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float) -> None:
-    """Noise of its own for every chunk: what the arm is told jumps where one takes over, unless it is guided."""
+    """Noise of its own for every chunk: what the arm is told jumps where one takes over, unless it is
+    guided.
+    """
     jumps = {}
     for realtime in (False, True):
         cell = Cell(chunks, delay_s, GuidedInference, realtime)
@@ -90,7 +98,9 @@ def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float)
 
 
 def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle) -> None:
-    """It tells its own joint alone, between the arm's states: they are looked at, and kept fresh, by nobody."""
+    """It tells its own joint alone, between the arm's states: they are looked at, and kept fresh, by
+    nobody.
+    """
     for bundle in (chunks, single):
         cell = Cell(bundle)
         gripper = cell.world.bus("gripper")
@@ -136,11 +146,16 @@ def test_a_dead_inference_is_said_once(chunks: Bundle) -> None:
     cell.inference.fault = "the inference process has died"
     cell.until(2.0)
     assert cell.said == ["policy: the inference process has died"]
-    assert cell.bus["task"].call("policy/start", 1.0) == (False, "not started: the inference process has died")
+    assert cell.bus["task"].call("policy/start", 1.0) == (
+        False,
+        "not started: the inference process has died",
+    )
 
 
 def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
-    """A chunk that was asked for before the reset is not played after it; the filter is told by a new epoch."""
+    """A chunk that was asked for before the reset is not played after it; the filter is told by a new
+    epoch.
+    """
     cell = Cell(chunks, delay_s=0.1)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -180,7 +195,9 @@ def test_services_start_and_stop(chunks: Bundle) -> None:
 
 
 def test_a_start_says_that_the_filter_has_to_be_armed_again(chunks: Bundle) -> None:
-    """Stopped for longer than the filter holds: it stopped, and whoever starts the policy would wait in vain."""
+    """Stopped for longer than the filter holds: it stopped, and whoever starts the policy would wait in
+    vain.
+    """
     cell, heard = Cell(chunks), list[Diagnostics]()
     SAFETY_STATE.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
     cell.give(Floats(np.array([0.5])))
@@ -205,7 +222,9 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
         cell = Cell(bundle)
         cell.give(Floats(np.array([np.nan])))
         cell.until(1.0)
-        assert cell.said == [f"{who}: The topic 'goal' holds [nan], not finite numbers, so the policy is not asked."]
+        assert cell.said == [
+            f"{who}: The topic 'goal' holds [nan], not finite numbers, so the policy is not asked."
+        ]
         assert not cell.raw
         heard = list[Diagnostics]()
         for topic in (POLICY_STATUS, LOOP_STATUS):
@@ -218,7 +237,9 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
 
 
 def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
-    """One without waypoints, and an old one that names the joints in another order, while a good one is played."""
+    """One without waypoints, and an old one that names the joints in another order, while a good one is
+    played.
+    """
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -252,9 +273,11 @@ def test_a_chunk_bundle_is_no_head(chunks: Bundle) -> None:
 
 
 def test_two_rates(tmp_path: Path, chunks: Bundle) -> None:
-    """A residual bundle: slow chunks, and every action corrected from the newest state as the policy itself would."""
+    """A residual bundle: slow chunks, and every action corrected from the newest state as the policy itself
+    would.
+    """
     from policies.checkpoint import load_policy
-    from policies.residual import ResidualPolicy
+    from policies.tuned.residual import ResidualPolicy
     from tests.hardware.bundles import residual_bundle
 
     bundle = residual_bundle(tmp_path / "residual", chunks)
@@ -266,7 +289,9 @@ def test_two_rates(tmp_path: Path, chunks: Bundle) -> None:
     spec = bundle.env.action
     normal = spec.normalize(torch.from_numpy(action.astype(np.float32))[None])
     with torch.no_grad():
-        expected = spec.denormalize(policy.refine({"state": torch.from_numpy(state)[None]}, normal))[0].numpy()
+        expected = spec.denormalize(policy.refine({"state": torch.from_numpy(state)[None]}, normal))[
+            0
+        ].numpy()
     corrected = decide({"state": state}, action)
     np.testing.assert_allclose(corrected, expected, atol=1e-5)
     assert np.abs(corrected - action).max() > 1e-4

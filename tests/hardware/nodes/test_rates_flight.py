@@ -15,15 +15,17 @@ from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL
-from policies.bundle import Bundle
-from robo_rl.apps.run_quad import SimulatedQuad, flight_env, flight_observer
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.errors import ConfigError
-from sim.engines.quad.robot import QuadBody
+from sim.flight.robot import QuadBody
 from tests.hardware.bundles import ENVELOPE
 
 
 class Flight:
-    """Started 20 cm off its goal. told, really: the thrust at which nodes believe that it hovers, and does."""
+    """Started 20 cm off its goal. told, really: the thrust at which nodes believe that it hovers, and
+    does.
+    """
 
     def __init__(self, bundle: Bundle, told: float = 0.5, really: float = 0.5) -> None:
         env, self.world = flight_env(bundle), World()
@@ -47,7 +49,9 @@ class Flight:
 
 @pytest.mark.parametrize("hover", [0.3, 0.5, 0.62])
 def test_it_hovers_whatever_the_autopilot_calls_hover(rates: Bundle, hover: float) -> None:
-    """To the goal and to the next one, the filter not felt; on the bus thrust is a part of the autopilot's own."""
+    """To the goal and to the next one, the filter not felt; on the bus thrust is a part of the autopilot's
+    own.
+    """
     flight = Flight(rates, hover, hover)
     flight.until(4.0)
     assert flight.away_m() < 0.05
@@ -62,7 +66,9 @@ def test_it_hovers_whatever_the_autopilot_calls_hover(rates: Bundle, hover: floa
 
 
 def test_a_wrong_hover_thrust_sinks_it_by_what_its_law_says(rates: Bundle) -> None:
-    """Told 5 % too little: a_z = g (1 / 0.95 - 1) has to come from 2.5 p + I, I at most 0.1 m s: 17 cm of sinking."""
+    """Told 5 % too little: a_z = g (1 / 0.95 - 1) has to come from 2.5 p + I, I at most 0.1 m s: 17 cm of
+    sinking.
+    """
     flight = Flight(rates, 0.475, 0.5)
     flight.until(6.0)
     low_m = (9.81 * (1.0 / 0.95 - 1.0) - 0.1) / 2.5
@@ -70,7 +76,9 @@ def test_a_wrong_hover_thrust_sinks_it_by_what_its_law_says(rates: Bundle) -> No
 
 
 def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None:
-    """`flight/safe` holds the autopilot's thrust and rad/s; the last actions of an observation are in [-1, 1]."""
+    """`flight/safe` holds the autopilot's thrust and rad/s; the last actions of an observation are in [-1,
+    1].
+    """
     flight = Flight(rates)
     flight.until(1.0)
     sent = np.array([0.55, 1.0, -2.0, 0.5])
@@ -85,7 +93,9 @@ def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None
 def test_units_go_there_and_back(rates: Bundle, hover: Bundle) -> None:
     units = FlightUnits(rates.env.action, 0.4)
     assert units.to_filter(np.array([1.5, 1.0, 2.0, -0.5])).tolist() == pytest.approx([0.6, 1.0, 2.0, -0.5])
-    assert units.to_policy(np.array([1.0, 9.0, 0.0, 0.0])).tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0])  # kept in
+    assert units.to_policy(np.array([1.0, 9.0, 0.0, 0.0])).tolist() == pytest.approx(
+        [1.0, 1.0, 0.0, 0.0]
+    )  # kept in
     motors, values = FlightUnits(hover.env.action), np.array([0.1, -0.2, 0.3, -1.0])
     assert motors.to_filter(values).tolist() == motors.to_policy(values).tolist() == values.tolist()
     with pytest.raises(ConfigError, match=r"hover=1\.2"):

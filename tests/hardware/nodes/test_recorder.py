@@ -21,13 +21,13 @@ pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip insta
 from rosbags.highlevel import AnyReader
 
 from hardware import messages as m
-from hardware.bus.cdr import ros_types
-from hardware.bus.dds import DdsBus
+from hardware.bus.dds.bus import DdsBus
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.in_process import World
 from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
-from hardware.recording import IN_PROGRESS, Channel, Recording
-from hardware.salvage import salvage
+from hardware.recording.recording import IN_PROGRESS, Channel, Recording
+from hardware.recording.salvage import salvage
 from hardware.topics import (
     EPISODE,
     GOAL,
@@ -38,7 +38,7 @@ from hardware.topics import (
     compressed_topic,
     image_topic,
 )
-from robo_rl.apps.node_builders import recorder
+from robo_rl.apps.nodes.builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
 from robo_rl.core.errors import ConfigError, DataError
 from tests.hardware.nodes.record import TOPICS
@@ -85,14 +85,20 @@ def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, 
 
 
 def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
-    """As `robo-rl up arm_sim cameras=...` names them; a list in brackets would record a camera that nobody has."""
+    """As `robo-rl up arm_sim cameras=...` names them; a list in brackets would record a camera that nobody
+    has.
+    """
     world = World()
-    node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top+side"), world.bus("recorder"))
+    node = recorder(
+        RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top+side"), world.bus("recorder")
+    )
     for name in ("top", "side"):
         image_topic(name).publisher(world.bus(name))(SAMPLES[m.Image])
     world.bus("clock").spin(lambda: world.now() >= 0.1)
     node.last_word()
-    assert {"camera/top/image_raw", "camera/side/image_raw"} <= set(recorded(next(tmp_path.glob("episode_*"))))
+    assert {"camera/top/image_raw", "camera/side/image_raw"} <= set(
+        recorded(next(tmp_path.glob("episode_*")))
+    )
     recorder(RecorderNodeConfig(out=str(tmp_path / "blind"), cameras=""), world.bus("blind")).last_word()
     with pytest.raises(ConfigError, match=r"'\[top\]' is no camera's name\. Join names by \+"):
         recorder(RecorderNodeConfig(out=str(tmp_path / "x"), cameras="[top]"), world.bus("x"))
@@ -127,7 +133,9 @@ def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expec
 
 
 def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -> None:
-    """No robot at all; then a camera that was there and is gone. A camera that was never there is no fault."""
+    """No robot at all; then a camera that was there and is gone. A camera that was never there is no
+    fault.
+    """
     world, said = World(), list[str]()
     topics = [JOINT_STATES, image_topic("top"), image_topic("side")]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
@@ -185,7 +193,10 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     state(joints(99))  # before the start: not recorded
     bus.spin(iter([False] * 3 + [True]).__next__)
     assert recorder.begin()[0]
-    assert recorder.begin() == (False, f"recording {recorder._running.path.name} already; stop or discard it first")
+    assert recorder.begin() == (
+        False,
+        f"recording {recorder._running.path.name} already; stop or discard it first",
+    )
     picture = m.Image(1.7e9, np.arange(27, dtype=np.uint8).reshape(3, 3, 3))
     camera(picture)
     wait_for(bus, lambda: recorder._running.messages == 1)
@@ -198,7 +209,9 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     recorder.last_word()
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
-    assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(range(10))
+    assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(
+        range(10)
+    )
     assert same(types.decode(found["camera/wrist/image_raw"][0], m.Image), picture)
     assert [line.split()[0] for line in said] == ["idle:", "recording", "saved"]
     assert not list((tmp_path / IN_PROGRESS).iterdir())
@@ -265,8 +278,8 @@ class DdsBusLike:
 
 
 def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
-    """A real second process, killed while it records at 100 Hz: no gap before the last message that is kept, and no
-    more than the last moments are missing. The next recorder salvages it, and says so.
+    """A real second process, killed while it records at 100 Hz: no gap before the last message that is kept,
+    and no more than the last moments are missing. The next recorder salvages it, and says so.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.hardware.nodes.record", str(tmp_path)],
@@ -301,7 +314,9 @@ def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) 
     found, types = recorded(path), ros_types()
     numbers = [int(types.decode(raw, m.JointState).position_rad[0]) for raw in found["joint_states"]]
     assert numbers == sorted(set(numbers))
-    assert len(numbers) > 0.5 * (numbers[-1] - numbers[0])  # keep-last 1 may skip on a busy machine, files may not
+    assert len(numbers) > 0.5 * (
+        numbers[-1] - numbers[0]
+    )  # keep-last 1 may skip on a busy machine, files may not
     assert killed_ns - sent[numbers[-1]] < 2e9
     assert [types.decode(raw, m.Text).text for raw in found["task"]] == ["pick"]
     assert not list((tmp_path / IN_PROGRESS).iterdir())
@@ -337,7 +352,9 @@ def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """What the kernel says then is not "no space", but it says it at the same places: also when a file is closed."""
+    """What the kernel says then is not "no space", but it says it at the same places: also when a file is
+    closed.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -386,7 +403,9 @@ def test_a_recording_larger_than_the_memory_is_salvaged(tmp_path: Path) -> None:
     assert peak < 12e6
 
 
-def test_what_a_full_disk_does_not_take_is_kept_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_full_disk_does_not_take_is_kept_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torn_pictures(tmp_path, 2)
 
     def full(self: Recording) -> None:
@@ -394,7 +413,9 @@ def test_what_a_full_disk_does_not_take_is_kept_for_later(tmp_path: Path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Recording, "commit", full)
-        with pytest.raises(DataError, match=r"episode was cut off, and .* No space left on device.* Make as much room"):
+        with pytest.raises(
+            DataError, match=r"episode was cut off, and .* No space left on device.* Make as much room"
+        ):
             salvage(tmp_path, ros_types())
     assert [path.name for path in tmp_path.iterdir()] == [IN_PROGRESS]
     (sentence,) = salvage(tmp_path, ros_types())

@@ -17,14 +17,14 @@ from hardware.arms.bounds import JointLimits
 from hardware.arms.simulated import SimulatedArmDriver
 from hardware.bus.in_process import World
 from hardware.messages import FlightCommand, JointTrajectory
-from hardware.nodes.protocol import Node
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
+from hardware.nodes.shared.protocol import Node
 from hardware.states import BodyRates, QuadState, Setpoint
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
-from robo_rl.apps.robot_builders import read_settings, robot_driver
+from robo_rl.apps.nodes.robot_builders import read_settings, robot_driver
 from robo_rl.conf.node import RobotDriverNodeConfig
 from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
-from tests.hardware.arms import command
+from tests.hardware.arm_descriptions import command
 from tests.hardware.domains import free_domain
 from tests.hardware.nodes.fakes import LagArm
 from tests.hardware.peers import Peer, own_address
@@ -33,7 +33,9 @@ LIMITS = JointLimits((-1.0,) * 3, (1.0,) * 3, (2.0,) * 3)
 
 
 def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
-    """Joints by name; after 0.1 s of silence the driver holds; ~/connect opens it again; a state is published once."""
+    """Joints by name; after 0.1 s of silence the driver holds; ~/connect opens it again; a state is published
+    once.
+    """
     world, lag, said = World(), LagArm(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, clock=world.now)
@@ -78,7 +80,9 @@ def domain() -> Iterator[int]:
 
 
 class SlowToConnect(SimulatedArmDriver):
-    """Connecting takes half a second of real time, as uploading a program does; what is sent meanwhile waits."""
+    """Connecting takes half a second of real time, as uploading a program does; what is sent meanwhile
+    waits.
+    """
 
     def connect(self) -> None:
         time.sleep(0.5)
@@ -88,11 +92,14 @@ class SlowToConnect(SimulatedArmDriver):
 def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> None:
     """On the wire: the newest one lies in the reader until the node looks again."""
     pytest.importorskip("cyclonedds", reason="the bus without ROS (extra [dds])")
-    from hardware.bus.dds import DdsBus
+    from hardware.bus.dds.bus import DdsBus
 
     lag, made = LagArm(), partial(DdsBus, domain=domain)
     with closing(made("driver")) as bus, closing(made("filter")) as other:
-        node, say = ArmDriverNode(bus, SlowToConnect(lag, LIMITS, watchdog_s=9.0), 100.0), SAFE.publisher(other)
+        node, say = (
+            ArmDriverNode(bus, SlowToConnect(lag, LIMITS, watchdog_s=9.0), 100.0),
+            SAFE.publisher(other),
+        )
 
         def obeyed(seconds: float) -> int:
             before, end_s = len(lag.commands), bus.now() + seconds

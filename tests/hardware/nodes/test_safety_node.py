@@ -14,14 +14,14 @@ from hardware.bus.protocol import Bus
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
-from hardware.nodes.protocol import Node
 from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
+from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import HOLDS, SimArmNode
 from hardware.safety.arm_filter import ArmFilter, Phase
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, RAW, SAFE, SAFETY_STATE, TELEOP
-from robo_rl.apps.node_life import Ending, live
-from tests.hardware.arms import arm, command, state
+from robo_rl.apps.nodes.node_life import Ending, live
+from tests.hardware.arm_descriptions import arm, command, state
 from tests.hardware.nodes.fakes import LagArm
 
 JOINT = {"low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
@@ -32,7 +32,9 @@ class Cell:
 
     def __init__(self, armed: bool = True) -> None:
         self.world, self.arm = World(), LagArm()
-        self.robot_bus, self.filter_bus, self.policy_bus = (self.world.bus(n) for n in ("robot", "filter", "policy"))
+        self.robot_bus, self.filter_bus, self.policy_bus = (
+            self.world.bus(n) for n in ("robot", "filter", "policy")
+        )
         self.robot = SimArmNode(self.robot_bus, self.arm, 50.0)
         self.node = SafetyFilterNode(self.filter_bus, arm(), arm=armed)
         self.say = RAW.publisher(self.policy_bus)
@@ -150,7 +152,9 @@ KILLED_S = [1.0, 1.0001, 1.005, 1.0123, 1.0199]
 
 @pytest.mark.parametrize("killed_s", KILLED_S)
 def test_kill_9_of_the_policy_holds_within_two_periods(killed_s: float) -> None:
-    """2 periods of 20 ms, whenever it dies: it looks every 4 ms, and calls old what will be by its next look."""
+    """2 periods of 20 ms, whenever it dies: it looks every 4 ms, and calls old what will be by its next
+    look.
+    """
     cell = Cell()
     cell.until(killed_s)
     cell.world.kill("policy")
@@ -237,7 +241,9 @@ def test_what_the_filter_did_is_said_at_the_end() -> None:
     cell.until(3.0)
     ending.ask("SIGTERM")
     live([(cell.node, cell.filter_bus)], ending, say=said.append)
-    assert said == ["filter: SIGTERM: nothing was being sent; until then limited 1 acceleration; hold 1 stale_command."]
+    assert said == [
+        "filter: SIGTERM: nothing was being sent; until then limited 1 acceleration; hold 1 stale_command."
+    ]
 
 
 def test_an_interrupt_says_its_last_word() -> None:
@@ -255,7 +261,9 @@ def test_an_interrupt_says_its_last_word() -> None:
 
 
 def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
-    """`ros2 launch` and the terminal both pass it on, within milliseconds; a second later it is a second one."""
+    """`ros2 launch` and the terminal both pass it on, within milliseconds; a second later it is a second
+    one.
+    """
     now_s = [10.0]
     ending = Ending(clock=lambda: now_s[0])
     ending.started = True
@@ -327,7 +335,9 @@ def test_an_orderly_stop_is_no_alarm() -> None:
 
 
 def test_what_lasts_after_somebody_left_is_told() -> None:
-    """The policy's end is asked for; that the arm goes on holding for want of commands is news after a while."""
+    """The policy's end is asked for; that the arm goes on holding for want of commands is news after a
+    while.
+    """
     cell, said = Cell(), list[str]()
     DiagnosticsNode(cell.world.bus("diagnostics"), said.append)
     cell.until(2.2)

@@ -10,11 +10,11 @@ import pytest
 from hardware.bus.in_process import World
 from hardware.messages import DepthImage, Floats, Image
 from hardware.topics import depth_topic, image_topic
-from robo_rl.apps.node_builders import sim_robot
+from robo_rl.apps.nodes.builders import sim_robot
 from robo_rl.conf.node import SimRobotNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec
-from sim.engines.arm.body import ArmBody
+from sim.arms.arm6.body import ArmBody
 from tests.hardware.bundles import arm_bundle, arm_env
 from tests.hardware.nodes.cell import Cell
 
@@ -23,7 +23,10 @@ from tests.hardware.nodes.cell import Cell
 def test_the_simulated_arm_has_cameras(senses: str) -> None:
     """At their rate, of the size asked for; the arm stands between the camera and the floor behind it."""
     world = World()
-    sim_robot(SimRobotNodeConfig(cameras="view", senses=senses, image_size=48, camera_hz=10.0), world.bus("sim_robot"))
+    sim_robot(
+        SimRobotNodeConfig(cameras="view", senses=senses, image_size=48, camera_hz=10.0),
+        world.bus("sim_robot"),
+    )
     viewer, pictures, depths = world.bus("viewer"), list[Image](), list[DepthImage]()
     image_topic("view").subscribe(viewer, lambda picture, _: pictures.append(picture))
     depth_topic("view").subscribe(viewer, lambda depth, _: depths.append(depth))

@@ -1,4 +1,6 @@
-"""A policy that is shown two cameras, in closed loop: camera nodes, policy, head, filter and robot, in virtual time."""
+"""A policy that is shown two cameras, in closed loop: camera nodes, policy, head, filter and robot, in
+virtual time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Noting(DelayedInference):
 
 
 def test_a_policy_acts_on_both_cameras_and_stops_without_either(tmp_path: Path) -> None:
-    """Each picture is that of its own camera, scaled as the bundle has it; one that dies ends the commands."""
+    """Each picture is that of its own camera, scaled as the bundle has it; one that dies ends the
+    commands.
+    """
     shapes = {"image.wrist": (16, 32, 3), "image.front": (32, 32, 3)}
     env = arm_env(**{key: ArraySpec(shape, "uint8") for key, shape in shapes.items()})
     cell = Cell(arm_bundle(tmp_path / "bundle", env=env), inference=Noting, cameras=CAMERAS)

@@ -1,4 +1,6 @@
-"""Gamepad, keyboard and leader arm, by what they really send: event bytes, characters of a terminal, states."""
+"""Gamepad, keyboard and leader arm, by what they really send: event bytes, characters of a terminal,
+states.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from hardware.teleop.keyboard import HOLD_S, Keyboard
 from hardware.teleop.leader import Leader
 from robo_rl.core.errors import ConfigError, DriverError
 
-# A pad as the kernel tells it: two axes and two buttons at the start (type | 0x80), then a stick to the left, button 4
-# down, the stick to its end, button 4 up. Time [ms], value, type, number; little-endian.
+# A pad as the kernel tells it: two axes and two buttons at the start (type | 0x80), then a stick to the left,
+# button 4 down, the stick to its end, button 4 up. Time [ms], value, type, number; little-endian.
 START = bytes.fromhex("10270000 0000 82 00 10270000 0000 82 01 10270000 0000 81 00 10270000 0000 81 04")
 LEFT = bytes.fromhex("b8270000 00c0 02 00")
 HELD = bytes.fromhex("c2270000 0100 01 04")
@@ -31,8 +33,15 @@ def test_recorded_bytes_are_events() -> None:
     """0xc000 is -16384, half of the way; 0x8001 the end. What is not a whole event waits for the rest."""
     found = list(events(START + LEFT + HELD + END + RELEASED + b"\x01\x02"))
     assert found[:4] == [(AXIS, 0, 0.0), (AXIS, 1, 0.0), (BUTTON, 0, 0.0), (BUTTON, 4, 0.0)]
-    assert found[4:] == [(AXIS, 0, pytest.approx(-0.5, abs=1e-3)), (BUTTON, 4, 1.0), (AXIS, 0, -1.0), (BUTTON, 4, 0.0)]
-    assert list(events(bytes.fromhex("0000000000800200"))) == [(AXIS, 0, -1.0)]  # -32768 is not beyond the end
+    assert found[4:] == [
+        (AXIS, 0, pytest.approx(-0.5, abs=1e-3)),
+        (BUTTON, 4, 1.0),
+        (AXIS, 0, -1.0),
+        (BUTTON, 4, 0.0),
+    ]
+    assert list(events(bytes.fromhex("0000000000800200"))) == [
+        (AXIS, 0, -1.0)
+    ]  # -32768 is not beyond the end
     assert [without_middle(v) for v in (0.05, -0.08, 1.0, -1.0)] == [0.0, 0.0, 1.0, -1.0]
 
 
@@ -49,7 +58,9 @@ def pad(tmp_path: Path) -> Iterator[tuple[Joystick, int]]:
     joystick.close()
 
 
-def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_gone(pad: tuple[Joystick, int]) -> None:
+def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_gone(
+    pad: tuple[Joystick, int],
+) -> None:
     joystick, kernel = pad
     assert isinstance(joystick, Device)
     os.write(kernel, START + LEFT)

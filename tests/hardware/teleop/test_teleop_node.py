@@ -1,4 +1,6 @@
-"""Teleoperation on a bus in virtual time: no command without the switch held, and no arm that runs on without it."""
+"""Teleoperation on a bus in virtual time: no command without the switch held, and no arm that runs on without
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware.bus.in_process import World
-from hardware.nodes.protocol import Node
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import MATCH_RAD, TeleopNode
 from hardware.safety.reasons import Reason
@@ -22,7 +24,7 @@ from hardware.teleop.device import NOTHING, Wish
 from hardware.teleop.jog import LEAD_S, Jog
 from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
-from tests.hardware.arms import arm
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.fakes import LagArm
 
 
@@ -65,7 +67,9 @@ class Cell:
 def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
     """Two episodes by the device alone: begun, saved, begun, thrown away; what makes no sense is said."""
     cell, statuses = Cell(), list[str]()
-    recorder = RecorderNode(cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), [JOINT_STATES], statuses.append)
+    recorder = RecorderNode(
+        cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), [JOINT_STATES], statuses.append
+    )
     for ask in ("start", "success", "success", "start", "discard", "begin"):
         cell.hand.wish = Wish(False, ask=ask)
         cell.run(0.3)
@@ -82,7 +86,9 @@ def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> No
     """The way to the start is not recorded, nor is an hour of demonstrations lost without a word."""
     cell, statuses = Cell(), list[str]()
     topics = [JOINT_STATES, TELEOP]
-    recorder = RecorderNode(cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, statuses.append)
+    recorder = RecorderNode(
+        cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, statuses.append
+    )
     cell.run(0.5)
     assert [status.split(":")[0] for status in statuses] == ["idle"]
     for _ in range(2):
@@ -99,7 +105,9 @@ def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> No
 
 
 def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
-    """0.3 of 2 rad/s for 0.5 s is 0.3 rad; released, it stays, and the filter hears that nobody intervenes."""
+    """0.3 of 2 rad/s for 0.5 s is 0.3 rad; released, it stays, and the filter hears that nobody
+    intervenes.
+    """
     cell = Cell()
     assert isinstance(cell.node, Node)
     cell.run(0.3)
@@ -138,7 +146,9 @@ def test_a_teleop_that_is_started_anew_is_obeyed() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-3.0, 3.0)), min_size=1, max_size=25))
 def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
-    """Whatever the sticks do: every command lies between an intervention's begin and end, and the switch was held."""
+    """Whatever the sticks do: every command lies between an intervention's begin and end, and the switch was
+    held.
+    """
     cell = Cell()
     cell.run(0.1)
     held: list[tuple[float, bool]] = []

@@ -12,7 +12,9 @@ from sim.actuators.law import keeps, lagged, motor_line, within_play
 
 
 def test_a_lag_answers_a_step_by_its_formula() -> None:
-    """u(t) = 1 - exp(-t / tau) at every sub-step, to rounding, whatever the step: three lags, 40 steps of 5 ms."""
+    """u(t) = 1 - exp(-t / tau) at every sub-step, to rounding, whatever the step: three lags, 40 steps of 5
+    ms.
+    """
     lag_s = np.array([0.005, 0.03, 0.2])
     reached = np.zeros(3)
     for step in range(1, 41):
@@ -34,14 +36,18 @@ def test_no_lag_is_the_command_to_the_last_bit() -> None:
 
 def torque(asked: float, speed: ndarray, limit: float, no_load: float, stall: float = 1.0) -> ndarray:
     """What a motor gives, limits included."""
-    low, high, ends, most, wanted = (np.full_like(speed, each) for each in (-limit, limit, no_load, stall, asked))
+    low, high, ends, most, wanted = (
+        np.full_like(speed, each) for each in (-limit, limit, no_load, stall, asked)
+    )
     line = motor_line(wanted, speed, low, high, ends, most)
     given: ndarray = np.clip(np.where(line.curved, line.push - line.slope * speed, asked), -limit, limit)
     return given
 
 
 def test_torque_falls_linearly_with_speed() -> None:
-    """10 Nm at rest, none at 4 rad/s, half of it at half of that; driven faster it brakes, with 10 from 8 rad/s on."""
+    """10 Nm at rest, none at 4 rad/s, half of it at half of that; driven faster it brakes, with 10 from 8
+    rad/s on.
+    """
     speed = np.array([0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 20.0])
     np.testing.assert_allclose(torque(99.0, speed, 10.0, 4.0), [10.0, 7.5, 5.0, 0.0, -5.0, -10.0, -10.0])
     np.testing.assert_allclose(torque(-99.0, speed, 10.0, 4.0), -10.0)  # against its motion: in full
@@ -54,7 +60,9 @@ def test_less_than_the_curve_is_given_as_asked() -> None:
 
 
 def test_the_curve_is_cut_off_at_the_servos_limit() -> None:
-    """Stall torque 1.5 times the limit of 80: it starts to fall at a third of 7.5 rad/s, and meets 0 there."""
+    """Stall torque 1.5 times the limit of 80: it starts to fall at a third of 7.5 rad/s, and meets 0
+    there.
+    """
     given = torque(999.0, np.array([0.0, 2.5, 5.0, 7.5]), 80.0, 7.5, 1.5)
     np.testing.assert_allclose(given, [80.0, 80.0, 40.0, 0.0], atol=1e-12)
 
@@ -71,7 +79,9 @@ def test_without_a_curve_no_torque_is_touched(limit: float) -> None:
 
 
 def test_within_the_play_nothing_pulls() -> None:
-    """Play of 0.02 about a target of 1: the joint is left alone from 0.99 to 1.01, and pulled to the nearer edge."""
+    """Play of 0.02 about a target of 1: the joint is left alone from 0.99 to 1.01, and pulled to the nearer
+    edge.
+    """
     position = np.array([0.9, 0.99, 1.0, 1.005, 1.01, 1.2])
     pulled = within_play(np.ones(6), position, np.full(6, 0.02))
     np.testing.assert_allclose(pulled - position, [0.09, 0.0, 0.0, 0.0, 0.0, -0.19], atol=1e-15)

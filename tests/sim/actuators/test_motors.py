@@ -14,10 +14,10 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.actuators.load import load_actuator
 from sim.actuators.motors import Motors
-from sim.conformance import check_vec_env
 from sim.engines.scene import Scene
 from sim.registry import make_env
-from sim.task_env import make_task_env
+from sim.scenes.task_env import make_task_env
+from sim.vec.conformance import check_vec_env
 from tests.sim.engines.worlds import ENGINES, begin, engine_of, run, scene_of, start_of
 
 FLYWHEEL = """<worldbody><body><joint name="wheel" type="hinge" axis="0 0 1"/><inertial pos="0 0 0" mass="1"
@@ -94,7 +94,9 @@ def test_dry_friction_of_the_model_holds_a_joint(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
-    """Told to turn its first joint by 0.5 rad: with motors that end at 0.6 rad/s it takes three times as long."""
+    """Told to turn its first joint by 0.5 rad: with motors that end at 0.6 rad/s it takes three times as
+    long.
+    """
     path = tmp_path / "slow.yaml"
     path.write_text("no_load_rad_s: 0.6")
     steps = {}
@@ -115,7 +117,9 @@ def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_motors_that_change_nothing_change_nothing(engine: str, tmp_path: Path) -> None:
-    """A lag of zero for one servo takes the long way round, a sub-step at a time: to the last bit the same episode."""
+    """A lag of zero for one servo takes the long way round, a sub-step at a time: to the last bit the same
+    episode.
+    """
     path = tmp_path / "nothing.yaml"
     path.write_text("lag_s: {joint1: 0.0}")
     ends = []
@@ -134,7 +138,9 @@ RANDOM = "no_load: [0.7, 1.3]\nlag: [0.5, 2.0]\nbacklash: [0.5, 2.0]\nstrength: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
-    """Purity, snapshots and restores to the last bit, with servos that lag, differ by episode and start anew."""
+    """Purity, snapshots and restores to the last bit, with servos that lag, differ by episode and start
+    anew.
+    """
     path = tmp_path / "motors.yaml"
     path.write_text(RANDOM)
     name = f"arm/peg_insert:engine={engine},actuator=hobby,randomise={path}"
@@ -143,7 +149,9 @@ def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
-    """Lagged targets are part of what is saved: in another engine it goes on to the last bit, and not without them."""
+    """Lagged targets are part of what is saved: in another engine it goes on to the last bit, and not without
+    them.
+    """
     scene = flywheel(replace(NONE, lag_s=(0.1,)), kv=1.0)
     start = {"qpos": np.array([0.2]), "ctrl": np.array([0.3])}
     with closing(begin(engine, scene, 2, **start)) as first, closing(engine_of(engine, scene, 2)) as other:
@@ -159,7 +167,9 @@ def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_threads_and_processes_change_nothing(engine: str) -> None:
-    """Limits of torque are written into models: no thread may see another's. PyBullet's processes get the motors."""
+    """Limits of torque are written into models: no thread may see another's. PyBullet's processes get the
+    motors.
+    """
     ends = []
     for threads in (1, 2):
         env = make_task_env(
@@ -174,7 +184,9 @@ def test_threads_and_processes_change_nothing(engine: str) -> None:
 
 
 def test_randomised_motors_differ_by_world(tmp_path: Path) -> None:
-    """The same commands from the same start: two worlds whose motors end at other speeds come to other places."""
+    """The same commands from the same start: two worlds whose motors end at other speeds come to other
+    places.
+    """
     scene = flywheel(replace(NONE, no_load=(3.0,), lag_s=(0.05,), backlash=(0.1,)), kv=1.0)
     for change, told in (("no_load_scale", 1e4), ("lag_scale", 0.3), ("backlash_scale", 0.3)):
         with closing(begin("mujoco", scene, 2)) as engine:
@@ -237,7 +249,9 @@ def test_ranges_of_what_is_not_there_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_motor_that_is_no_position_servo_is_refused(tmp_path: Path) -> None:
-    scene = scene_of(FLYWHEEL.format(kp=1, kv=0).replace("<position ", "<general ").replace('kp="1" kv="0"', ""))
+    scene = scene_of(
+        FLYWHEEL.format(kp=1, kv=0).replace("<position ", "<general ").replace('kp="1" kv="0"', "")
+    )
     path = tmp_path / "lag.yaml"
     path.write_text("lag_s: 0.1")
     model = load_actuator(str(path))

@@ -1,4 +1,5 @@
-"""A worker as Isaac Gym's, with C MuJoCo behind the real protocol and the real loop. Not a test; started by tests.
+"""A worker as Isaac Gym's, with C MuJoCo behind the real protocol and the real loop. Not a test; started by
+tests.
 
 MOCK_SCENE: a file of MJCF. MOCK_FAILS: "<how>:<step>", a way to fail and the step at which it does.
 """

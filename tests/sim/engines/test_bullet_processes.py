@@ -1,4 +1,6 @@
-"""PyBullet's worlds in worker processes: the same bits, clear words when a worker dies, nothing left behind."""
+"""PyBullet's worlds in worker processes: the same bits, clear words when a worker dies, nothing left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def lives(engine: Engine) -> Iterator[Physics]:
 
 
 def test_workers_change_nothing(scene: Scene, shared: ProcessEngine) -> None:
-    """Three worlds, in one process and in two: the same bits all the way, and what was saved goes on the same."""
+    """Three worlds, in one process and in two: the same bits all the way, and what was saved goes on the
+    same.
+    """
     alone = BulletEngine(scene, 3)
     seen = list(zip(lives(alone), lives(shared), strict=True))
     for one, other in seen:

@@ -18,7 +18,7 @@ from sim.engines.bullet.scenes.friction import split_friction, touching_pairs
 from sim.engines.bullet.scenes.plan import plan_scene
 from sim.engines.bullet.scenes.servo import torques
 from sim.engines.scene import ASSETS, Scene, compile_scene
-from sim.task_env import make_task_env
+from sim.scenes.task_env import make_task_env
 from tests.sim.engines.worlds import begin, scene_of, start_of
 
 p = pytest.importorskip("pybullet")
@@ -57,7 +57,9 @@ def random_qpos(scene: Scene, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_bullets_links_stand_where_mujocos_bodies_do(odd: Scene, seed: int) -> None:
-    """Centres of mass and colliding geoms at random joints, fixture moved: equal to 1e-9 m by Bullet's kinematics."""
+    """Centres of mass and colliding geoms at random joints, fixture moved: equal to 1e-9 m by Bullet's
+    kinematics.
+    """
     qpos, data = random_qpos(odd, seed), mujoco.MjData(odd.model)
     data.qpos[:], data.mocap_pos[:] = qpos, [[0.3, 0.7, 0.1]]
     mujoco.mj_kinematics(odd.model, data)
@@ -81,7 +83,9 @@ def test_bullets_links_stand_where_mujocos_bodies_do(odd: Scene, seed: int) -> N
 
 
 def test_what_is_read_back_is_what_was_put_in(odd: Scene) -> None:
-    """Poses and speeds of joints and free bodies pass through Bullet's frames and come back, but for a tiny step."""
+    """Poses and speeds of joints and free bodies pass through Bullet's frames and come back, but for a tiny
+    step.
+    """
     qpos, qvel = random_qpos(odd, 1), np.random.default_rng(2).uniform(-1.0, 1.0, odd.model.nv)
     still = scene_of(_ODD, timestep=1e-7, gravity="0 0 0")
     with closing(begin("pybullet", still, qpos=qpos, qvel=qvel)) as engine:
@@ -103,8 +107,8 @@ def test_armature_is_exact_for_a_joint_on_its_own() -> None:
 
 
 def test_the_arm_moves_as_in_mujoco() -> None:
-    """Steps of 0.25 rad, every 50 ms for a second: the upper arm within 0.03 rad, the wrist, whose armature burdens its
-    neighbours in Bullet, within 0.1 rad; after the second within 0.01 rad.
+    """Steps of 0.25 rad, every 50 ms for a second: the upper arm within 0.03 rad, the wrist, whose armature
+    burdens its neighbours in Bullet, within 0.1 rad; after the second within 0.01 rad.
     """
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
     qpos = scene.model.qpos0.copy()
@@ -126,7 +130,9 @@ def test_the_arm_moves_as_in_mujoco() -> None:
 
 @pytest.mark.parametrize("task", ["lift", "peg_insert"])
 def test_pairs_that_matter_rub_as_in_mujoco(task: str) -> None:
-    """Objects with fingers and with what they stand on or go into: within 2 %, sliding and turning about the normal."""
+    """Objects with fingers and with what they stand on or go into: within 2 %, sliding and turning about the
+    normal.
+    """
     model = compile_scene(ASSETS / f"{task}.xml", ASSETS / "panda.xml").model
     rub, pairs = split_friction(model), touching_pairs(model)
     checked = 0
@@ -141,7 +147,9 @@ def test_pairs_that_matter_rub_as_in_mujoco(task: str) -> None:
 
 
 def test_a_brake_is_never_more_than_the_damping() -> None:
-    """By hand: drive 10 - 4 x 0.5 = 8, servo 8 - 3 x 2 = 2 in range: torque 8, brake (3 + 1) x 2 + 0.5. Clipped: 6."""
+    """By hand: drive 10 - 4 x 0.5 = 8, servo 8 - 3 x 2 = 2 in range: torque 8, brake (3 + 1) x 2 + 0.5.
+    Clipped: 6.
+    """
     assert torques([(0.5, 2.0)], [10.0], [(4.0, 3.0, -6.0, 6.0, 1.0, 0.0, 0.0, 0.5)]) == ([8.0], [8.5])
     assert torques([(0.5, 2.0)], [20.0], [(4.0, 3.0, -6.0, 6.0, 1.0, 0.0, 0.0, 0.5)]) == ([6.0], [2.5])
 
@@ -190,7 +198,9 @@ def test_a_robot_without_its_mesh_ends_in_one_sentence(tmp_path: Path) -> None:
 
 def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
     """A user's tetrahedron of 10 cm falls on its base and lies there."""
-    (tmp_path / "tetra.obj").write_text("v 0 0 0\nv .1 0 0\nv 0 .1 0\nv 0 0 .1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    (tmp_path / "tetra.obj").write_text(
+        "v 0 0 0\nv .1 0 0\nv 0 .1 0\nv 0 0 .1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
+    )
     file = tmp_path / "scene.xml"
     file.write_text(
         '<mujoco><asset><mesh name="t" file="tetra.obj"/></asset><worldbody><geom type="plane" size="1 1 .1"/>'
@@ -205,7 +215,9 @@ def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
 
 
 def test_what_is_excluded_passes_through() -> None:
-    """Two balls fall on a static post; the one whose contact with it is excluded falls through, in either engine."""
+    """Two balls fall on a static post; the one whose contact with it is excluded falls through, in either
+    engine.
+    """
     balls = "".join(
         f'<body name="{name}" pos="{x} 0 0.5"><freejoint/><geom size="0.05"/></body>'
         for name, x in (("a", 0), ("b", 1))
@@ -228,7 +240,9 @@ def test_without_pybullet_the_sentence_says_what_to_install(monkeypatch: pytest.
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300])
 def test_a_world_that_fails_shows_it_and_starts_again(bad: float) -> None:
-    """A spoilt speed in world 1 of 3: its state shows it, its neighbours are untouched, a new start mends it."""
+    """A spoilt speed in world 1 of 3: its state shows it, its neighbours are untouched, a new start mends
+    it.
+    """
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
     with closing(begin("pybullet", scene, 3)) as engine, closing(begin("pybullet", scene)) as alone:
         ctrl, qvel = torch.zeros(3, scene.model.nu).double(), np.zeros(scene.model.nv)
@@ -252,7 +266,9 @@ def test_a_command_that_is_no_number_is_not_hidden() -> None:
 
 
 def test_worlds_are_given_back() -> None:
-    """Closing an engine closes its clients: PyBullet has about a thousand in a process, for all engines together."""
+    """Closing an engine closes its clients: PyBullet has about a thousand in a process, for all engines
+    together.
+    """
     scene = scene_of(_BALL.replace("ball", "hinge"))
     for _ in range(3):
         with closing(BulletEngine(scene, 2)) as engine:

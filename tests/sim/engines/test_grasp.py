@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.scene import ASSETS, compile_scene
-from sim.task_env import TaskVecEnv, make_task_env
+from sim.scenes.task_env import TaskVecEnv, make_task_env
 from tests.sim.engines.worlds import ENGINES, engine_of, start_of
 
 
@@ -32,7 +32,11 @@ def lifted(name: str) -> tuple[Tensor, Tensor, Tensor]:
         for step in range(20):  # a second of waving sideways with closed fingers
             action[:, 0] = 1.0 if step % 10 < 5 else -1.0
             env.step(action)
-        return env.view.thing("cube").m[:, 2], (in_hand(env, "cube") - held).norm(dim=1), env.view.physics.touch_n
+        return (
+            env.view.thing("cube").m[:, 2],
+            (in_hand(env, "cube") - held).norm(dim=1),
+            env.view.physics.touch_n,
+        )
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -45,7 +49,9 @@ def test_a_cube_is_lifted_and_stays_in_the_fingers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_fingers_feel_what_their_servos_press(name: str) -> None:
-    """1,000 N/m against 2 cm of cube: 20 N on either side, less what soft contacts give way and what waving takes."""
+    """1,000 N/m against 2 cm of cube: 20 N on either side, less what soft contacts give way and what waving
+    takes.
+    """
     touch_n = lifted(name)[2]
     assert touch_n.mean() == pytest.approx(20.0, abs=2.0)
     assert (touch_n - 20.0).abs().max() < 5.0
@@ -64,7 +70,9 @@ def held_peg(name: str) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_peg_stays_where_it_is_held(name: str) -> None:
-    """Two seconds: MuJoCo's soft friction lets it creep by 2 mm a second under its weight, Bullet's by nothing."""
+    """Two seconds: MuJoCo's soft friction lets it creep by 2 mm a second under its weight, Bullet's by
+    nothing.
+    """
     start, end = held_peg(name)
     assert (end - start).norm(dim=1).max() < (0.0005 if name == "pybullet" else 0.006)
 
@@ -77,12 +85,16 @@ def test_hard_things_do_not_sink_into_each_other(name: str) -> None:
         action = torch.zeros(2, env.spec.action.dim)
         for _ in range(10):
             env.step(action)
-        torch.testing.assert_close(env.view.thing("cube").m[:, 2], torch.full((2,), 0.02).double(), rtol=0.0, atol=1e-4)
+        torch.testing.assert_close(
+            env.view.thing("cube").m[:, 2], torch.full((2,), 0.02).double(), rtol=0.0, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_peg_that_is_dropped_spinning_comes_to_rest(name: str) -> None:
-    """However it lands at 90 rad/s, it never spins half as fast again: contact at steps of 5 ms feeds it no energy."""
+    """However it lands at 90 rad/s, it never spins half as fast again: contact at steps of 5 ms feeds it no
+    energy.
+    """
     scene = compile_scene(ASSETS / "peg_insert.xml", ASSETS / "panda.xml")
     worlds, draw = 12 if name == "pybullet" else 60, torch.Generator().manual_seed(0)
     start = start_of(scene, worlds)

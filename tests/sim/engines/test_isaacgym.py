@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
-from sim.conformance import check_vec_env
 from sim.engines.isaacgym import protocol
 from sim.engines.isaacgym.engine import IsaacGymEngine
 from sim.engines.isaacgym.process import WORKER
@@ -25,6 +24,7 @@ from sim.engines.protocol import Engine
 from sim.engines.scene import Scene
 from sim.engines.table import ENGINES
 from sim.registry import make_env
+from sim.vec.conformance import check_vec_env
 from tests.sim.engines.warp_scenes import grasping, random_targets, resting, scene_of
 
 MOCK = Path(__file__).with_name("isaacgym_mock.py")
@@ -46,7 +46,9 @@ class Builder:
     def __call__(self, fails: str = "", timeout_s: float = 60.0) -> IsaacGymEngine:
         environ = {"MOCK_SCENE": str(self._path), "MOCK_FAILS": fails}
         command = [sys.executable, str(MOCK)]
-        self.engines.append(IsaacGymEngine(self._scene, 2, timeout_s=timeout_s, command=command, environ=environ))
+        self.engines.append(
+            IsaacGymEngine(self._scene, 2, timeout_s=timeout_s, command=command, environ=environ)
+        )
         return self.engines[-1]
 
 
@@ -64,11 +66,16 @@ def is_gone(pid: int) -> bool:
 
 
 def test_physics_go_through_the_protocol(build: Builder, scene: Scene) -> None:
-    """Starts, commands, fixtures, touch and other masses reach the worker, and its states come back in float32."""
+    """Starts, commands, fixtures, touch and other masses reach the worker, and its states come back in
+    float32.
+    """
     engine, c = build(), MujocoEngine(scene, 2)
     assert isinstance(engine, Engine)
     start = grasping(scene, "peg_insert", 2)
-    heavy = {"mass_scale": torch.full((1, scene.model.nbody), 1.5), "kp_scale": torch.full((1, scene.model.nu), 0.8)}
+    heavy = {
+        "mass_scale": torch.full((1, scene.model.nbody), 1.5),
+        "kp_scale": torch.full((1, scene.model.nu), 0.8),
+    }
     for each in (engine, c):
         each.set_state(torch.arange(2), start)
         each.randomise(torch.tensor([1]), heavy)
@@ -121,7 +128,9 @@ def test_saved_worlds_go_on(build: Builder, scene: Scene) -> None:
 
 
 def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Scene, resets, experts' view and snapshots of a real task; without the solver's warm start, up to 1 mm."""
+    """Scene, resets, experts' view and snapshots of a real task; without the solver's warm start, up to 1
+    mm.
+    """
 
     def engine_of(scene: Scene, num_envs: int) -> IsaacGymEngine:
         (tmp_path / "scene.xml").write_text(scene.xml)
@@ -140,14 +149,19 @@ def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize(
     ("fails", "message"),
     [
-        ("segfault:2", r"died during STEP \(SIGSEGV\).*Its last words:\n.*the GPU is on fire.*Segmentation fault"),
+        (
+            "segfault:2",
+            r"died during STEP \(SIGSEGV\).*Its last words:\n.*the GPU is on fire.*Segmentation fault",
+        ),
         ("raise:2", r"failed in STEP: Traceback.*PhysX has lost its device.*the GPU is on fire"),
         ("exit:2", r"died during STEP \(exit code 7\).*the GPU is on fire"),
         ("babble:2", r"answered to STEP what is no message \(a message of 4294967295 bytes\)"),
         ("hang:2", r"did not answer to STEP within 1 s, and was ended.*the GPU is on fire"),
     ],
 )
-def test_a_worker_that_fails_says_its_last_words(build: Builder, scene: Scene, fails: str, message: str) -> None:
+def test_a_worker_that_fails_says_its_last_words(
+    build: Builder, scene: Scene, fails: str, message: str
+) -> None:
     """One error, at the step that failed, and no process or zombie stays."""
     engine = build(fails)
     engine._timeout_s = 1.0 if fails.startswith("hang") else 60.0
@@ -208,13 +222,17 @@ def test_without_isaac_gym_one_sentence_says_what_it_needs(
     with pytest.raises(ConfigError, match="which is no program"):
         IsaacGymEngine(scene, 1)
     monkeypatch.setenv("ROBO_RL_ISAACGYM_PYTHON", sys.executable)
-    with pytest.raises(MissingDependencyError, match=r"cannot load Isaac Gym: .*No module named 'isaacgym'.*Preview 4"):
+    with pytest.raises(
+        MissingDependencyError, match=r"cannot load Isaac Gym: .*No module named 'isaacgym'.*Preview 4"
+    ):
         IsaacGymEngine(scene, 1)
 
 
 @pytest.mark.parametrize("name", ["protocol", "frames", "worker", "gymsim"])
 def test_what_isaac_gyms_python_loads_is_written_for_it(name: str) -> None:
-    """Python 3.7's grammar, and nothing imported but the standard library, numpy, its neighbours and the runtime."""
+    """Python 3.7's grammar, and nothing imported but the standard library, numpy, its neighbours and the
+    runtime.
+    """
     tree = ast.parse((WORKER.parent / f"{name}.py").read_text(), feature_version=(3, 7))
     imported = {
         (alias.name if isinstance(node, ast.Import) else node.module).split(".")[0]

@@ -1,4 +1,6 @@
-"""What Isaac Gym is told of a scene, and what the real worker does with its interface: that of a recording stand-in."""
+"""What Isaac Gym is told of a scene, and what the real worker does with its interface: that of a recording
+stand-in.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def scene() -> Scene:
 
 @pytest.mark.parametrize("name", ["lift", "peg_insert"])
 def test_each_actor_is_the_tree_that_it_was(name: str) -> None:
-    """Its MJCF, compiled by MuJoCo: the same masses, inertias, shapes, and bodies at the same places in a bent pose."""
+    """Its MJCF, compiled by MuJoCo: the same masses, inertias, shapes, and bodies at the same places in a
+    bent pose.
+    """
     scene = scene_of(name)
     model, told = scene.model, describe(scene)
     whole = mujoco.MjData(model)
@@ -60,7 +64,9 @@ def test_each_actor_is_the_tree_that_it_was(name: str) -> None:
             if row:
                 assert tree.body(body).mass == pytest.approx(model.body_mass[row])
                 np.testing.assert_allclose(tree.body(body).inertia, model.body_inertia[row], rtol=1e-9)
-                np.testing.assert_allclose(np.linalg.eigvalsh(it["inertia_kg_m2"]), np.sort(model.body_inertia[row]))
+                np.testing.assert_allclose(
+                    np.linalg.eigvalsh(it["inertia_kg_m2"]), np.sort(model.body_inertia[row])
+                )
     assert sorted(seen) == list(range(model.nbody))
 
 
@@ -79,7 +85,9 @@ def test_servos_limits_and_places_are_told_in_numbers(scene: Scene) -> None:
 
 def test_planes_become_boxes_below_their_surface() -> None:
     """A tilted plane: what lies on it lies on the box."""
-    path = "<mujoco><worldbody><geom type='plane' size='0 3 1' pos='0 0 1' euler='30 0 0'/></worldbody></mujoco>"
+    path = (
+        "<mujoco><worldbody><geom type='plane' size='0 3 1' pos='0 0 1' euler='30 0 0'/></worldbody></mujoco>"
+    )
     model = mujoco.MjModel.from_xml_string(path)
     (actor,) = describe(Scene(model, path))["actors"]
     box = mujoco.MjModel.from_xml_string(actor["mjcf"])
@@ -94,7 +102,12 @@ def test_tasks_can_be_told(name: str) -> None:
     """Nothing in their scenes is refused, and every actuator drives one joint of one actor."""
     task = make_task(name, TaskOptions())
     scene = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit)
-    driven = [dof["ctrl"] for actor in describe(scene)["actors"] for dof in actor["dofs"].values() if dof["ctrl"] >= 0]
+    driven = [
+        dof["ctrl"]
+        for actor in describe(scene)["actors"]
+        for dof in actor["dofs"].values()
+        if dof["ctrl"] >= 0
+    ]
     assert sorted(driven) == list(range(scene.model.nu))
 
 
@@ -112,7 +125,9 @@ def test_filters_keep_mujocos_rule(name: str) -> None:
 
 
 def test_the_rule_is_that_of_mujoco() -> None:
-    """Balls in one place, related in every way: the contacts that MuJoCo makes are those that the rule allows."""
+    """Balls in one place, related in every way: the contacts that MuJoCo makes are those that the rule
+    allows.
+    """
     xml = """<mujoco><worldbody><geom name="floor" type="sphere" size="1"/>
     <body name="a"><geom size="1"/><geom size="1" contype="2" conaffinity="2"/><joint type="slide"/>
       <body name="b"><joint type="slide"/><geom size="1" contype="3"/>
@@ -124,7 +139,9 @@ def test_the_rule_is_that_of_mujoco() -> None:
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     made = {tuple(sorted(contact.geom.tolist())) for contact in data.contact}
-    allowed = {(a, b) for a in range(model.ngeom) for b in range(a + 1, model.ngeom) if may_touch(model, a, b)}
+    allowed = {
+        (a, b) for a in range(model.ngeom) for b in range(a + 1, model.ngeom) if may_touch(model, a, b)
+    }
     still = {0, model.ngeom - 1}  # the floor and the fixture: MuJoCo 4 sees no use in their touching, 3.9 did
     assert {pair for pair in made if set(pair) != still} == {pair for pair in allowed if set(pair) != still}
 
@@ -181,7 +198,9 @@ def test_frames_go_there_and_back(numbers: list[float]) -> None:
 
 
 def test_speeds_of_roots_are_those_of_mujoco(scene: Scene) -> None:
-    """The centre of mass's velocity and the spin, in the world, as MuJoCo computes them for a tumbling peg."""
+    """The centre of mass's velocity and the spin, in the world, as MuJoCo computes them for a tumbling
+    peg.
+    """
     data, peg = mujoco.MjData(scene.model), scene.body("peg")
     where, how = scene.qpos("peg"), scene.qvel("peg")
     data.qpos[where] = [0.1, 0.2, 0.3, 0.5, -0.5, 0.7, 0.1]
@@ -220,7 +239,9 @@ def build(gymsim: ModuleType, scene: Scene, worlds: int) -> tuple[Any, dict[str,
 
 
 def test_the_simulation_is_made_as_the_scene_says(gymsim: ModuleType, scene: Scene) -> None:
-    """Whatever the importer made of it: masses, servos, limits, frictions and filters are set on every actor."""
+    """Whatever the importer made of it: masses, servos, limits, frictions and filters are set on every
+    actor.
+    """
     sim, _, gym = build(gymsim, scene, 2)
     assert gym.params.dt == pytest.approx(scene.timestep_s)
     assert gym.params.gravity.z == pytest.approx(-9.81)
@@ -272,7 +293,9 @@ def test_state_goes_in_before_a_step_and_comes_out_after_it(gymsim: ModuleType, 
         asked = i / 10.0 if i < 7 else 0.04  # fingers open no wider than their servos may be told
         assert slots["qpos"][2, scene.model.jnt_qposadr[joint]] == pytest.approx(asked)
     fallen_m = 9.81 * scene.timestep_s**2 * (1 + 2 + 3 + 4)
-    assert slots["qpos"][2, peg.start + 2] == pytest.approx(float(start.qpos[2, peg.start + 2]) - fallen_m, abs=1e-5)
+    assert slots["qpos"][2, peg.start + 2] == pytest.approx(
+        float(start.qpos[2, peg.start + 2]) - fallen_m, abs=1e-5
+    )
     np.testing.assert_allclose(slots["qpos"][2, peg.start + 3 : peg.stop], turned, atol=1e-6)
     np.testing.assert_allclose(slots["body_quat"][2, scene.body("peg")], turned, atol=1e-6)
     np.testing.assert_allclose(slots["body_m"][0, scene.body("hole")], start.fixture_m[0, 0], atol=1e-6)
@@ -291,11 +314,15 @@ def test_other_parameters_reach_one_environment(gymsim: ModuleType, scene: Scene
         for name in ("mass_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"):
             slots[name][0] = factor
         slots["friction_scale"][0] = 0.5
-        sim.randomise([1], ["mass_scale", "friction_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"])
+        sim.randomise(
+            [1], ["mass_scale", "friction_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"]
+        )
     peg = next(i for i, each in enumerate(sim._actors) if each["free_qpos"] >= 0)
     arm = next(i for i, each in enumerate(sim._actors) if each["dofs"])
     assert [env[peg].body_props[0].mass for env in gym.envs] == pytest.approx([0.06, 0.18])
-    assert gym.envs[1][peg].body_props[0].inertia.x.x == pytest.approx(3 * gym.envs[0][peg].body_props[0].inertia.x.x)
+    assert gym.envs[1][peg].body_props[0].inertia.x.x == pytest.approx(
+        3 * gym.envs[0][peg].body_props[0].inertia.x.x
+    )
     assert [env[arm].dof_props["stiffness"][0] for env in gym.envs] == [600.0, 1800.0]
     assert [env[arm].dof_props["damping"][0] for env in gym.envs] == [51.0, 153.0]
     assert [env[arm].dof_props["effort"][0] for env in gym.envs] == pytest.approx([87.0, 261.0])

@@ -1,4 +1,6 @@
-"""The adapter against a stand-in with the interface of an Isaac Lab 3 task: groups, reused buffers, extras."""
+"""The adapter against a stand-in with the interface of an Isaac Lab 3 task: groups, reused buffers,
+extras.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from gymnasium.spaces import Box, Dict
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.conformance import check_vec_env
 from sim.engines.isaaclab.vec_env import IsaacLabVecEnv
 from sim.registry import make_env
+from sim.vec.conformance import check_vec_env
 
 N, LIMIT = 3, 9
 FREE = Box(-np.inf, np.inf, (2,))
@@ -37,8 +39,13 @@ class Lab:
         self._place = torch.zeros(n, 2)
         self._age = torch.zeros(n, dtype=torch.long)
         self._reward, self._done, self._late = torch.zeros(n), torch.zeros(n).bool(), torch.zeros(n).bool()
-        self._groups = {"policy": torch.zeros(n, 2), "critic": {"place": torch.zeros(n, 2), "eye": torch.zeros(0)}}
-        self.termination_manager = SimpleNamespace(active_terms=["time_out", "there"], get_term=lambda _: self._done)
+        self._groups = {
+            "policy": torch.zeros(n, 2),
+            "critic": {"place": torch.zeros(n, 2), "eye": torch.zeros(0)},
+        }
+        self.termination_manager = SimpleNamespace(
+            active_terms=["time_out", "there"], get_term=lambda _: self._done
+        )
         self.seed: int | None = None
         self.closed = False
 
@@ -88,8 +95,8 @@ def adapt(success: str | None = "there", **kwargs: Any) -> IsaacLabVecEnv:
 
 
 def test_it_keeps_the_contract_but_for_coming_back() -> None:
-    """The conformance test goes clause by clause: shapes, fresh tensors, endings, final observations, order of seeds,
-    repetition (the stand-in starts all episodes alike); and ends where Isaac Lab cannot follow.
+    """The conformance test goes clause by clause: shapes, fresh tensors, endings, final observations, order
+    of seeds, repetition (the stand-in starts all episodes alike); and ends where Isaac Lab cannot follow.
     """
     env = adapt()
     assert isinstance(env, VecEnv)
@@ -110,8 +117,8 @@ def test_its_spec_is_read_from_the_task() -> None:
 
 @pytest.mark.parametrize("finite", [False, True])
 def test_endings_keep_their_kind(finite: bool) -> None:
-    """Lane 0 succeeds in its second step, lane 1 runs out of time: truncated, unless the clock is part of the task; at
-    both, final_obs is where they were and obs where they are now.
+    """Lane 0 succeeds in its second step, lane 1 runs out of time: truncated, unless the clock is part of the
+    task; at both, final_obs is where they were and obs where they are now.
     """
     env = adapt(is_finite_horizon=finite)
     env.reset(EpisodeSeeds("endings"))
@@ -172,12 +179,16 @@ def test_mistakes_are_one_sentence() -> None:
 def test_without_isaac_lab_one_sentence_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name that users give."""
     monkeypatch.setitem(sys.modules, "isaaclab_tasks", None)
-    with pytest.raises(MissingDependencyError, match=r"need Isaac Lab 3 .*'isaaclab_tasks' cannot be imported"):
+    with pytest.raises(
+        MissingDependencyError, match=r"need Isaac Lab 3 .*'isaaclab_tasks' cannot be imported"
+    ):
         make_env("isaaclab/Isaac-Lift-Cube-Franka-v0", 2)
 
 
 def test_a_task_is_made_by_isaac_labs_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configuration, presets and launch as in Isaac Lab's own scripts; the launch ends with the environment."""
+    """Configuration, presets and launch as in Isaac Lab's own scripts; the launch ends with the
+    environment.
+    """
     events: list[Any] = []
 
     def parse_env_cfg(task_name: str, device: str = "cuda:0", num_envs: int | None = None) -> Any:

@@ -1,4 +1,6 @@
-"""What the MuJoCo engine leaves out of its arithmetic changes no motion: held to `mj_step` on the scene as written."""
+"""What the MuJoCo engine leaves out of its arithmetic changes no motion: held to `mj_step` on the scene as
+written.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.mujoco.lean import lean_model, weigh_by_forces, weights
 from sim.engines.scene import ASSETS, compile_scene
-from sim.task_env import make_task_env
+from sim.scenes.task_env import make_task_env
 from tests.sim.engines.worlds import scene_of
 
 MASSES = [1.3, 0.8]
@@ -40,8 +42,8 @@ def plain_step(model: Any, engine: MujocoEngine, world: int, ctrl: Any) -> Any:
 def test_motion_is_that_of_the_scene_as_written(task: str, changed: bool) -> None:
     """Sub-steps of the expert's episodes, each from the engine's own state: what differs is rounding alone.
 
-    One at a time: whether a peg touches a finger at one point or at two may hang on rounding. Solvers stop at 1e-8 of
-    the largest force, islands or not, which is some 1e-9 m here.
+    One at a time: whether a peg touches a finger at one point or at two may hang on rounding. Solvers stop at
+    1e-8 of the largest force, islands or not, which is some 1e-9 m here.
     """
     env: Any = make_task_env(task, len(MASSES), terminate_on_success=False)
     env.reset(EpisodeSeeds(("lean", 0)))
@@ -110,6 +112,8 @@ def test_what_is_not_compensated_weighs_by_a_force() -> None:
 
 def test_without_compensation_gravity_is_mujocos() -> None:
     assert (
-        weigh_by_forces(lean_model(scene_of(_THINGS.replace(' gravcomp="1"', "").replace(' gravcomp="0.5"', ""))))
+        weigh_by_forces(
+            lean_model(scene_of(_THINGS.replace(' gravcomp="1"', "").replace(' gravcomp="0.5"', "")))
+        )
         is None
     )

@@ -1,6 +1,7 @@
 """MuJoCo Warp on its CPU device against C MuJoCo: the same scene, starts and commands.
 
-Slow, and run where `pip install 'robo-rl[gpu]'` was: the first run compiles kernels for about a minute of a core.
+Slow, and run where `pip install 'robo-rl[gpu]'` was: the first run compiles kernels for about a minute of a
+core.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def worst(one: Engine, other: Engine) -> dict[str, float]:
     a, b = one.physics(), other.physics()
     names = Physics.__dataclass_fields__
     return {
-        k: float((getattr(a, k).double() - getattr(b, k).double()).abs().max()) for k in names if getattr(a, k).numel()
+        k: float((getattr(a, k).double() - getattr(b, k).double()).abs().max())
+        for k in names
+        if getattr(a, k).numel()
     }
 
 
@@ -50,7 +53,9 @@ def both(scene, start) -> tuple[MujocoEngine, WarpEngine]:  # noqa: ANN001 - a S
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_an_arm_in_the_air_moves_as_in_c_mujoco(name: str) -> None:
-    """200 random commands of four sub-steps, never brought together again: what differs is float32's rounding."""
+    """200 random commands of four sub-steps, never brought together again: what differs is float32's
+    rounding.
+    """
     scene = scene_of(name, centre_the_peg if name == "peg_insert" else None)
     start = resting(scene, name, 2)
     c, warp = both(scene, start)
@@ -67,7 +72,9 @@ def test_an_arm_in_the_air_moves_as_in_c_mujoco(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_a_grasped_object_moves_as_in_c_mujoco(name: str) -> None:
-    """The same, the cube held by friction, and the peg held in its hole with 0.5 mm of play, walls touched."""
+    """The same, the cube held by friction, and the peg held in its hole with 0.5 mm of play, walls
+    touched.
+    """
     scene = scene_of(name, centre_the_peg if name == "peg_insert" else None)
     start = grasping(scene, name, 2)
     c, warp = both(scene, start)
@@ -85,8 +92,8 @@ def test_a_grasped_object_moves_as_in_c_mujoco(name: str) -> None:
 
 
 def test_the_one_difference_is_half_a_step_of_free_flight() -> None:
-    """C MuJoCo 3.9 moves a free body whose mass is off its frame by the mean of the old and new velocity, Warp by the
-    new one: after t seconds of fall Warp is g t dt / 2 lower, and their velocities are equal.
+    """C MuJoCo 3.9 moves a free body whose mass is off its frame by the mean of the old and new velocity,
+    Warp by the new one: after t seconds of fall Warp is g t dt / 2 lower, and their velocities are equal.
     """
     scene = scene_of("peg_insert")
     start = resting(scene, "peg_insert", 1)
@@ -103,7 +110,9 @@ def test_the_one_difference_is_half_a_step_of_free_flight() -> None:
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_contact_agrees_step_by_step(name: str) -> None:
-    """The scenes as they are, brought together before each step: positions differ by no more than the half step."""
+    """The scenes as they are, brought together before each step: positions differ by no more than the half
+    step.
+    """
     scene = scene_of(name)
     start = grasping(scene, name, 2)
     c, warp = both(scene, start)
@@ -123,7 +132,9 @@ def test_contact_agrees_step_by_step(name: str) -> None:
 
 
 def test_other_parameters_act_as_in_c_mujoco() -> None:
-    """All changes at once, in one of two worlds; the other goes on as if nothing had happened, to the last bit."""
+    """All changes at once, in one of two worlds; the other goes on as if nothing had happened, to the last
+    bit.
+    """
     scene = scene_of("lift")
     start = grasping(scene, "lift", 2)
     c, warp = both(scene, start)
@@ -192,7 +203,9 @@ def test_saved_worlds_go_on_to_the_last_bit() -> None:
 
 
 def test_it_keeps_the_form_of_the_seam() -> None:
-    """float32 on its device, fresh tensors, bodies shown at once, pictures of the world that was asked for."""
+    """float32 on its device, fresh tensors, bodies shown at once, pictures of the world that was asked
+    for.
+    """
     scene = scene_of("lift")
     engine = WarpEngine(scene, 2, "cpu")
     assert isinstance(engine, Engine)
@@ -213,14 +226,18 @@ def test_it_keeps_the_form_of_the_seam() -> None:
 
 @pytest.mark.parametrize("task", MANIPULATION)
 def test_experts_solve_their_tasks_in_it(task: str) -> None:
-    """As in C MuJoCo, from the same starts: four of four, and in about as many steps, but for pushes, where a hair's
-    breadth decides between two plans.
+    """As in C MuJoCo, from the same starts: four of four, and in about as many steps, but for pushes, where a
+    hair's breadth decides between two plans.
     """
     lengths = []
     for engine in ("mujoco", "mjwarp"):
         env = make_env(f"arm/{task}:engine={engine}", 4, device="cpu", compiled=False)
         expert = make_expert(f"arm/{task}", env=env)
-        obs, steps, length = env.reset(EpisodeSeeds("expert")), torch.zeros(4, dtype=torch.long), torch.full((4,), -1)
+        obs, steps, length = (
+            env.reset(EpisodeSeeds("expert")),
+            torch.zeros(4, dtype=torch.long),
+            torch.full((4,), -1),
+        )
         while bool((length < 0).any()):
             obs, *_, info = env.step(expert.act(obs, torch.zeros_like(steps), steps))
             steps += 1
@@ -233,8 +250,8 @@ def test_experts_solve_their_tasks_in_it(task: str) -> None:
 
 
 def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the sub-steps run once before they are captured: worlds must not notice. Here the capture runs them,
-    too, and the launch of the graph does; what a GPU makes of it is not tested.
+    """On a GPU the sub-steps run once before they are captured: worlds must not notice. Here the capture runs
+    them, too, and the launch of the graph does; what a GPU makes of it is not tested.
     """
     scene = scene_of("lift")
     start = grasping(scene, "lift", 2)

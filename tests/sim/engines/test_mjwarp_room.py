@@ -22,7 +22,9 @@ SLIDERS = """<mujoco><option cone="{cone}"/><worldbody>
 </worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize(("cone", "loss", "rows"), [("pyramidal", 0, 16 + 6 + 6 + 1), ("elliptic", 1, 12 + 4 + 4 + 2)])
+@pytest.mark.parametrize(
+    ("cone", "loss", "rows"), [("pyramidal", 0, 16 + 6 + 6 + 1), ("elliptic", 1, 12 + 4 + 4 + 2)]
+)
 def test_every_pair_may_touch_at_once(cone: str, loss: int, rows: int) -> None:
     """Box on plane: 4 contacts of dimension 3, in a pyramid 4 rows each; sphere with either: one, 6 rows."""
     model = mujoco.MjModel.from_xml_string(SLIDERS.format(cone=cone, loss=loss))

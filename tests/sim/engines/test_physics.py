@@ -1,4 +1,6 @@
-"""Every engine against formulas: falling, swinging, sliding, turning, energy, servos, friction, changed parameters."""
+"""Every engine against formulas: falling, swinging, sliding, turning, energy, servos, friction, changed
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_free_fall_matches_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_thrown_hammer_turns_about_its_centre_of_mass(name: str) -> None:
-    """Its origin is 0.2 m from the centre of mass: the centre flies a parabola and momentum and energy stay."""
+    """Its origin is 0.2 m from the centre of mass: the centre flies a parabola and momentum and energy
+    stay.
+    """
     hammer = """<body name="hammer" pos="0 0 5"><freejoint name="hammer"/>
         <inertial pos="0.2 0 0.05" quat="0.9 0.1 0.3 0.2" mass="0.7" diaginertia="0.01 0.02 0.025"/></body>"""
     scene = scene_of(f"<worldbody>{hammer}</worldbody>", timestep=0.001)
@@ -49,13 +53,17 @@ def test_a_thrown_hammer_turns_about_its_centre_of_mass(name: str) -> None:
     np.testing.assert_allclose(after[0], fallen, atol=0.01)
     np.testing.assert_allclose(after[1], before[1] - np.array([0.0, 0.0, 0.5 * GRAVITY_M_S2]), atol=0.02)
     np.testing.assert_allclose(after[2], before[2], atol=0.01 * np.linalg.norm(before[2]))
-    assert energy_j(scene, physics) == pytest.approx(energy, abs=0.01 * float(model.body_mass[body]) * GRAVITY_M_S2)
+    assert energy_j(scene, physics) == pytest.approx(
+        energy, abs=0.01 * float(model.body_mass[body]) * GRAVITY_M_S2
+    )
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("amplitude_rad", [0.1, 1.0])
 def test_a_pendulum_keeps_its_period(name: str, amplitude_rad: float) -> None:
-    """T = 2 pi sqrt(I / m g d) (1 + a^2/16 + 11 a^4/3072), from five half swings; the series is good to 1e-4 here."""
+    """T = 2 pi sqrt(I / m g d) (1 + a^2/16 + 11 a^4/3072), from five half swings; the series is good to 1e-4
+    here.
+    """
     bob = """<body name="rod"><joint name="hinge" axis="0 1 0" pos="0.1 0 0.2"/>
         <inertial pos="0.1 0 -0.2" mass="0.5" diaginertia="0.002 0.002 0.001"/></body>"""
     scene = scene_of(f"<worldbody>{bob}</worldbody>", timestep=0.001)
@@ -159,7 +167,9 @@ def test_joint_damping_is_viscous(name: str) -> None:
     engine = begin(name, scene, 2, qvel=[1.0])
     engine.randomise(torch.tensor([1]), {"damping_scale": torch.tensor([[2.0]])})
     speeds = run(engine, 0.5).qvel[:, 0]
-    torch.testing.assert_close(speeds, torch.tensor([math.exp(-1.0), math.exp(-2.0)]).double(), rtol=0.01, atol=0.0)
+    torch.testing.assert_close(
+        speeds, torch.tensor([math.exp(-1.0), math.exp(-2.0)]).double(), rtol=0.01, atol=0.0
+    )
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -179,7 +189,9 @@ def test_a_limit_stops_a_joint(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_soft_servo_sags_by_the_weight_over_its_stiffness(name: str) -> None:
-    """m g / kp = 2 x 9.81 / 400; half the stiffness, or twice the mass, doubles it. Compensated gravity: no sag."""
+    """m g / kp = 2 x 9.81 / 400; half the stiffness, or twice the mass, doubles it. Compensated gravity: no
+    sag.
+    """
     joint = '<joint name="lift" type="slide" axis="0 0 1"/>'
     geom = '<geom type="box" size="0.05 0.05 0.05" mass="2" contype="0" conaffinity="0"/>'
     bodies = f"""<body name="heavy">{joint}{geom}</body>
@@ -192,7 +204,9 @@ def test_a_soft_servo_sags_by_the_weight_over_its_stiffness(name: str) -> None:
     mass[0, scene.body("heavy")] = 2.0
     engine.randomise(torch.tensor([2]), {"mass_scale": mass})
     qpos, sag_m = run(engine, 3.0).qpos, 2.0 * GRAVITY_M_S2 / 400.0
-    torch.testing.assert_close(qpos[:, 0], -sag_m * torch.tensor([1.0, 2.0, 2.0]).double(), rtol=1e-3, atol=0.0)
+    torch.testing.assert_close(
+        qpos[:, 0], -sag_m * torch.tensor([1.0, 2.0, 2.0]).double(), rtol=1e-3, atol=0.0
+    )
     assert qpos[:, 1].abs().max() < 1e-6
 
 
@@ -200,7 +214,9 @@ def test_a_soft_servo_sags_by_the_weight_over_its_stiffness(name: str) -> None:
 def test_a_weaker_servo_does_not_hold_what_a_strong_one_does(name: str) -> None:
     """A limit of 30 N holds 2 kg (19.6 N); half of it does not, and falls with (19.6 - 15) / 2 m/s^2."""
     joint = '<joint name="lift" type="slide" axis="0 0 1"/>'
-    body = f'<body>{joint}<geom type="box" size="0.05 0.05 0.05" mass="2" contype="0" conaffinity="0"/></body>'
+    body = (
+        f'<body>{joint}<geom type="box" size="0.05 0.05 0.05" mass="2" contype="0" conaffinity="0"/></body>'
+    )
     servo = '<position joint="lift" kp="40000" kv="1000" forcerange="-30 30"/>'
     scene = scene_of(f"<worldbody>{body}</worldbody><actuator>{servo}</actuator>", timestep=0.002)
     engine = begin(name, scene, 2)

@@ -1,4 +1,6 @@
-"""What every engine promises of a world: a pure function of start, changes and commands; saved, loaded, seen, felt."""
+"""What every engine promises of a world: a pure function of start, changes and commands; saved, loaded, seen,
+felt.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def told(seed: int, worlds: int = 2) -> list[Tensor]:
     """Commands for six control steps: arms that swing, fingers that open and close."""
     draw = np.random.default_rng(seed)
     swing = draw.uniform(-0.4, 0.4, (6, worlds, 7)) + np.array(READY)
-    return [torch.from_numpy(each) for each in np.concatenate([swing, draw.uniform(0.0, 0.04, (6, worlds, 2))], -1)]
+    return [
+        torch.from_numpy(each)
+        for each in np.concatenate([swing, draw.uniform(0.0, 0.04, (6, worlds, 2))], -1)
+    ]
 
 
 def life(engine: Engine, commands: list[Tensor]) -> list[Tensor]:
@@ -62,7 +67,9 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> None:
-    """A cube falls beside the moving arm; after another life with other contacts the same start gives the same bits."""
+    """A cube falls beside the moving arm; after another life with other contacts the same start gives the
+    same bits.
+    """
     falls = start_of(lift, 2, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
     with closing(begin(name, lift, 2, qpos=ready(lift))) as engine:
         engine.set_state(torch.arange(2), falls)
@@ -77,7 +84,11 @@ def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> No
 def test_a_world_does_not_feel_its_neighbours(name: str, lift: Scene) -> None:
     """World 1 begins anew in mid-life; world 0, and a world 1 that did so on its own, show the same bits."""
     falls = start_of(lift, 1, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
-    both, alone, commands = begin(name, lift, 2, qpos=ready(lift)), begin(name, lift, 1, qpos=ready(lift)), told(0)
+    both, alone, commands = (
+        begin(name, lift, 2, qpos=ready(lift)),
+        begin(name, lift, 1, qpos=ready(lift)),
+        told(0),
+    )
     with closing(both), closing(alone):
         life(both, commands[:3])
         both.set_state(torch.tensor([1]), falls)
@@ -110,7 +121,11 @@ def test_a_saved_world_goes_on_to_the_last_bit(name: str, peg: Scene) -> None:
 def test_a_start_is_shown_at_once(name: str, peg: Scene) -> None:
     """Fixture, arm and peg are where they were put, and nothing is felt yet."""
     pose = [0.45, -0.1, 0.2, 0.5, 0.5, 0.5, 0.5]
-    given = {"qpos": ready(peg, peg=pose), "qvel": np.arange(peg.model.nv) * 0.1, "fixture_m": [[0.6, 0.1, 0.02]]}
+    given = {
+        "qpos": ready(peg, peg=pose),
+        "qvel": np.arange(peg.model.nv) * 0.1,
+        "fixture_m": [[0.6, 0.1, 0.02]],
+    }
     with closing(begin(name, peg, **given)) as engine:
         seen = engine.physics()
     torch.testing.assert_close(seen.qpos[0], torch.from_numpy(given["qpos"]))
@@ -122,7 +137,10 @@ def test_a_start_is_shown_at_once(name: str, peg: Scene) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_engine_takes_the_same_picture(name: str, lift: Scene) -> None:
-    with closing(begin(name, lift, 2, qpos=ready(lift))) as engine, closing(begin("mujoco", lift)) as reference:
+    with (
+        closing(begin(name, lift, 2, qpos=ready(lift))) as engine,
+        closing(begin("mujoco", lift)) as reference,
+    ):
         reference.set_state(torch.tensor([0]), start_of(lift, 1, qpos=ready(lift)))
         assert torch.equal(engine.render(1, "view", 48, 64), reference.render(0, "view", 48, 64))
         with pytest.raises(UnknownNameError, match="camera"):
@@ -150,6 +168,8 @@ def test_the_arm_reaches_its_commands(name: str, lift: Scene) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_change_that_makes_no_sense_is_refused(name: str, changes: dict[str, Tensor], says: str, lift: Scene) -> None:
+def test_a_change_that_makes_no_sense_is_refused(
+    name: str, changes: dict[str, Tensor], says: str, lift: Scene
+) -> None:
     with closing(engine_of(name, lift)) as engine, pytest.raises((ConfigError, UnknownNameError), match=says):
         engine.randomise(torch.tensor([0]), changes)

@@ -1,4 +1,6 @@
-"""Scenes in which MuJoCo Warp and C MuJoCo are compared: an arm in the air, or with its gripper around an object."""
+"""Scenes in which MuJoCo Warp and C MuJoCo are compared: an arm in the air, or with its gripper around an
+object.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def scene_of(name: str, edit: Any = None) -> Scene:
 
 
 def resting(scene: Scene, name: str, worlds: int, seed: int = 0) -> Start:
-    """The arm in the air, each joint some 0.1 rad off its home; the cube on the table, or the peg lying on it."""
+    """The arm in the air, each joint some 0.1 rad off its home; the cube on the table, or the peg lying on
+    it.
+    """
     noise = 0.1 * torch.randn(worlds, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     qpos = torch.from_numpy(scene.model.qpos0).repeat(worlds, 1)
     for i, joint in enumerate(ARM):
@@ -31,14 +35,18 @@ def resting(scene: Scene, name: str, worlds: int, seed: int = 0) -> Start:
     for finger in FINGERS:
         qpos[:, scene.qpos(finger)] = 0.03
     lying = (
-        (0.5, 0.2, 0.0099, 0.70710678, 0.0, 0.70710678, 0.0) if name == "peg_insert" else (0.5, 0.2, 0.02, 1, 0, 0, 0)
+        (0.5, 0.2, 0.0099, 0.70710678, 0.0, 0.70710678, 0.0)
+        if name == "peg_insert"
+        else (0.5, 0.2, 0.02, 1, 0, 0, 0)
     )
     qpos[:, scene.qpos(OBJECTS[name][0])] = torch.tensor(lying, dtype=torch.float64)
     return _start(scene, qpos, torch.tensor([0.5, -0.2, 0.0]))
 
 
 def grasping(scene: Scene, name: str, worlds: int) -> Start:
-    """Open fingers around the object, servos told to close; the peg's shaft stands in the hole, 0.5 mm of play."""
+    """Open fingers around the object, servos told to close; the peg's shaft stands in the hole, 0.5 mm of
+    play.
+    """
     thing, half_m, depth_m = OBJECTS[name]
     start = resting(scene, name, worlds)
     qpos = start.qpos.clone()
@@ -51,7 +59,9 @@ def grasping(scene: Scene, name: str, worlds: int) -> Start:
     mujoco.mj_kinematics(scene.model, data)
     tool_m = torch.from_numpy(data.site("tool").xpos.copy())
     qpos[:, scene.qpos(thing)] = torch.cat([tool_m, torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)])
-    hole_m = tool_m - torch.tensor([0.0, 0.0, 0.062 + 0.06 - (depth_m or 0.0)])  # the peg ends 6.2 cm below its origin
+    hole_m = tool_m - torch.tensor(
+        [0.0, 0.0, 0.062 + 0.06 - (depth_m or 0.0)]
+    )  # the peg ends 6.2 cm below its origin
     start = _start(scene, qpos, hole_m)
     for finger in FINGERS:
         start.ctrl[:, scene.ctrl(finger)] = 0.0
@@ -70,7 +80,9 @@ def _start(scene: Scene, qpos: Tensor, fixture_m: Tensor) -> Start:
 def random_targets(scene: Scene, ctrl: Tensor, steps: int, reach_rad: float, seed: int = 1) -> Tensor:
     """(steps, n, nu): the arm's targets wander uniformly within reach of `ctrl`, the fingers' stay."""
     wander = (
-        2.0 * torch.rand(steps, *ctrl.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
+        2.0
+        * torch.rand(steps, *ctrl.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        - 1
     )
     mask = torch.zeros(scene.model.nu, dtype=torch.float64)
     mask[[scene.ctrl(joint) for joint in ARM]] = reach_rad
@@ -78,7 +90,9 @@ def random_targets(scene: Scene, ctrl: Tensor, steps: int, reach_rad: float, see
 
 
 def centre_the_peg(spec: mujoco.MjSpec) -> None:
-    """Its mass where its frame is, so that C MuJoCo does not move it by the midpoint rule (docs/engines-gpu.md)."""
+    """Its mass where its frame is, so that C MuJoCo does not move it by the midpoint rule
+    (docs/engines-gpu.md).
+    """
     peg = next(body for body in spec.bodies if body.name == "peg")
     peg.explicitinertial, peg.mass, peg.inertia = True, 0.06, [2e-5, 2e-5, 4e-6]
     peg.ipos, peg.iquat = [0, 0, 0], [1, 0, 0, 0]

@@ -16,7 +16,8 @@ from sim.engines.table import make_engine
 from sim.tasks.table import TaskOptions
 
 GRAVITY_M_S2 = 9.81
-# Engines that every test of physics runs in. MuJoCo Warp compiles for minutes: test_mjwarp.py holds it to C MuJoCo.
+# Engines that every test of physics runs in. MuJoCo Warp compiles for minutes: test_mjwarp.py holds it to C
+# MuJoCo.
 ENGINES = [pytest.param("mujoco"), pytest.param("pybullet", marks=pytest.mark.pybullet)]
 
 
@@ -34,9 +35,16 @@ def engine_of(name: str, scene: Scene, num_envs: int = 1) -> Engine:
 
 
 def start_of(scene: Scene, num: int = 1, **given: Any) -> Start:
-    """The model's own start with some of it replaced: qpos, qvel, ctrl, fixture_m, fixture_quat, one row for all."""
+    """The model's own start with some of it replaced: qpos, qvel, ctrl, fixture_m, fixture_quat, one row for
+    all.
+    """
     data = mujoco.MjData(scene.model)
-    own = {"qpos": scene.model.qpos0, "ctrl": data.ctrl, "fixture_m": data.mocap_pos, "fixture_quat": data.mocap_quat}
+    own = {
+        "qpos": scene.model.qpos0,
+        "ctrl": data.ctrl,
+        "fixture_m": data.mocap_pos,
+        "fixture_quat": data.mocap_quat,
+    }
     rows = {key: np.asarray(given.get(key, own.get(key)), dtype=np.float64) for key in {*own, *given}}
     return Start(**{key: torch.from_numpy(row).expand(num, *row.shape).clone() for key, row in rows.items()})
 

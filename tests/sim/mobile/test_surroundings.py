@@ -1,4 +1,6 @@
-"""Laser and bumper against MuJoCo's own geometry, ways on small maps by hand, and what wheels do to a base."""
+"""Laser and bumper against MuJoCo's own geometry, ways on small maps by hand, and what wheels do to a
+base.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from sim.mobile.base import FREIGHT
 from sim.mobile.drive import Wheels
 from sim.mobile.plan import distances, followers, pursue
 from sim.mobile.surroundings import Shapes, lidar
-from sim.task_env import TaskVecEnv, make_task_env
+from sim.scenes.task_env import TaskVecEnv, make_task_env
 from tests.sim.engines.worlds import ENGINES
 
 
@@ -62,7 +64,9 @@ def test_the_bumper_is_as_far_off_as_mujoco_says(env: TaskVecEnv) -> None:
 
 
 def test_rays_by_hand() -> None:
-    """A box 2 m ahead, turned by 45 degrees, shows its corner; a post to the left its round side; nothing behind."""
+    """A box 2 m ahead, turned by 45 degrees, shows its corner; a post to the left its round side; nothing
+    behind.
+    """
     shapes = Shapes(
         torch.tensor([[[2.0, 0.0], [0.0, 3.0]]]), torch.tensor([[math.pi / 4, 0.0]]),
         torch.tensor([[0.1, 0.1]]), torch.tensor([0.5]),
@@ -75,7 +79,9 @@ def test_rays_by_hand() -> None:
 
 
 def test_ways_lead_around_a_wall() -> None:
-    """Three rows, a wall across the middle but for its last cell: the only way is through there, 2 sqrt 2 + 2 steps."""
+    """Three rows, a wall across the middle but for its last cell: the only way is through there, 2 sqrt 2 + 2
+    steps.
+    """
     cost = torch.ones(1, 3, 4)
     cost[0, 1, :3] = 1e3
     distance = distances(cost, torch.tensor([[0, 0]]), 1.0)
@@ -93,7 +99,9 @@ def test_pursuit_turns_to_what_lies_aside() -> None:
 
 
 def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
-    """1 m/s and 2.5 rad/s would have the outer rim at 1.47 m/s: both are slowed alike. Rises take 1 s to 1 m/s."""
+    """1 m/s and 2.5 rad/s would have the outer rim at 1.47 m/s: both are slowed alike. Rises take 1 s to 1
+    m/s.
+    """
     env = make_task_env("navigate", 1)
     wheels = Wheels(env._engine.scene, FREIGHT, torch.zeros(1, dtype=torch.float64))
     asked = torch.tensor([[1.0, 2.5]], dtype=torch.float64)
@@ -114,7 +122,9 @@ def test_the_base_drives_as_it_is_told(engine: str, forward: float, turn: float)
         env.reset(EpisodeSeeds("drive"))
         for _ in range(24):
             env.step(torch.tensor([[forward, turn]]).expand(2, 2))
-        torch.testing.assert_close(env.view.twist, torch.tensor([[forward, turn]] * 2).double(), rtol=0.03, atol=0.01)
+        torch.testing.assert_close(
+            env.view.twist, torch.tensor([[forward, turn]] * 2).double(), rtol=0.03, atol=0.01
+        )
         x, y, _ = env.view.physics.qvel[:, env.wiring.speed].unbind(-1)
         aside = y * env.view.yaw_rad.cos() - x * env.view.yaw_rad.sin()
         assert float(aside.abs().max()) < 0.02 * abs(forward) + 0.002

@@ -15,7 +15,8 @@ from sim.engines.bullet.scenes.plan import FIXED, HINGE, Link, Multibody, Pose
 
 SOLVER_ITERATIONS = 50
 _PLANE, _SPHERE, _CAPSULE, _CYLINDER, _BOX, _MESH = (
-    int(getattr(mujoco.mjtGeom, f"mjGEOM_{kind}")) for kind in ("PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX", "MESH")
+    int(getattr(mujoco.mjtGeom, f"mjGEOM_{kind}"))
+    for kind in ("PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX", "MESH")
 )
 SHAPES = (_PLANE, _SPHERE, _CAPSULE, _CYLINDER, _BOX, _MESH)
 _ANY = -1  # every bit of a collision mask
@@ -73,7 +74,9 @@ def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int
             low, high = (model.jnt_range[link.joint] - model.qpos0[model.jnt_qposadr[link.joint]]).tolist()
             p.changeDynamics(body, i, jointLowerLimit=low, jointUpperLimit=high, physicsClientId=client)
         if link.geom >= 0 and int(model.geom_type[link.geom]) == _MESH:
-            p.changeDynamics(body, i, collisionMargin=0.0, physicsClientId=client)  # or it touches 1 mm too early
+            p.changeDynamics(
+                body, i, collisionMargin=0.0, physicsClientId=client
+            )  # or it touches 1 mm too early
         _touching(p, client, model, body, i, link.geom, rub)
     _dry_friction(p, client, model, body, links)
     return body
@@ -99,12 +102,19 @@ def _touching(p: Any, client: int, model: Any, body: int, link: int, geom: int, 
 
 
 def _dry_friction(p: Any, client: int, model: Any, body: int, links: Sequence[Link]) -> None:
-    """Turn off the motors that PyBullet puts on every joint: what is left of them is the joint's dry friction."""
+    """Turn off the motors that PyBullet puts on every joint: what is left of them is the joint's dry
+    friction.
+    """
     moving = [i for i, link in enumerate(links) if link.joint >= 0]
     if moving:
         dry = [float(model.dof_frictionloss[model.jnt_dofadr[links[i].joint]]) for i in moving]
         p.setJointMotorControlArray(
-            body, moving, p.VELOCITY_CONTROL, targetVelocities=[0.0] * len(moving), forces=dry, physicsClientId=client
+            body,
+            moving,
+            p.VELOCITY_CONTROL,
+            targetVelocities=[0.0] * len(moving),
+            forces=dry,
+            physicsClientId=client,
         )
 
 

@@ -25,7 +25,11 @@ def check_scene(scene: Scene) -> None:
 def missing(model: Any) -> list[str]:
     """In words; empty when the scene can be built."""
     touching = [i for i in range(model.ngeom) if model.geom_contype[i] or model.geom_conaffinity[i]]
-    affine = (int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_AFFINE), int(mujoco.mjtBias.mjBIAS_NONE))
+    affine = (
+        int(mujoco.mjtGain.mjGAIN_FIXED),
+        int(mujoco.mjtBias.mjBIAS_AFFINE),
+        int(mujoco.mjtBias.mjBIAS_NONE),
+    )
     scalar = int(mujoco.mjtTrn.mjTRN_JOINT)
     joints = [int(model.actuator_trnid[i, 0]) for i in range(model.nu)]
     kinds = [int(model.jnt_type[joint]) for joint in range(model.njnt)]
@@ -41,7 +45,8 @@ def missing(model: Any) -> list[str]:
         "tendons": model.ntendon > 0,
         "ball joints": _BALL in kinds,
         "free joints below other bodies": any(
-            kind == _FREE and model.body_parentid[model.jnt_bodyid[joint]] != 0 for joint, kind in enumerate(kinds)
+            kind == _FREE and model.body_parentid[model.jnt_bodyid[joint]] != 0
+            for joint, kind in enumerate(kinds)
         ),
         "free joints with damping, armature or springs": _braked_flight(model, kinds),
         "contact pairs of their own": model.npair > 0,
@@ -55,7 +60,8 @@ def missing(model: Any) -> list[str]:
             int(model.geom_type[i]) not in SHAPES for i in touching
         ),
         "a moving plane": any(
-            int(model.geom_type[i]) == _PLANE and model.body_weldid[model.geom_bodyid[i]] != 0 for i in touching
+            int(model.geom_type[i]) == _PLANE and model.body_weldid[model.geom_bodyid[i]] != 0
+            for i in touching
         ),
         f"more than {MAX_LINKS} bodies": model.nbody > MAX_LINKS and not _small_trees(model),
     }
@@ -63,13 +69,20 @@ def missing(model: Any) -> list[str]:
 
 
 def _braked_flight(model: Any, kinds: list[int]) -> bool:
-    dofs = [int(model.jnt_dofadr[joint]) + i for joint, kind in enumerate(kinds) if kind == _FREE for i in range(6)]
+    dofs = [
+        int(model.jnt_dofadr[joint]) + i
+        for joint, kind in enumerate(kinds)
+        if kind == _FREE
+        for i in range(6)
+    ]
     stiff = any(model.jnt_stiffness[joint] > 0.0 for joint, kind in enumerate(kinds) if kind == _FREE)
     return stiff or any((model.dof_damping[dofs] > 0.0) | (model.dof_armature[dofs] > 0.0))
 
 
 def _small_trees(model: Any) -> bool:
-    """No robot needs more links than a multibody may have: bodies, joints and colliding geoms of its tree at most."""
+    """No robot needs more links than a multibody may have: bodies, joints and colliding geoms of its tree at
+    most.
+    """
     roots = model.body_rootid.tolist()
     counts: dict[int, int] = {}
     for body, root in enumerate(roots):

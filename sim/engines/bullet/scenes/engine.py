@@ -1,4 +1,5 @@
-"""PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same tasks.
+"""PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same
+tasks.
 
 Every world is a PyBullet client of its own, which costs tens of megabytes.
 """
@@ -17,15 +18,15 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.frames import to_mujoco
-from sim.engines.bullet.scenes.past import Past
 from sim.engines.bullet.scenes.recipe import make_recipe
+from sim.engines.bullet.scenes.replay_log import Past
 from sim.engines.bullet.scenes.world import World
 from sim.engines.changes import check_changes
+from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.engines.standing import place
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
 
@@ -64,7 +65,9 @@ class BulletEngine:
         self._read(range(self.num_envs))
 
     def physics(self) -> Physics:
-        qpos, qvel, touch = (torch.from_numpy(array.copy()) for array in (self._qpos, self._qvel, self._touch))
+        qpos, qvel, touch = (
+            torch.from_numpy(array.copy()) for array in (self._qpos, self._qvel, self._touch)
+        )
         bodies = torch.from_numpy(self._bodies.copy())
         return Physics(qpos, qvel, bodies[..., :3], bodies[..., 3:], touch)
 
@@ -86,7 +89,9 @@ class BulletEngine:
             self._stale.add(world)  # most begin anew at once: built then, or before the next step
 
     def save(self) -> dict[str, Tensor]:
-        """Starts and commands since: cheap, and `load` goes through them again, which is exact and not cheap."""
+        """Starts and commands since: cheap, and `load` goes through them again, which is exact and not
+        cheap.
+        """
         return self._past.save()
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
@@ -122,7 +127,9 @@ class BulletEngine:
         if not worlds:
             return
         model, rows = self.scene.model, np.array(worlds)
-        joints, free = (np.array(seen) for seen in zip(*(self._worlds[i].read() for i in worlds), strict=True))
+        joints, free = (
+            np.array(seen) for seen in zip(*(self._worlds[i].read() for i in worlds), strict=True)
+        )
         if len(self._joints):
             at, dof = model.jnt_qposadr[self._joints], model.jnt_dofadr[self._joints]
             self._qpos[rows[:, None], at] = joints[..., 0] + model.qpos0[at]

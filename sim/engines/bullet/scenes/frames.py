@@ -14,7 +14,9 @@ Move = tuple[Float[ndarray, "n 7"], Float[ndarray, "n 6"]]  # pose (position [m]
 
 
 def to_mujoco(base: Float[ndarray, "n 13"], inertial: Float[ndarray, " 7"]) -> Move:
-    """From rows of Bullet's position, quaternion xyzw, speed and turn rate; `inertial` in the body's frame, wxyz."""
+    """From rows of Bullet's position, quaternion xyzw, speed and turn rate; `inertial` in the body's frame,
+    wxyz.
+    """
     centre, velocity, spin = base[:, :3], base[:, 7:10], base[:, 10:]
     quat = multiply(base[:, [6, 3, 4, 5]], conjugate(inertial[None, 3:]))
     arm = rotate(quat, inertial[None, :3])  # from the origin to the centre of mass

@@ -1,8 +1,8 @@
 """Friction of single geoms from which Bullet makes nearly MuJoCo's friction of pairs.
 
-MuJoCo takes the larger of two geoms' coefficients, Bullet multiplies sliding ones: the product is split so that
-log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. Of turning friction (about
-the normal, and rolling) Bullet takes a_i t_j + a_j t_i, which is linear in t.
+MuJoCo takes the larger of two geoms' coefficients, Bullet multiplies sliding ones: the product is split so
+that log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. Of turning
+friction (about the normal, and rolling) Bullet takes a_i t_j + a_j t_i, which is linear in t.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from numpy import ndarray
 from sim.engines.bullet.scenes.plan import excluded, is_static
 
 _LEAST = 1e-4  # a frictionless pair; its logarithm is finite
-_ROBOT_AND_GROUND = 0.03  # weight of pairs in which nothing moves freely: grasps and what objects stand on come first
+_ROBOT_AND_GROUND = (
+    0.03  # weight of pairs in which nothing moves freely: grasps and what objects stand on come first
+)
 
 
 class Rub(NamedTuple):
@@ -51,7 +53,10 @@ def split_friction(model: Any) -> Rub:
     for target in ([pair.spinning_m for pair in pairs], [pair.rolling_m for pair in pairs]):
         rows = np.zeros((len(pairs), count))
         for row, pair in zip(rows, pairs, strict=True):
-            row[pair.one], row[pair.other] = pair.weight * sliding[pair.other], pair.weight * sliding[pair.one]
+            row[pair.one], row[pair.other] = (
+                pair.weight * sliding[pair.other],
+                pair.weight * sliding[pair.one],
+            )
         turning.append(np.maximum(_solve(rows, np.array(target) * weight), 0.0))
     return Rub(sliding, *turning)
 

@@ -21,7 +21,9 @@ class BulletMotors:
         assert scene.motors is not None
         model, self._gains = scene.model, recipe.gains
         self._bank = Bank(model, scene.motors, 1, step_s)
-        changes = {name: np.asarray(value)[None] for name, value in recipe.changes.items() if np.ndim(value) == 1}
+        changes = {
+            name: np.asarray(value)[None] for name, value in recipe.changes.items() if np.ndim(value) == 1
+        }
         self._bank.change(slice(None), changes)
         self._bank.begin(slice(None), ctrl[None])
         joints = np.array(recipe.gains.joints)

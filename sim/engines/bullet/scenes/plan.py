@@ -1,10 +1,11 @@
 """A compiled scene as Bullet wants it: multibodies of links, every colliding geom a link of its own.
 
-Pure arithmetic on the MuJoCo model; nothing here imports PyBullet. One geom per link, because Bullet keeps friction and
-collision bits per link. A link's frame stands at its joint, the base of a free body at its centre of mass.
+Pure arithmetic on the MuJoCo model; nothing here imports PyBullet. One geom per link, because Bullet keeps
+friction and collision bits per link. A link's frame stands at its joint, the base of a free body at its
+centre of mass.
 
-Bullet knows no armature (the inertia of a motor behind its gear): it is added to the link itself, about the axis of a
-hinge or as the mass of a slide. That is exact for the joint, and the joints before it feel it too.
+Bullet knows no armature (the inertia of a motor behind its gear): it is added to the link itself, about the
+axis of a hinge or as the mass of a slide. That is exact for the joint, and the joints before it feel it too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from numpy import ndarray
 from sim.engines.scene import Scene
 
 FIXED, HINGE, SLIDE = "fixed", "hinge", "slide"
-_HINGE, _SLIDE, _FREE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("HINGE", "SLIDE", "FREE"))
+_HINGE, _SLIDE, _FREE = (
+    int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("HINGE", "SLIDE", "FREE")
+)
 _HERE = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
 Pose = Float[ndarray, " 7"]  # position [m], quaternion wxyz
@@ -28,7 +31,9 @@ Pose = Float[ndarray, " 7"]  # position [m], quaternion wxyz
 
 @dataclass(frozen=True)
 class Inertia:
-    """Mass, and moments about the axes of the frame `pose` at the centre of mass, which is relative to the link's."""
+    """Mass, and moments about the axes of the frame `pose` at the centre of mass, which is relative to the
+    link's.
+    """
 
     mass_kg: float = 0.0
     moments_kg_m2: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -37,7 +42,9 @@ class Inertia:
 
 @dataclass(frozen=True)
 class Link:
-    """One link of a multibody; frames relative to the link before it, which `parent` counts from 0, -1 the base."""
+    """One link of a multibody; frames relative to the link before it, which `parent` counts from 0, -1 the
+    base.
+    """
 
     parent: int
     pose: Pose
@@ -51,7 +58,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Multibody:
-    """Its base stands at `pose` in the frame of the body `anchor`: what a robot stands on, or what flies freely."""
+    """Its base stands at `pose` in the frame of the body `anchor`: what a robot stands on, or what flies
+    freely.
+    """
 
     anchor: int
     pose: Pose
@@ -109,13 +118,17 @@ class _Tree:
         return Multibody(root, base, joint, inertia, links=tuple(links))
 
     def _add_body(self, body: int, parent: int, parent_frame: Pose) -> None:
-        """Links for its joints, the last with its mass; `parent_frame`: of the parent link, in the parent body."""
+        """Links for its joints, the last with its mass; `parent_frame`: of the parent link, in the parent
+        body.
+        """
         model, links = self._model, self._links
         here = _pose((*model.body_pos[body], *model.body_quat[body]))  # in the parent body's frame
         first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
         frame = _pose(_HERE)  # of the newest link in this body's frame
         if count == 0:
-            links.append(Link(parent, relative(parent_frame, here), body=body, inertia=self._inertia(body, frame)))
+            links.append(
+                Link(parent, relative(parent_frame, here), body=body, inertia=self._inertia(body, frame))
+            )
             parent = len(links) - 1
         for joint in range(first, first + count):
             new = _pose((*model.jnt_pos[joint], 1.0, 0.0, 0.0, 0.0))
@@ -123,7 +136,9 @@ class _Tree:
             kind = HINGE if int(model.jnt_type[joint]) == _HINGE else SLIDE
             carries = body if joint == first + count - 1 else -1
             x, y, z = model.jnt_axis[joint].tolist()
-            links.append(Link(parent, pose, kind, (x, y, z), joint, carries, self._inertia(carries, new, joint)))
+            links.append(
+                Link(parent, pose, kind, (x, y, z), joint, carries, self._inertia(carries, new, joint))
+            )
             parent, frame = len(links) - 1, new
         self._add_inside(body, parent, frame)
 
@@ -136,7 +151,9 @@ class _Tree:
                 self._add_body(child, link, frame)
 
     def _inertia(self, body: int, frame: Pose, joint: int = -1) -> Inertia:
-        """Of a body (-1: none) in a link whose frame in the body is `frame`, armature of the joint included."""
+        """Of a body (-1: none) in a link whose frame in the body is `frame`, armature of the joint
+        included.
+        """
         model = self._model
         mass, moments, pose = 0.0, np.zeros(3), _pose(_HERE)
         if body >= 0:
@@ -148,7 +165,9 @@ class _Tree:
             mass += armature
         elif armature > 0.0:
             turn, axis = _rotation(pose), model.jnt_axis[joint]
-            values, vectors = np.linalg.eigh(turn @ np.diag(moments) @ turn.T + armature * np.outer(axis, axis))
+            values, vectors = np.linalg.eigh(
+                turn @ np.diag(moments) @ turn.T + armature * np.outer(axis, axis)
+            )
             vectors[:, 2] *= np.linalg.det(vectors)  # a rotation, not a reflection
             moments = np.maximum(values, 0.0)
             mujoco.mju_mat2Quat(pose[3:], vectors.ravel())

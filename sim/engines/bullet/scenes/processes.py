@@ -1,4 +1,5 @@
-"""PyBullet's worlds shared out to processes, in contiguous blocks: it holds Python's lock, so threads would not help.
+"""PyBullet's worlds shared out to processes, in contiguous blocks: it holds Python's lock, so threads would
+not help.
 
 Every world is the same whoever simulates it, to the last bit. Workers end with their parent, however it ends.
 """
@@ -25,15 +26,15 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
-from robo_rl.core.orphans import exit_with_parent
+from robo_rl.core.parent_death_signal import exit_with_parent
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.engine import BulletEngine, apart, own_fixtures
 from sim.engines.changes import check_changes
+from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
-from sim.engines.standing import place
-from sim.looks import Look
+from sim.scenes.visual_randomisation import Look
 
 _WORLDS_PER_PROCESS = 8  # fewer are not worth starting one for
 _START_S, _ANSWER_S = 300.0, 120.0  # imports on a busy machine; the longest of all requests is `load`
@@ -57,7 +58,9 @@ class ProcessEngine:
         self._blocks = [range(low, high) for low, high in pairwise(bounds)]
         self._pictures = ScenePictures(scene.model)
         self._fixtures = np.tile(own_fixtures(mujoco.MjData(scene.model)), (num_envs, 1, 1))
-        context = mp.get_context("forkserver")  # imports once; not fork: the parent may hold threads and a GPU
+        context = mp.get_context(
+            "forkserver"
+        )  # imports once; not fork: the parent may hold threads and a GPU
         context.set_forkserver_preload([__name__])
         self._workers: list[tuple[Any, Connection]] = []
         self._stop = weakref.finalize(self, _stop, self._workers)
@@ -70,7 +73,9 @@ class ProcessEngine:
         self._physics = _joined(self._answers(range(processes), _START_S))
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        self._physics = _joined(self._ask("step", [(ctrl[_cut(block)].clone(), substeps) for block in self._blocks]))
+        self._physics = _joined(
+            self._ask("step", [(ctrl[_cut(block)].clone(), substeps) for block in self._blocks])
+        )
 
     def physics(self) -> Physics:
         return Physics(**{name: value.clone() for name, value in _parts(self._physics).items()})
@@ -103,7 +108,9 @@ class ProcessEngine:
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         self._fixtures[:] = saved["start_fixtures"].numpy()
-        mine = [({name: value[_cut(block)].clone() for name, value in saved.items()},) for block in self._blocks]
+        mine = [
+            ({name: value[_cut(block)].clone() for name, value in saved.items()},) for block in self._blocks
+        ]
         self._physics = _joined(self._ask("load", mine))
 
     def render(
@@ -133,10 +140,14 @@ class ProcessEngine:
 
     def _answers(self, workers: Sequence[int], limit_s: float) -> list[Any]:
         answers, trouble = [], None
-        for i in workers:  # all of them, also after a mistake: an answer that is left would pass for the next one
+        for (
+            i
+        ) in workers:  # all of them, also after a mistake: an answer that is left would pass for the next one
             connection = self._workers[i][1]
             if not connection.poll(limit_s):
-                raise EnvError(f"A PyBullet worker has not answered for {limit_s:g} s. Is the machine overloaded?")
+                raise EnvError(
+                    f"A PyBullet worker has not answered for {limit_s:g} s. Is the machine overloaded?"
+                )
             try:
                 error, answer = connection.recv()
             except (EOFError, OSError) as gone:
@@ -151,18 +162,22 @@ class ProcessEngine:
         process, block = self._workers[worker][0], self._blocks[worker]
         process.join(1.0)
         return EnvError(
-            f"The PyBullet worker of worlds {block.start} to {block.stop - 1} has died (exit code {process.exitcode}). "
-            "A negative code is a signal, -9 often too little memory; 1 may be a script without "
-            "`if __name__ == '__main__'`. With threads=1 all worlds run in this process."
+            f"The PyBullet worker of worlds {block.start} to {block.stop - 1} has died (exit code "
+            f"{process.exitcode}). A negative code is a signal, -9 often too little memory; 1 may be a "
+            "script without `if __name__ == '__main__'`. With threads=1 all worlds run in this process."
         )
 
 
 def _serve(connection: Connection, scene: Scene, num_envs: int) -> None:
-    """In the worker: answer until the parent is gone. After what may move anything, the answer is the physics."""
+    """In the worker: answer until the parent is gone. After what may move anything, the answer is the
+    physics.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
     exit_with_parent()
     torch.set_num_threads(1)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has closed the engine, or is gone
+    with suppress(
+        EOFError, BrokenPipeError, ConnectionResetError
+    ):  # the parent has closed the engine, or is gone
         try:
             engine = BulletEngine(scene, num_envs)
             connection.send((None, arrays(engine.physics())))
@@ -173,7 +188,9 @@ def _serve(connection: Connection, scene: Scene, num_envs: int) -> None:
             connection.send((ConfigError, str(error)))
 
 
-def _answer(engine: BulletEngine, call: str, arguments: tuple[Any, ...]) -> tuple[type[RoboRLError] | None, Any]:
+def _answer(
+    engine: BulletEngine, call: str, arguments: tuple[Any, ...]
+) -> tuple[type[RoboRLError] | None, Any]:
     """(class of what went wrong, if anything; the answer or what to say)"""
     try:
         found = getattr(engine, call)(*arguments)

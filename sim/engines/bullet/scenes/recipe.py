@@ -1,4 +1,6 @@
-"""All that one world is built from: the plan, its friction, servos and weights, with an episode's changes applied."""
+"""All that one world is built from: the plan, its friction, servos and weights, with an episode's changes
+applied.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Pull:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Worlds of equal recipes are built alike; `gravity_m_s2` is Bullet's own, `pulls` what is missing to MuJoCo's."""
+    """Worlds of equal recipes are built alike; `gravity_m_s2` is Bullet's own, `pulls` what is missing to
+    MuJoCo's.
+    """
 
     parts: tuple[Multibody, ...]
     rub: Rub
@@ -60,7 +64,10 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
     root = math.sqrt(float(given.get("friction_scale", 1.0)))  # of a product, each factor has the root
     slide, spin, roll = _split(scene)
     gravity = model.opt.gravity.copy()
-    ways = ((np.zeros(3), _pulls(scene, parts, mass, np.zeros(3))), (gravity, _pulls(scene, parts, mass, gravity)))
+    ways = (
+        (np.zeros(3), _pulls(scene, parts, mass, np.zeros(3))),
+        (gravity, _pulls(scene, parts, mass, gravity)),
+    )
     own, pulls = min(ways, key=lambda way: len(way[1]))
     x, y, z = own.tolist()
     return Recipe(parts, Rub(slide * root, spin / root, roll / root), servos, (x, y, z), pulls, given)
@@ -69,7 +76,9 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
 def _pulls(
     scene: Scene, parts: tuple[Multibody, ...], mass_scale: ndarray, own_m_s2: Float[ndarray, " 3"]
 ) -> tuple[Pull, ...]:
-    """What to add to Bullet's gravity: it pulls at armature as well, and at bodies whose weight is compensated."""
+    """What to add to Bullet's gravity: it pulls at armature as well, and at bodies whose weight is
+    compensated.
+    """
     model, pulls = scene.model, []
     for i, part in enumerate(parts):
         carried = [(-1, part.anchor, part.inertia.mass_kg)] if part.joint >= 0 else []
@@ -77,7 +86,9 @@ def _pulls(
         for link, body, bullet_kg in carried:
             weight_kg = 0.0
             if body >= 0:
-                weight_kg = float(model.body_mass[body] * mass_scale[body] * (1.0 - model.body_gravcomp[body]))
+                weight_kg = float(
+                    model.body_mass[body] * mass_scale[body] * (1.0 - model.body_gravcomp[body])
+                )
             force = weight_kg * model.opt.gravity - bullet_kg * own_m_s2
             if np.abs(force).max() > 1e-12:
                 x, y, z = force.tolist()

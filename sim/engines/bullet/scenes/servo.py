@@ -2,7 +2,8 @@
 
     torque = clip(gain ctrl + bias0 + bias1 q + bias2 v, low, high) - damping v - stiffness (q - rest)
 
-with ctrl clipped to its range first. Steps are short enough for this to be stable without MuJoCo's implicit damping.
+with ctrl clipped to its range first. Steps are short enough for this to be stable without MuJoCo's implicit
+damping.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.scene import Scene
 
 MAX_STEP_S = 0.0025  # contacts of a few centimetres and grams get soft beyond it
-_DECAY = 2.0  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
+_DECAY = (
+    2.0  # a step may take at most this share of a joint's speed away: it overshoots above 1, explodes above 2
+)
 _FALL = 1.0  # the same of a motor's torque-speed curve: no brake keeps it from overshooting
 _MAX_STEPS = 40  # of Bullet in one of the scene
 
@@ -36,8 +39,8 @@ class Gains:
     ctrl_low: Float[ndarray, " j"]
     ctrl_high: Float[ndarray, " j"]
     rows: tuple[tuple[float, ...], ...]
-    # per joint: stiffness and damping of the servo, its least and most torque; of the joint itself: damping, stiffness,
-    # torque of its spring at Bullet's zero, dry friction
+    # per joint: stiffness and damping of the servo, its least and most torque; of the joint itself: damping,
+    # stiffness, torque of its spring at Bullet's zero, dry friction
     steps: int  # of Bullet in one step of the scene
 
     def bias(self, ctrl: Float[ndarray, " nu"]) -> list[float]:
@@ -53,9 +56,11 @@ class Gains:
 
 
 def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], list[float]]:
-    """(torques, brakes) of one robot, both [Nm] or [N]. `states` as from getJointStates: position and speed come first.
+    """(torques, brakes) of one robot, both [Nm] or [N]. `states` as from getJointStates: position and speed
+    come first.
 
-    A brake is the most that a motor at speed 0 may pull: damping c|v|, which Bullet's solver then cannot overdo.
+    A brake is the most that a motor at speed 0 may pull: damping c|v|, which Bullet's solver then cannot
+    overdo.
     """
     forces, brakes = [], []
     for state, b, (k, d, low, high, damping, spring, pull, dry) in zip(states, bias, rows, strict=True):
@@ -82,7 +87,9 @@ def gains(
     strength: Float[ndarray, " nu"],
     no_load: Float[ndarray, " nu"],
 ) -> Gains:
-    """With these factors on the model's values. Raises ConfigError for a servo that needs too short a step."""
+    """With these factors on the model's values. Raises ConfigError for a servo that needs too short a
+    step.
+    """
     model = scene.model
     actuator = {int(model.actuator_trnid[i, 0]): i for i in range(model.nu)}
     joints, rows, scales, steps = [], [], [], math.ceil(scene.timestep_s / MAX_STEP_S - 1e-9)
@@ -97,15 +104,26 @@ def gains(
         pull = spring * (float(model.qpos_spring[at]) - zero)
         joints.append(joint)
         strong = float(strength[i]) if i >= 0 else 1.0
-        rows.append((k, d, strong * force[0], strong * force[1], own, spring, pull, float(model.dof_frictionloss[dof])))
+        rows.append(
+            (
+                k,
+                d,
+                strong * force[0],
+                strong * force[1],
+                own,
+                spring,
+                pull,
+                float(model.dof_frictionloss[dof]),
+            )
+        )
         scales.append((gain, offset, *ctrl))
         slope = _slope(scene, i, strong / float(no_load[i])) if i >= 0 else 0.0
         decay = max((d + own) / _DECAY, (slope + own) / _FALL)
         needed = math.ceil(decay * float(model.dof_invweight0[dof]) * scene.timestep_s - 1e-9)
         if needed > _MAX_STEPS:
             raise ConfigError(
-                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia, by its servo, by itself or by a "
-                f"motor that is so slow for its torque, that PyBullet needs {needed} "
+                f"Joint '{scene.joints[joint]}' is damped so strongly for its inertia, by its servo, by "
+                f"itself or by a motor that is so slow for its torque, that PyBullet needs {needed} "
                 f"steps in {scene.timestep_s:g} s; expected are at most {_MAX_STEPS}. Give it armature."
             )
         steps = max(steps, needed)

@@ -1,7 +1,8 @@
 """One world in one PyBullet client of its own, built anew at every start.
 
-PyBullet remembers: contact points, impulses of the step before, the order in which bodies met. Bodies that are put back
-carry all of it into the next episode; a world made from nothing does not, and costs no more than restoring a saved one.
+PyBullet remembers: contact points, impulses of the step before, the order in which bodies met. Bodies that
+are put back carry all of it into the next episode; a world made from nothing does not, and costs no more than
+restoring a saved one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class World:
         self._scene = scene
         self._client = int(p.connect(p.DIRECT))
         if self._client < 0:
-            raise ConfigError("PyBullet opens no more worlds: it holds about a thousand. Use fewer environments.")
+            raise ConfigError(
+                "PyBullet opens no more worlds: it holds about a thousand. Use fewer environments."
+            )
         self.close = weakref.finalize(self, p.disconnect, self._client)
         self._ids: list[int] = []
 
@@ -41,8 +44,8 @@ class World:
         self, recipe: Recipe, qpos: Float[ndarray, " nq"], qvel: Float[ndarray, " nv"], bodies: Float[ndarray, "nb 7"],
         ctrl: Float[ndarray, " nu"],
     ) -> None:  # fmt: skip
-        """Build it, with its bodies at these poses [m, wxyz], which belong to qpos and to the fixtures, and its servos
-        at these commands.
+        """Build it, with its bodies at these poses [m, wxyz], which belong to qpos and to the fixtures, and
+        its servos at these commands.
         """
         p, client, model = self._p, self._client, self._scene.model
         self._recipe = recipe
@@ -84,13 +87,20 @@ class World:
 
     def _servos(self, bias: list[float], rows: Sequence[tuple[float, ...]]) -> list[tuple[Any, ...]]:
         """(body, its joints, the commanded part of their torques, their numbers), as `torques` takes them."""
-        return [(body, joints, [bias[i] for i in mine], [rows[i] for i in mine]) for body, joints, mine in self._driven]
+        return [
+            (body, joints, [bias[i] for i in mine], [rows[i] for i in mine])
+            for body, joints, mine in self._driven
+        ]
 
     def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, ...]]]:
-        """(place and speed of every joint, in the order of the links; rows of free bodies, for `frames.to_mujoco`)"""
+        """(place and speed of every joint, in the order of the links; rows of free bodies, for
+        `frames.to_mujoco`)
+        """
         p, client = self._p, self._client
         joints = [
-            state[:2] for body, mine in self._jointed for state in p.getJointStates(body, mine, physicsClientId=client)
+            state[:2]
+            for body, mine in self._jointed
+            for state in p.getJointStates(body, mine, physicsClientId=client)
         ]
         free = []
         for body in self._flying:

@@ -1,1 +1,3 @@
-"""Names and signatures of Isaac Gym Preview 4 that the worker uses, recording calls. No physics worth the name."""
+"""Names and signatures of Isaac Gym Preview 4 that the worker uses, recording calls. No physics worth the
+name.
+"""

@@ -1,4 +1,6 @@
-"""A world in which joints jump to their targets, free roots fall without meeting anything, and calls are recorded."""
+"""A world in which joints jump to their targets, free roots fall without meeting anything, and calls are
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ if "torch" in sys.modules and "isaacgym.gymtorch" not in sys.modules and "pytest
 SIM_PHYSX, UP_AXIS_Z, DOMAIN_SIM = "SIM_PHYSX", "UP_AXIS_Z", "DOMAIN_SIM"
 DOF_MODE_NONE, DOF_MODE_POS, DOF_MODE_EFFORT = 0, 1, 3
 _DOF = [
-    *(("hasLimits", bool), ("lower", "f4"), ("upper", "f4"), ("driveMode", "i4"), ("velocity", "f4"), ("effort", "f4")),
+    *(
+        ("hasLimits", bool),
+        ("lower", "f4"),
+        ("upper", "f4"),
+        ("driveMode", "i4"),
+        ("velocity", "f4"),
+        ("effort", "f4"),
+    ),
     *(("stiffness", "f4"), ("damping", "f4"), ("friction", "f4"), ("armature", "f4")),
 ]
 CALLS: list[tuple[str, Any]] = []  # what tests ask about afterwards
@@ -111,7 +120,14 @@ class Gym:
         return len(self.envs) - 1
 
     def create_actor(
-        self, env: int, asset: Asset, pose: Transform, name: str, group: int, filter: int, segmentationId: int = 0
+        self,
+        env: int,
+        asset: Asset,
+        pose: Transform,
+        name: str,
+        group: int,
+        filter: int,
+        segmentationId: int = 0,
     ) -> int:
         bodies = [SimpleNamespace(mass=9.0, com=Vec3(), inertia=Mat33()) for _ in asset.bodies]
         shapes = [SimpleNamespace(friction=9.0, filter=filter) for _ in range(sum(asset.shapes))]

@@ -1,0 +1,129 @@
+"""CDR bytes of ROS messages without ROS: message classes and serializers at run time, from the stores of
+`rosbags`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hardware.bus.dds.fast_cdr import decode_joints, decode_trajectory, encode_joints, encode_trajectory
+from hardware.bus.wire import WIRE, check_shapes, pack, unpack
+from hardware.messages import JointState, JointTrajectory, Message
+from robo_rl.core.errors import BusError, MissingDependencyError
+
+DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
+INSTALL = "pip install 'robo-rl[dds]'"
+# std_srvs is in no store; a service's request without fields has one byte on the wire.
+TRIGGER = {
+    "std_srvs/msg/Trigger_Request": "uint8 structure_needs_at_least_one_member\n",
+    "std_srvs/msg/Trigger_Response": "bool success\nstring message\n",
+}
+# The control path: bytes without a message object between, the same ones.
+FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
+    JointState: (encode_joints, decode_joints),
+    JointTrajectory: (encode_trajectory, decode_trajectory),
+}
+_NUMBERS = {"float64": np.float64, "float32": np.float32, "bool": np.bool_}
+_NUMBERS |= {"byte": np.uint8, "char": np.uint8, "octet": np.uint8}
+_NUMBERS |= {
+    f"{sign}int{bits}": np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+class RosTypes:
+    """Message types of one ROS distribution."""
+
+    def __init__(self, distribution: str) -> None:
+        try:
+            from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                f"ROS messages without ROS need the package 'rosbags', which is not installed. Run: {INSTALL}"
+            ) from error
+        if distribution not in DISTRIBUTIONS:
+            raise BusError(
+                f"ROS distribution '{distribution}' is not known here; set ROS_DISTRO to one of "
+                f"{', '.join(DISTRIBUTIONS)}, or leave it empty for jazzy."
+            )
+        self.distribution = distribution
+        self.store: Any = get_typestore(Stores(f"ros2_{distribution}"))
+        for name, text in TRIGGER.items():
+            self.store.register(get_types_from_msg(text, name))
+        self._defaults: dict[str, list[tuple[str, Callable[[], Any]]]] = {}
+
+    def new(self, ros_type: str, **fields: Any) -> Any:
+        """A message with these fields, and all others empty or zero."""
+        if ros_type not in self._defaults:
+            described = self.store.fielddefs[ros_type][1]
+            self._defaults[ros_type] = [(name, self._default(desc)) for name, desc in described]
+        rest = {name: make() for name, make in self._defaults[ros_type] if name not in fields}
+        return self.store.types[ros_type](**fields, **rest)
+
+    def encode(self, record: Message) -> bytes:
+        """Little-endian CDR with its header of four bytes. Raises BusError for values that the type cannot
+        hold.
+        """
+        ros_type = WIRE[type(record)].ros_type
+        check_shapes(record)
+        if type(record) in FAST:
+            return FAST[type(record)][0](record)
+        message = pack(record, self.new)
+        pixels: bytes | memoryview = b""
+        if (
+            ros_type == "sensor_msgs/msg/Image"
+        ):  # rosbags would copy them three times; they are the last field
+            pixels, message.data = memoryview(message.data), message.data[:0]
+        try:
+            cdr = self.store.serialize_cdr(message, ros_type, little_endian=True)
+            return b"".join((cdr[:-4], struct.pack("<I", len(pixels)), pixels)) if pixels else bytes(cdr)
+        except (ValueError, TypeError, AttributeError, OverflowError, struct.error) as error:
+            raise BusError(f"A {type(record).__name__} cannot be sent as {ros_type}: {error}.") from error
+
+    def decode(self, data: bytes | memoryview, kind: type[Any]) -> Any:
+        """The record of CDR bytes. Raises BusError for bytes that are none, or no message that the record can
+        hold.
+        """
+        if kind in FAST and (record := FAST[kind][1](bytes(data))) is not None:
+            check_shapes(record)
+            return record
+        return unpack(kind, self.parse(data, WIRE[kind].ros_type))
+
+    def parse(self, data: bytes | memoryview, ros_type: str) -> Any:
+        """The message of CDR bytes."""
+        from rosbags.serde import SerdeError
+
+        try:
+            return self.store.deserialize_cdr(data, ros_type)
+        except (SerdeError, ValueError, IndexError) as error:
+            raise BusError(f"What came as {ros_type} cannot be read: {error}") from error
+
+    def type_hash(self, ros_type: str) -> str:
+        """RIHS01_..., by which ROS tools tell whether two sides mean the same type."""
+        return str(self.store.hash_rihs01(ros_type))
+
+    def _default(self, described: tuple[Any, Any]) -> Callable[[], Any]:
+        kind, of = described[0].name, described[1]
+        if kind == "BASE":
+            empty: dict[str, Any] = {"string": "", "bool": False, "float32": 0.0, "float64": 0.0}
+            return lambda: empty.get(of[0], 0)
+        if kind == "NAME":
+            return lambda: self.new(of)
+        inner, length = of
+        base = inner[1][0] if inner[0].name == "BASE" else None
+        if base in _NUMBERS:
+            return lambda: np.zeros(length if kind == "ARRAY" else 0, _NUMBERS[base])
+        if kind == "ARRAY":
+            return lambda: [self._default(inner)() for _ in range(length)]
+        return list
+
+
+@lru_cache
+def ros_types(distribution: str | None = None) -> RosTypes:
+    """Types of a distribution; without one, of ROS_DISTRO, and of Jazzy where that is not set."""
+    return RosTypes(distribution or os.environ.get("ROS_DISTRO") or "jazzy")

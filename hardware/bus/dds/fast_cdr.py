@@ -1,0 +1,157 @@
+"""CDR of the two messages of the control path, without a message object between: joint states and
+trajectories.
+
+rosbags walks a message field by field, for each of its strings and points; at some hundred messages per
+second that is most of what the middleware costs. The bytes are the same, which a property test holds. What is
+not laid out as expected (big-endian, or a trajectory that has velocities) is left to rosbags.
+
+CDR: little-endian, a value is aligned to its size counted from behind the header of four bytes; a string is
+its length with the final zero (4 bytes) and its text; a sequence is its length (4 bytes) and its items.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import numpy as np
+from numpy import ndarray
+
+from hardware.bus.wire import parse_order
+from hardware.bus.wire_values import NANO, split_time
+from hardware.messages import JointState, JointTrajectory
+from robo_rl.core.errors import BusError
+
+HEAD = b"\0\1\0\0"
+STAMP = struct.Struct("<iI")
+LENGTH = struct.Struct("<I")
+
+
+@lru_cache(maxsize=64)
+def _names_block(names: tuple[str, ...], at: int) -> bytes:
+    """The sequence of names, from offset `at` (aligned to 4) behind the header."""
+    block = bytearray(LENGTH.pack(len(names)))
+    for name in names:
+        text = name.encode() + b"\0"
+        block += bytes(-(at + len(block)) % 4) + LENGTH.pack(len(text)) + text
+    return bytes(block)
+
+
+_known: list[
+    tuple[bytes, tuple[str, ...]]
+] = []  # sequences of names that came, as bytes; a robot has one or two
+_KEPT = 8
+
+
+def _floats_block(values: ndarray, at: int) -> bytes:
+    """The sequence of doubles, from offset `at`, with the padding before it and before its items."""
+    before = bytes(-at % 4)
+    start = at + len(before) + 4
+    return before + LENGTH.pack(len(values)) + (bytes(-start % 8) + values.tobytes() if len(values) else b"")
+
+
+def encode_joints(r: JointState) -> bytes:
+    """sensor_msgs/JointState."""
+    stamp = split_time(r.stamp_s)
+    parts = bytearray(
+        HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + b"\1\0\0\0\0\0\0\0"
+    )  # an empty frame, padded
+    parts += _names_block(r.names, 16)
+    for values in (r.position_rad, r.velocity_rad_s, r.effort_nm):
+        parts += _floats_block(np.asarray(values, dtype=np.float64), len(parts) - 4)
+    return bytes(parts)
+
+
+def encode_trajectory(r: JointTrajectory) -> bytes:
+    """trajectory_msgs/JointTrajectory, positions and times alone."""
+    stamp, order = split_time(r.stamp_s), f"{r.epoch}/{r.sequence}\0".encode()
+    parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + LENGTH.pack(len(order)) + order)
+    parts += bytes(-len(parts) % 4)
+    parts += _names_block(r.names, len(parts) - 4)
+    parts += bytes(-len(parts) % 4) + LENGTH.pack(len(r.times_s))
+    for row, time_s in zip(
+        np.asarray(r.position_rad, dtype=np.float64), np.asarray(r.times_s).tolist(), strict=True
+    ):
+        since = split_time(time_s)
+        parts += _floats_block(row, len(parts) - 4) + bytes(12) + STAMP.pack(since["sec"], since["nanosec"])
+    return bytes(parts)
+
+
+class _Reader:
+    """A place in the bytes behind the header. Raises BusError where they end too soon."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 4
+
+    def number(self) -> int:
+        self.at += -self.at % 4
+        value: int = LENGTH.unpack_from(self.data, self.at)[0]
+        self.at += 4
+        return value
+
+    def time_s(self) -> float:
+        self.at += -self.at % 4
+        sec, nanosec = STAMP.unpack_from(self.data, self.at)
+        self.at += 8
+        return float(sec + nanosec / NANO)
+
+    def text(self) -> bytes:
+        length = self.number()
+        self.at += length
+        if not 0 < length <= len(self.data) or self.at > len(self.data):
+            raise BusError("a text is longer than its message.")
+        return self.data[self.at - length : self.at - 1]
+
+    def names(self) -> tuple[str, ...]:
+        self.at += -self.at % 4
+        for block, names in _known:
+            if self.data.startswith(block, self.at):
+                self.at += len(block)
+                return names
+        start = self.at
+        names = tuple([self.text().decode() for _ in range(self.number())])
+        _known.insert(0, (self.data[start : self.at], names))
+        del _known[_KEPT:]
+        return names
+
+    def floats(self) -> ndarray:
+        count = self.number()
+        if not count:
+            return np.zeros(0)
+        self.at += -(self.at - 4) % 8
+        values = np.frombuffer(self.data, "<f8", count, self.at)
+        self.at += 8 * count
+        return values
+
+
+def decode_joints(data: bytes) -> JointState | None:
+    """None for what rosbags shall read. Raises BusError for bytes that are no joint state."""
+    if data[:2] != HEAD[:2]:
+        return None
+    try:
+        reader = _Reader(data)
+        stamp_s, _, names = reader.time_s(), reader.text(), reader.names()
+        return JointState(stamp_s, names, reader.floats(), reader.floats(), reader.floats())
+    except (struct.error, ValueError) as error:
+        raise BusError(f"What came as sensor_msgs/msg/JointState cannot be read: {error}") from error
+
+
+def decode_trajectory(data: bytes) -> JointTrajectory | None:
+    """None for what rosbags shall read. Raises BusError for bytes that are no trajectory."""
+    if data[:2] != HEAD[:2]:
+        return None
+    try:
+        reader = _Reader(data)
+        stamp_s, order, names = reader.time_s(), parse_order(reader.text().decode()), reader.names()
+        rows, times = [], []
+        for _ in range(reader.number()):
+            rows.append(reader.floats())
+            if reader.number() or reader.number() or reader.number():
+                return None  # velocities, accelerations, efforts
+            times.append(reader.time_s())
+        if any(len(row) != len(names) for row in rows):
+            return None  # the sentence about it is made where rosbags' message is unpacked
+        stacked = rows[0][None] if len(rows) == 1 else np.stack(rows) if rows else np.zeros((0, len(names)))
+        return JointTrajectory(stamp_s, names, stacked, np.array(times), *order)
+    except (struct.error, ValueError) as error:
+        raise BusError(f"What came as trajectory_msgs/msg/JointTrajectory cannot be read: {error}") from error

@@ -1,0 +1,60 @@
+"""The node graph: what makes `ros2 node list` and `ros2 node info` show a node that has no ROS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Qos
+from cyclonedds.topic import Topic
+
+from hardware.bus.dds.cdr import RosTypes
+from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos
+
+INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+
+
+class Graph:
+    """Tells the node's name and endpoints on `ros_discovery_info`, anew after each endpoint that is made."""
+
+    def __init__(self, ros: RosTypes, participant: Any, name: str, namespace: str) -> None:
+        self._ros, self._participant, self._name, self._namespace = ros, participant, name, namespace or "/"
+        self._readers: list[Any] = []
+        self._writers: list[Any] = []
+        self._carrier = carrier(ros, INFO)
+        topic = Topic(participant, "ros_discovery_info", self._carrier, Qos(PLAIN))
+        self._writer: Any = DataWriter(
+            participant, topic, endpoint_qos(True, True, 1, f"typehash={ros.type_hash(INFO)};")
+        )
+        self.tell()
+
+    def add(self, readers: list[Any], writers: list[Any]) -> None:
+        """Endpoints of this node, after they were made."""
+        self._readers += readers
+        self._writers += writers
+        self.tell()
+
+    def tell(self) -> None:
+        """Publish the whole list: the topic keeps one message per participant."""
+        node = self._ros.new(
+            "rmw_dds_common/msg/NodeEntitiesInfo",
+            node_namespace=self._namespace,
+            node_name=self._name,
+            reader_gid_seq=[self._gid(reader) for reader in self._readers],
+            writer_gid_seq=[self._gid(writer) for writer in self._writers],
+        )
+        message = self._ros.new(INFO, gid=self._gid(self._participant), node_entities_info_seq=[node])
+        self._writer.write(
+            self._carrier.of(bytes(self._ros.store.serialize_cdr(message, INFO, little_endian=True)))
+        )
+
+    def close(self) -> None:
+        """Forget the endpoints, so that they can be deleted."""
+        self._readers, self._writers, self._writer = [], [], None
+
+    def _gid(self, entity: Any) -> Any:
+        """The 16 bytes of the GUID; Humble's message has room for 24."""
+        gid = self._ros.new("rmw_dds_common/msg/Gid")
+        gid.data[:16] = np.frombuffer(entity.guid.bytes, np.uint8)
+        return gid

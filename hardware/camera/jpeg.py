@@ -1,0 +1,41 @@
+"""Pictures as JPEG and back, by OpenCV, which is imported when the first one is made or read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, MissingDependencyError
+
+
+def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n"]:
+    """The bytes of a JPEG. quality: 1 to 100, as OpenCV has it."""
+    cv2 = _opencv()
+    _, data = cv2.imencode(
+        ".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
+    )
+    found: UInt8[ndarray, " n"] = np.ascontiguousarray(data).reshape(-1)
+    return found
+
+
+def decoded(data: UInt8[ndarray, " n"]) -> UInt8[ndarray, "h w 3"]:
+    """RGB pixels of a JPEG, or of a PNG, which other nodes may send. Raises DataError for what is neither."""
+    cv2 = _opencv()
+    picture = cv2.imdecode(np.asarray(data, np.uint8), cv2.IMREAD_COLOR) if len(data) else None
+    if picture is None:
+        raise DataError(f"A compressed picture of {len(data)} bytes is no JPEG or PNG that OpenCV can read.")
+    rgb: UInt8[ndarray, "h w 3"] = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+    return rgb
+
+
+def _opencv() -> Any:
+    try:
+        import cv2
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "Compressed pictures need OpenCV, which is not installed. Run: pip install 'robo-rl[robot]'"
+        ) from error
+    return cv2

@@ -1,0 +1,38 @@
+"""What a node says of itself; the last of it, when it ends as it was asked to, is not that something is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hardware.bus.protocol import Bus
+from hardware.messages import Diagnostics, Status
+from hardware.topics import Topic
+
+ENDS = "ends"  # key of a status: why the node ends; who gathers them tells it from one that fell silent
+
+
+class OwnStatus:
+    """One node's status on `topic`. name: the node's, unless it speaks for something else, such as a
+    camera.
+    """
+
+    def __init__(self, bus: Bus, topic: Topic[Diagnostics], name: str = "") -> None:
+        self._bus, self._name, self._why = bus, name or bus.name, ""
+        self._publish = topic.publisher(bus)
+
+    def leave(self, why: str) -> None:
+        """From now on it says that it ends, because of `why`."""
+        self._why = why
+
+    def tell(
+        self, level: int, sentence: str, values: Mapping[str, str] | None = None, orderly: bool = True
+    ) -> None:
+        """level: 0 ok, 1 warning, 2 error. orderly: it is as it should be in a node that ends."""
+        told = dict(values or {})
+        if self._why:
+            told[ENDS] = self._why
+            if orderly:
+                level, sentence = 0, f"stopping: {self._why}"
+        self._publish(Diagnostics(self._bus.stamp(), (Status(self._name, level, sentence, told),)))

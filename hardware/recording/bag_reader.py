@@ -1,0 +1,123 @@
+"""Reading recordings back: the recorder's, and any bag that `ros2 bag record` wrote (MCAP or SQLite)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from hardware.bus.dds.cdr import INSTALL, RosTypes
+from hardware.bus.wire import WIRE
+from hardware.messages import (
+    CompressedImage,
+    DepthImage,
+    Flag,
+    Floats,
+    Image,
+    JointState,
+    JointTrajectory,
+    Message,
+    Text,
+)
+from robo_rl.core.errors import BusError, DataError, MissingDependencyError
+
+METADATA, FILES = "metadata.yaml", (".mcap", ".db3")
+KINDS: dict[str, type[Any]] = {
+    WIRE[kind].ros_type: kind
+    for kind in (JointState, JointTrajectory, Floats, Flag, Text, Image, CompressedImage)
+}
+
+
+def find_bags(source: Path) -> list[Path]:
+    """The recordings below `source`, or `source` itself, by name. Raises DataError when there are none.
+
+    A recording is a folder with a metadata.yaml, or a file without one.
+    """
+    if not source.exists():
+        raise DataError(f"{source} does not exist; expected a folder of recordings, or one of them.")
+    if source.is_file() and source.suffix in FILES:
+        return [source.parent if (source.parent / METADATA).is_file() else source]
+    if (source / METADATA).is_file():
+        return [source]
+    found = [path.parent for path in source.glob(f"*/{METADATA}") if not path.parent.name.startswith(".")]
+    found += [path for path in source.glob("*") if path.is_file() and path.suffix in FILES]
+    if not found:
+        raise DataError(
+            f"No recordings are in {source}: folders with a {METADATA}, as the recorder and `ros2 bag "
+            f"record` write them, or files ({', '.join(FILES)}) were expected. A recording that was cut off "
+            "is salvaged when the recorder starts there again."
+        )
+    return sorted(
+        found,
+        key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)],
+    )
+
+
+class Bag:
+    """One recording, open until `close`. Names of topics are relative, as in `hardware.topics`.
+
+    namespace: of the robot; topics outside it are not seen. Raises DataError when it cannot be read.
+    """
+
+    def __init__(self, path: Path, types: RosTypes, namespace: str = "") -> None:
+        try:
+            from rosbags.rosbag2 import Reader, ReaderError
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(f"Reading recordings needs 'rosbags'. Run: {INSTALL}") from error
+        self.path, self._types, self._broken = (
+            path,
+            types,
+            (ReaderError, OSError, ValueError, KeyError, AssertionError),
+        )
+        try:
+            self._reader: Any = Reader(path)
+            self._reader.open()
+        except self._broken as error:
+            raise DataError(f"{path} cannot be read as a recording: {error}") from error
+        prefix = f"/{namespace.strip('/')}/".replace("//", "/")
+        every = {each.topic: f"/{each.topic.lstrip('/')}" for each in self._reader.connections}
+        self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
+        there = [each for each in self._reader.connections if each.msgcount and each.topic in self._names]
+        self.topics = {
+            self._names[each.topic]: each.msgtype for each in there
+        }  # name -> type, of what holds messages
+        self.names, self.full_names = (
+            set(self._names.values()),
+            sorted(every.values()),
+        )  # of silent topics, too
+
+    def raw(self, topics: Collection[str]) -> Iterator[tuple[str, int, bytes]]:
+        """(topic, when it was received [Unix ns], CDR), in the order of receipt."""
+        wanted = [each for each in self._reader.connections if self._names.get(each.topic) in topics]
+        if not wanted:
+            return
+        try:
+            for connection, received_ns, cdr in self._reader.messages(connections=wanted):
+                yield self._names[connection.topic], received_ns, cdr
+        except self._broken as error:
+            raise DataError(f"{self.path.name} is broken: {error}.") from error
+
+    def messages(self, topics: Collection[str]) -> Iterator[tuple[str, int, Message]]:
+        """(topic, when it was received [Unix ns], record), in the order of receipt."""
+        for topic, received_ns, cdr in self.raw(topics):
+            yield topic, received_ns, self.decode(topic, cdr)
+
+    def decode(self, topic: str, cdr: bytes) -> Message:
+        """The record. Raises DataError for a message that no record of ours can hold."""
+        ros_type = self.topics[topic]
+        kind = DepthImage if _is_depth(topic) else KINDS.get(ros_type)
+        if kind is None:
+            raise DataError(f"'{topic}' carries {ros_type}; expected one of {', '.join(sorted(KINDS))}.")
+        try:
+            record: Message = self._types.decode(cdr, kind)
+        except BusError as error:
+            raise DataError(f"A message on '{topic}' of {self.path.name} cannot be read: {error}") from error
+        return record
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _is_depth(topic: str) -> bool:
+    return topic.endswith("/depth/image_raw")

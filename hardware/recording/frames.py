@@ -1,0 +1,185 @@
+"""From topics, each at a time of its own, to frames at one rate.
+
+At a tick a frame sees what a policy would have been shown then: the newest of each topic by its time of
+receipt. Its action is the newest command at the next tick: what a policy's first waypoint, one period ahead,
+has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+from numpy import ndarray
+
+from hardware.camera.jpeg import decoded
+from hardware.loop.observation import ArmObserver, Picture, Seen
+from hardware.messages import CompressedImage, DepthImage, Image
+from hardware.recording.bag_reader import Bag
+from hardware.recording.streams import Streams, Track
+from hardware.topics import JOINT_STATES, TELEOP
+from robo_rl.core.errors import DataError
+
+STILL_RAD = 0.01  # a command that changes by less moves nothing
+BEYOND_RAD = 0.05  # how far a command may lie outside the limits, and be clipped
+S_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How frames are made. gap_s: how old the newest of a topic may be. idle_s: of standing still at either
+    end, so much is kept; None: all.
+    """
+
+    rate_hz: float
+    low_rad: Float[ndarray, " j"]
+    high_rad: Float[ndarray, " j"]
+    gap_s: float = 0.5
+    idle_s: float | None = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which message makes which frame: n frames, n + 1 ticks."""
+
+    ticks_ns: Int64[ndarray, " n+1"]
+    state: Int64[ndarray, " n+1"]  # place in the track of states
+    command: Int64[ndarray, " n"]  # place in the track of commands
+    action_rad: Float[ndarray, "n j"]
+    intervention: Bool[ndarray, " n"]
+    idle_s: float  # what was left out of standing still
+
+    @property
+    def frames(self) -> int:
+        return len(self.command)
+
+
+def plan_frames(streams: Streams, action: str, rules: Rules, *, goal: bool) -> Plan:
+    """action: its topic. goal: must the goal be known? Raises DataError, a clause, for what makes no
+    episode.
+    """
+    ticks_ns = _ticks(streams, rules, goal)
+    state = streams.states.newest(ticks_ns)
+    watched: dict[str, Track[Any]] = {JOINT_STATES.name: streams.states, **streams.pictures}
+    if action != TELEOP.name:  # a human who lets go commands nothing, and the arm stays
+        watched[action] = streams.commands
+    for topic, track in watched.items():
+        _refuse_gap(topic, track, ticks_ns, rules.gap_s)
+    command = streams.commands.newest(ticks_ns[1:])
+    action_rad = _within(np.stack([streams.commands.values[i] for i in command]), rules)
+    keep = _busy(action_rad, rules)
+    flags = np.array([False, *streams.intervention.values])  # before the first message nobody holds it
+    return Plan(
+        ticks_ns=ticks_ns[keep.start : keep.stop + 1],
+        state=state[keep.start : keep.stop + 1],
+        command=command[keep],
+        action_rad=action_rad[keep],
+        intervention=flags[streams.intervention.newest(ticks_ns[1:]) + 1][keep],
+        idle_s=(len(command) - (keep.stop - keep.start)) / rules.rate_hz,
+    )
+
+
+def shown(
+    bag: Bag, streams: Streams, plan: Plan, observer: ArmObserver, pictures: Mapping[str, str]
+) -> Iterator[tuple[Seen, dict[str, int]]]:
+    """What was seen at each of the n + 1 ticks, by the code that shows it to policies, and when [ns].
+
+    pictures: key -> topic. Times are t_capture_ns and t_receive_ns of the state, t_capture_ns.<key> of
+    pictures; what bears no stamp of its sender has none here.
+    """
+    goals = streams.goal.newest(plan.ticks_ns)
+    for place, goal, newest in zip(
+        plan.state, goals, _newest_pictures(bag, plan.ticks_ns, pictures), strict=True
+    ):
+        state = streams.states.values[place]
+        stamps_s = {"t_capture_ns": state.stamp_s} | {
+            f"t_capture_ns.{key}": p.stamp_s for key, p in newest.items()
+        }
+        stamps_ns = {name: round(stamp_s * S_NS) for name, stamp_s in stamps_s.items() if stamp_s > 0.0}
+        stamps_ns["t_receive_ns"] = int(streams.states.times_ns[place])
+        told = streams.goal.values[goal] if observer.goal_size and goal >= 0 else None
+        yield observer.build(state, newest, told), stamps_ns
+
+
+def _ticks(streams: Streams, rules: Rules, goal: bool) -> Int64[ndarray, " t"]:
+    """From when everything has come once, until something has ended."""
+    period_ns = round(S_NS / rules.rate_hz)
+    if goal and not len(streams.goal):
+        raise DataError("nobody said the goal")
+    needed: list[Track[Any]] = [streams.states, streams.commands, *streams.pictures.values()]
+    needed += [streams.goal] if goal else []
+    first_ns = max(int(track.times_ns[0]) for track in needed)
+    seen: list[Track[Any]] = [streams.states, *streams.pictures.values()]
+    ends_ns = [int(track.times_ns[-1]) for track in seen]
+    last_ns = min(*ends_ns, int(streams.commands.times_ns[-1]) + period_ns)
+    count = (last_ns - first_ns) // period_ns
+    if count < 1:
+        raise DataError(
+            f"states, commands and pictures overlap for less than a period of {1.0 / rules.rate_hz:.3g} s"
+        )
+    return first_ns + period_ns * np.arange(count + 1, dtype=np.int64)
+
+
+def _refuse_gap(topic: str, track: Track[Any], ticks_ns: Int64[ndarray, " t"], gap_s: float) -> None:
+    age_s = (ticks_ns - track.times_ns[track.newest(ticks_ns)]) / S_NS
+    worst = int(age_s.argmax())
+    if age_s[worst] > gap_s:
+        since_s = (ticks_ns[worst] - ticks_ns[0]) / S_NS
+        raise DataError(
+            f"nothing came on '{topic}' for {age_s[worst]:.2f} s, {since_s:.1f} s after its beginning"
+        )
+
+
+def _within(action_rad: Float[ndarray, "n j"], rules: Rules) -> Float[ndarray, "n j"]:
+    """Clipped to the limits. Raises DataError for what is far beyond: another unit, or another arm."""
+    clipped: Float[ndarray, "n j"] = np.clip(action_rad, rules.low_rad, rules.high_rad)
+    if not (beyond := np.abs(action_rad - clipped)).max() <= BEYOND_RAD:  # also true for NaN
+        frame, joint = np.unravel_index(int(np.nan_to_num(beyond, nan=np.inf).argmax()), beyond.shape)
+        raise DataError(
+            f"joint {joint + 1} is commanded to {action_rad[frame, joint]:.3g} rad, and actions go from "
+            f"{rules.low_rad[joint]:.3g} to {rules.high_rad[joint]:.3g} here: another unit, or the narrow "
+            "range of env="
+        )
+    return clipped
+
+
+def _busy(action_rad: Float[ndarray, "n j"], rules: Rules) -> slice:
+    """The frames from shortly before the first movement until shortly after the last."""
+    n = len(action_rad)
+    begun = np.abs(action_rad - action_rad[0]).max(axis=1) > STILL_RAD
+    ended = np.abs(action_rad - action_rad[-1]).max(axis=1) > STILL_RAD
+    if not begun.any():
+        raise DataError("the arm was never commanded to move")
+    if rules.idle_s is None:
+        return slice(0, n)
+    margin = round(rules.idle_s * rules.rate_hz)
+    return slice(max(0, int(begun.argmax()) - margin), min(n, n - int(ended[::-1].argmax()) + margin))
+
+
+def _newest_pictures(bag: Bag, ticks_ns: Int64[ndarray, " t"],
+                     pictures: Mapping[str, str]) -> Iterator[dict[str, Picture]]:  # fmt: skip
+    """The newest picture of each key at each tick; each is decoded once, and only one of each is held."""
+    keys = {topic: key for key, topic in pictures.items()}
+    coming = bag.raw(keys)
+    newest: dict[str, tuple[str, bytes] | Picture] = {}
+    ahead = next(coming, None)
+    for tick_ns in ticks_ns:
+        while ahead is not None and ahead[1] <= tick_ns:
+            newest[keys[ahead[0]]] = ahead[0], ahead[2]
+            ahead = next(coming, None)
+        for key, held in newest.items():
+            if isinstance(held, tuple):
+                newest[key] = _picture(bag, *held)
+        yield {key: held for key, held in newest.items() if not isinstance(held, tuple)}
+
+
+def _picture(bag: Bag, topic: str, cdr: bytes) -> Picture:
+    record = bag.decode(topic, cdr)
+    if isinstance(record, CompressedImage):
+        return Image(record.stamp_s, decoded(record.data), record.frame)
+    if not isinstance(record, Image | DepthImage):
+        raise DataError(f"'{topic}' carries {bag.topics[topic]}, no pictures")
+    return record

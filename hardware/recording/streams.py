@@ -1,0 +1,148 @@
+"""What a recording says of its robot, by topic: where the arm was, what it was commanded, what it was asked
+for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int64
+from numpy import ndarray
+
+from hardware.description import RobotDescription
+from hardware.messages import Floats, JointState, JointTrajectory, Message
+from hardware.recording.bag_reader import Bag
+from hardware.recording.recording import CUT_OFF
+from hardware.topics import EPISODE, GOAL, INTERVENTION, JOINT_STATES, RAW, SUCCESS, TASK
+from robo_rl.core.errors import DataError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Track(Generic[T]):
+    """What came on one topic, in the order of its receipt [Unix ns]."""
+
+    times_ns: Int64[ndarray, " n"]
+    values: Sequence[T]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def rate_hz(self) -> float:
+        """By the median of the times between two messages; infinity where there are no two."""
+        return 1e9 / float(np.median(np.diff(self.times_ns))) if len(self) > 1 else math.inf
+
+    def newest(self, at_ns: Int64[ndarray, " t"]) -> Int64[ndarray, " t"]:
+        """The places of what had come last at these times; -1 where nothing had."""
+        return np.searchsorted(self.times_ns, at_ns, side="right").astype(np.int64) - 1
+
+
+@dataclass(frozen=True)
+class Streams:
+    """All of it but the pictures, of which only the times are kept: they fit into no memory."""
+
+    states: Track[JointState]  # of messages with all joints of the robot
+    commands: Track[Float[ndarray, " j"]]  # joint positions [rad], in the order of the description
+    goal: Track[Float[ndarray, " g"]]
+    intervention: Track[bool]  # empty where no policy commanded: what a human drives alone is no intervention
+    pictures: dict[str, Track[None]]  # by topic
+    success: bool | None  # as the operator said it last; None: nobody did
+    task: str  # in words, as it was said last
+    cut_off: bool = False  # the recorder was killed before anybody said what came of it
+
+
+def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Collection[str]) -> Streams:
+    """`action`, `pictures`: names of topics. Raises DataError for a recording without states or commands."""
+    plain = {topic.name for topic in (JOINT_STATES, GOAL, INTERVENTION, SUCCESS, TASK, EPISODE)} | {action}
+    if missing := [name for name in (JOINT_STATES.name, action, *pictures) if name not in bag.topics]:
+        raise DataError(f"nothing came on '{missing[0]}'")
+    heard: dict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
+    for topic, received_ns, record in bag.messages(plain):
+        value = _value(record, robot, is_state=topic == JOINT_STATES.name)
+        if value is not None:
+            _add(heard[topic], received_ns, value)
+    for topic, received_ns, _ in bag.raw(pictures):
+        _add(heard[topic], received_ns, None)
+    tracks = {topic: Track(np.array(times, np.int64), values) for topic, (times, values) in heard.items()}
+    empty: Track[Any] = Track(np.zeros(0, np.int64), [])
+    states = tracks.get(JOINT_STATES.name, empty)
+    if not len(states):
+        raise DataError(f"no message on '{JOINT_STATES.name}' has all joints of '{robot.name}'")
+    success, task, status = (tracks.get(topic.name, empty) for topic in (SUCCESS, TASK, EPISODE))
+    commands = tracks.get(action, empty)
+    if action == JOINT_STATES.name:
+        commands = Track(
+            states.times_ns, [_ordered(state.names, state.position_rad, robot) for state in states.values]
+        )
+    _refuse_other(commands, robot, action)
+    return Streams(
+        states=states,
+        commands=commands,
+        goal=tracks.get(GOAL.name, empty),
+        intervention=tracks.get(INTERVENTION.name, empty) if RAW.name in bag.topics else empty,
+        pictures={topic: tracks[topic] for topic in pictures},
+        success=success.values[-1] if len(success) else None,
+        task=task.values[-1] if len(task) else "",
+        cut_off=bool(len(status)) and status.values[-1] == CUT_OFF and not len(success),
+    )
+
+
+def _refuse_other(commands: Track[Any], robot: RobotDescription, action: str) -> None:
+    """Raises DataError, a clause, for what commands no joints, or other ones than the robot's."""
+    if not len(commands):
+        raise DataError(f"no message on '{action}' has all joints of '{robot.name}'")
+    for value in commands.values:
+        if not isinstance(value, np.ndarray) or value.shape != (len(robot.joints),):
+            found = f"{value.size} numbers" if isinstance(value, np.ndarray) else f"'{value}'"
+            raise DataError(
+                f"a message on '{action}' holds {found}; '{robot.name}' has {len(robot.joints)} joints"
+            )
+
+
+def _add(track: tuple[list[int], list[Any]], received_ns: int, value: Any) -> None:
+    track[0].append(received_ns)
+    track[1].append(value)
+
+
+def _value(record: Message, robot: RobotDescription, *, is_state: bool) -> Any:
+    """What is kept of a message; None of one that is of other joints, such as a gripper's."""
+    if isinstance(record, JointState):
+        if not set(robot.names) <= set(record.names):
+            return None
+        return record if is_state else _ordered(record.names, record.position_rad, robot)
+    if isinstance(record, JointTrajectory):
+        return _waypoint(record, robot)
+    if isinstance(record, Floats):
+        return record.values
+    return getattr(record, "on", getattr(record, "text", None))
+
+
+def _waypoint(record: JointTrajectory, robot: RobotDescription) -> Float[ndarray, " j"] | None:
+    """The one waypoint of a command. Raises DataError for a trajectory of several: which is due when, nobody
+    says.
+    """
+    if len(record.position_rad) != 1:
+        raise DataError(
+            f"a command holds {len(record.position_rad)} waypoints, one was expected; import what the robot "
+            "measured instead, by action=joint_states"
+        )
+    return _ordered(record.names, record.position_rad[0], robot)
+
+
+def _ordered(
+    names: Sequence[str], values: Float[ndarray, " n"], robot: RobotDescription
+) -> Float[ndarray, " j"] | None:
+    """In the order of the description; None where a joint is not there."""
+    if not set(robot.names) <= set(names) or len(values) != len(names):
+        return None
+    ordered: Float[ndarray, " j"] = np.asarray(values, dtype=np.float64)[
+        [names.index(name) for name in robot.names]
+    ]
+    return ordered

@@ -1,0 +1,178 @@
+"""Generative base policies: observation encoder x network x process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from policies.base.chain import Chain, Explore, log_prob, path, sample_chain, walk
+from policies.base.flow import FlowConfig
+from policies.base.process import Process, ProcessConfig, load_process, make_process, process_config
+from policies.observation import Crop, ObsEncoder
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.point_encoder import PointEncoderConfig
+from robo_rl.nets.registry import NetConfig, make_net, net_config, net_config_json
+
+
+@dataclass
+class GenerativeConfig:
+    """obs_steps To, chunk Tp, execute Ta; the network and the process by their configurations."""
+
+    obs_steps: int = 1
+    chunk: int = 8
+    execute: int = 8
+    net: NetConfig = field(default_factory=MlpDenoiserConfig)
+    process: ProcessConfig = field(default_factory=FlowConfig)
+    image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+    points: PointEncoderConfig = field(default_factory=PointEncoderConfig)
+
+
+class GenerativePolicy(nn.Module):
+    """chunk = process walk of net from noise, given the encoded observation. Implements
+    protocols.ChunkPolicy.
+
+    Actions are in [-1, 1], the limits of `action_spec`. Nothing is drawn inside: noise, crops and the times
+    of the loss are arguments. Gradients are the caller's choice; acting belongs under torch.no_grad().
+    """
+
+    kind = "generative"
+
+    def __init__(
+        self, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig, process: Process
+    ) -> None:
+        super().__init__()
+        if config.obs_steps < 1 or not 1 <= config.execute <= config.chunk:
+            raise ConfigError(
+                "A policy needs obs_steps >= 1 and 1 <= execute <= chunk, found "
+                f"obs_steps={config.obs_steps}, execute={config.execute}, chunk={config.chunk}."
+            )
+        self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
+        self.obs_steps, self.chunk, self.execute = config.obs_steps, config.chunk, config.execute
+        self._config = config
+        self.encoder = ObsEncoder(self.obs_spec, config.obs_steps, normalizer, config.image, config.points)
+        self.net = make_net(config.net, env.action.dim, config.chunk, self.encoder.dim)
+        self.process = process
+
+    @classmethod
+    def build(cls, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig) -> GenerativePolicy:
+        """A policy with fresh weights for this environment or dataset."""
+        return cls(env, normalizer, config, make_process(config.process))
+
+    @property
+    def shape(self) -> GenerativeConfig:
+        """What `build` needs for another policy like this one, at the rhythm that this one was built with."""
+        return self._config
+
+    # -- acting
+    # ------------------------------------------------------------------------------------------------------
+
+    def features(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
+        """obs (b, To, *shape) -> normalised state, encoded pictures and points, flat."""
+        features: Tensor = self.encoder(obs, crop)
+        return features
+
+    def sample(
+        self, obs: Obs, noise: Float[Tensor, "b Tp a"], steps: int | None = None
+    ) -> Float[Tensor, "b Tp a"]:
+        """The deterministic endpoint of the process in `steps` transitions (the configured K when None)."""
+        return self.sample_from(self.features(obs), noise, steps)
+
+    def sample_from(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"], steps: int | None = None
+    ) -> Float[Tensor, "b Tp a"]:
+        """`sample` for features already computed."""
+        self._check_noise(noise, len(features))
+        return walk(self.process, self.net, features, noise, self.process.steps if steps is None else steps)
+
+    def path(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+    ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
+        """The points of the deterministic walk and their process times, 1 = noise to 0 = action."""
+        self._check_noise(noise, len(features))
+        times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]
+        return path(self.process, self.net, features, noise, self.process.steps), times
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """The identity: a base corrects nothing between two plans."""
+        return action
+
+    # -- learning
+    # ----------------------------------------------------------------------------------------------------
+
+    def bc_loss(
+        self,
+        obs: Obs,
+        chunk: Float[Tensor, "b Tp a"],
+        noise: Float[Tensor, "b Tp a"],
+        u: Float[Tensor, " b"],
+        crop: Crop | None = None,
+    ) -> Float[Tensor, " b"]:
+        """Behaviour-cloning loss of each sample; `chunk` in [-1, 1], `noise` standard normal, u in [0, 1)."""
+        return self.process.bc_loss(self.net, self.features(obs, crop), chunk, noise, u)
+
+    def sample_chain(
+        self,
+        obs: Obs,
+        noise: Float[Tensor, "b Tp a"],
+        step_noise: Float[Tensor, "b K Tp a"],
+        explore: Explore,
+    ) -> Chain:
+        """A stochastic walk with the log-probabilities of its transitions; see `policies.base.chain`."""
+        self._check_noise(noise, len(step_noise))
+        return sample_chain(self.process, self.net, self.features(obs), noise, step_noise, explore)
+
+    def log_prob(self, obs: Obs, chain: Chain) -> Float[Tensor, "b S Tp a"]:
+        """The chain's log-probabilities under the present weights, elementwise."""
+        return log_prob(self.process, self.net, self.features(obs), chain)
+
+    # -- checkpoint
+    # --------------------------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        """All that `from_config` needs to build an equal policy; weights, tables and statistics are in the
+        weights.
+        """
+        return {
+            "env": self.env.to_json(),
+            "obs_steps": self.obs_steps,
+            "chunk": self.chunk,
+            "execute": self.execute,
+            "net": net_config_json(self._config.net),
+            "process": self.process.config(),
+            **self.encoder.networks_json(),
+            "normalizer": {"keys": list(self.encoder.normalizer.keys), "clip": self.encoder.normalizer.clip},
+        }
+
+    @classmethod
+    def from_config(cls, data: dict[str, Any]) -> GenerativePolicy:
+        config = GenerativeConfig(
+            obs_steps=int(data["obs_steps"]),
+            chunk=int(data["chunk"]),
+            execute=int(data["execute"]),
+            net=net_config(data["net"]),
+            process=process_config(data["process"]),
+            image=ImageEncoderConfig(**data["image"]),
+            points=PointEncoderConfig(**data.get("points", {})),  # older policies know of none
+        )
+        env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
+        normalizer = Normalizer(
+            {key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"])
+        )
+        return cls(env, normalizer, config, load_process(config.process))
+
+    def _check_noise(self, noise: Tensor, batch: int) -> None:
+        if noise.shape != torch.Size([batch, self.chunk, self.action_spec.dim]):
+            raise ConfigError(
+                f"Noise has shape {tuple(noise.shape)}, expected ({batch}, {self.chunk}, "
+                f"{self.action_spec.dim}): one full-length draw per observation, never one vector repeated "
+                "over the chunk."
+            )

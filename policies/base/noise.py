@@ -1,0 +1,66 @@
+"""Where a generative policy's noise comes from during an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.seeding import derive_seed, episode_noise
+
+_BLOCK = 64  # decisions drawn at once; one block covers most episodes
+
+
+@runtime_checkable
+class NoiseSource(Protocol):
+    """Gives the noise of decision d of the episode that each lane is in."""
+
+    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
+
+    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
+
+
+class EpisodeNoise:
+    """Noise keyed by (stream, episode seed, decision index): the same for every policy evaluated on the same
+    seed.
+
+    `scale` 1 is the policy's own N(0, I); 0 is the zero-noise policy, which is deterministic. `stream`
+    selects an independent draw for the same episodes (best-of-n probes).
+    """
+
+    def __init__(self, shape: tuple[int, int], scale: float = 1.0, stream: int = 0) -> None:
+        self.shape, self.scale, self.stream = shape, scale, stream
+        self._seeds: dict[int, int] = {}
+        self._blocks: dict[
+            int, tuple[int, Tensor]
+        ] = {}  # lane -> (block index, (_BLOCK, Tp, a)): the latest alone
+
+    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None:
+        for lane, seed in zip(rows, episode_seeds, strict=True):
+            self._seeds[int(lane)] = int(seed)
+            self._blocks.pop(int(lane), None)
+
+    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]:
+        if self.scale == 0.0:
+            return torch.zeros(len(rows), *self.shape)
+        return (
+            torch.stack([self._row(int(r), int(d)) for r, d in zip(rows, decision, strict=True)]) * self.scale
+        )
+
+    def _row(self, lane: int, decision: int) -> Float[Tensor, "Tp a"]:
+        block, offset = divmod(decision, _BLOCK)
+        if lane not in self._blocks or self._blocks[lane][0] != block:
+            seed = derive_seed("noise", self.stream, self._seeds[lane], block)
+            self._blocks[lane] = block, episode_noise(seed, _BLOCK, self.shape)
+        return self._blocks[lane][1][offset]
+
+    def state_dict(self) -> dict[str, list[int]]:
+        """Lanes and their episode seeds; the draws themselves follow from these."""
+        return {"lanes": list(self._seeds), "seeds": list(self._seeds.values())}
+
+    def load_state_dict(self, state: dict[str, list[int]]) -> None:
+        self._seeds, self._blocks = {}, {}
+        self.reset(state["lanes"], state["seeds"])

@@ -1,0 +1,249 @@
+"""Any chunk policy as an ONNX graph, by torch.export, checked against torch before anyone may use it.
+
+policy.onnx: raw observations by key, (b, To, *shape) in the units of the spec, and `noise` (b, Tp, a) ->
+`chunk` (b, Tp, a) in the units of the action spec. Normaliser, all K steps of the process and the action
+limits are inside. refine.onnx, for a policy that corrects each action just before it is executed:
+observations and `action` (b, a) -> `refined` (b, a), both in the units of the action spec. The batch axis is
+free in both.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from policies.deploy.graph import Graph
+from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
+from robo_rl.core.files.durable import write_atomic
+from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.seeding import generator
+from robo_rl.core.spec import ActionSpec
+from robo_rl.data.normalizer import Normalizer
+
+POLICY_GRAPH, REFINE_GRAPH = "policy.onnx", "refine.onnx"
+TOLERANCE = 1e-5  # largest difference to torch, in normalised action units, over the whole chunk
+_PARITY_BATCHES = (1, 2, 7)  # 1 is what a robot runs; 7 shows that the batch axis is free
+_EXPORT_BATCH = 2  # torch.export treats a batch of 1 as a constant
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedGraph:
+    """What the manifest says about a graph."""
+
+    file: str
+    inputs: tuple[str, ...]
+    output: str
+    parity: float  # largest difference to torch that was seen, in normalised action units
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "inputs": list(self.inputs), "output": self.output, "parity": self.parity}
+
+
+def export_policy(
+    policy: ChunkPolicy, folder: Path, example: Obs | None = None, tolerance: float = TOLERANCE
+) -> list[ExportedGraph]:
+    """Write policy.onnx and, for a policy that refines, refine.onnx. Returns what was written.
+
+    example: real observations (b, To, *shape) for the comparison with torch; drawn from the normaliser's
+    statistics when None. Raises CheckpointError when the graph differs from torch by more than `tolerance`
+    anywhere, or when the policy cannot be exported.
+    """
+    if not isinstance(policy, nn.Module):
+        raise ConfigError(f"Only an nn.Module can be exported, found a {type(policy).__name__}.")
+    frozen = cast("ChunkPolicy", copy.deepcopy(policy).cpu().eval().requires_grad_(False))
+    example = (
+        example_obs(frozen, max(_PARITY_BATCHES))
+        if example is None
+        else _repeat(example, max(_PARITY_BATCHES))
+    )
+    shape = (len(next(iter(example.values()))), frozen.chunk, frozen.action_spec.dim)
+    noise = torch.randn(shape, generator=generator("export noise"))
+    graphs = [
+        _export(SampleGraph(frozen), POLICY_GRAPH, "chunk", {**example, "noise": noise}, folder, tolerance)
+    ]
+    action = frozen.action_spec.denormalize(noise[:, 0].tanh())
+    if refines(frozen, example):
+        graphs.append(
+            _export(
+                RefineGraph(frozen), REFINE_GRAPH, "refined", {**example, "action": action}, folder, tolerance
+            )
+        )
+    return graphs
+
+
+def example_obs(policy: ChunkPolicy, batch: int) -> Obs:
+    """Observations such as the policy was trained on: within the normaliser's range, pictures of random
+    pixels.
+    """
+    rng, obs, statistics = generator("export observation"), {}, normalizer_statistics(policy)
+    for key, spec in sorted(policy.obs_spec.items()):
+        shape = (batch, policy.obs_steps, *spec.shape)
+        if spec.torch_dtype == torch.uint8:
+            obs[key] = torch.randint(0, 256, shape, generator=rng, dtype=torch.uint8)
+        else:
+            center, scale = statistics.get(key, (torch.zeros(spec.shape), torch.ones(spec.shape)))
+            obs[key] = center + scale * (2.0 * torch.rand(shape, generator=rng) - 1.0)
+    return obs
+
+
+def normalizer_statistics(policy: ChunkPolicy) -> dict[str, tuple[Tensor, Tensor]]:
+    """key -> (center, scale) of the first normaliser inside the policy; empty when it has none."""
+    modules = policy.modules() if isinstance(policy, nn.Module) else ()
+    normalizers = (module for module in modules if isinstance(module, Normalizer))
+    return next((normalizer.statistics() for normalizer in normalizers), {})
+
+
+def refines(policy: ChunkPolicy, example: Obs) -> bool:
+    """Does `refine` compute anything? Read off the traced graph, so a residual that is still zero counts as
+    one.
+    """
+    action = torch.zeros(len(next(iter(example.values()))), policy.action_spec.dim)
+    nodes = trace(_RawRefine(policy), {**example, "action": action}).graph.nodes
+    returned = next(node.args[0] for node in nodes if node.op == "output")
+    return bool(returned[0].op != "placeholder")
+
+
+class _Traced(nn.Module):
+    """Base of what is traced: holds the policy so that its weights are found, takes all inputs by name."""
+
+    def __init__(self, policy: ChunkPolicy) -> None:
+        super().__init__()
+        self.policy = policy
+        self.spec: ActionSpec = policy.action_spec
+
+
+class SampleGraph(_Traced):
+    def forward(self, inputs: Obs) -> Float[Tensor, "b Tp a"]:
+        obs = {key: inputs[key] for key in self.policy.obs_spec}
+        return self.spec.denormalize(self.policy.sample(obs, inputs["noise"]))
+
+
+class _RawRefine(_Traced):
+    def forward(self, inputs: Obs) -> Float[Tensor, "b a"]:
+        return self.policy.refine({key: inputs[key] for key in self.policy.obs_spec}, inputs["action"])
+
+
+class RefineGraph(_Traced):
+    def forward(self, inputs: Obs) -> Float[Tensor, "b a"]:
+        obs = {key: inputs[key] for key in self.policy.obs_spec}
+        return self.spec.denormalize(self.policy.refine(obs, self.spec.normalize(inputs["action"])))
+
+
+def trace(module: nn.Module, inputs: Obs) -> torch.export.ExportedProgram:
+    """Trace with a free batch axis. Strict: only Dynamo keeps `len(tensor)` symbolic."""
+    batch = torch.export.Dim("b", min=1)
+    inputs = {key: value[:_EXPORT_BATCH] for key, value in inputs.items()}
+    shapes = {"inputs": {key: {0: batch} for key in inputs}}
+    with _quiet(), torch.no_grad():
+        try:
+            return torch.export.export(module, (inputs,), dynamic_shapes=shapes, strict=True)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            raise CheckpointError(
+                "torch.export cannot trace this policy with a free batch axis: "
+                f"{str(error).strip().splitlines()[0]} Write sample() and refine() without branches on "
+                "tensor values and without numbers taken from shapes."
+            ) from error
+
+
+def _export(
+    module: _Traced, file: str, output: str, inputs: Obs, folder: Path, tolerance: float
+) -> ExportedGraph:
+    program, names = trace(module, inputs), list(inputs)
+    data = _to_onnx(program, names, output)
+    parity = _parity(module, data, output, inputs, file)
+    if not parity <= tolerance:  # also refuses NaN
+        raise CheckpointError(
+            f"The exported graph {file} differs from torch by {parity:.2g} in normalised action units, "
+            f"allowed are {tolerance:.0e}; torch differs from itself by {_rounding(module, inputs):.2g} "
+            "between batch sizes. Where the two are alike the policy amplifies rounding (change its "
+            "process); else report the layer. No graph was written."
+        )
+    write_atomic(folder / file, data)
+    return ExportedGraph(file, tuple(names), output, parity)
+
+
+def _to_onnx(program: torch.export.ExportedProgram, names: list[str], output: str) -> bytes:
+    try:
+        with _quiet():
+            onnx = torch.onnx.export(
+                program, dynamo=True, input_names=names, output_names=[output], verbose=False
+            )
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"Export needs the package '{error.name}', which is not installed. Run: pip install "
+            "'robo-rl[train]'"
+        ) from error
+    except torch.onnx.errors.OnnxExporterError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"This policy uses an operation that ONNX does not have: {reason}") from error
+    assert onnx is not None
+    data: bytes = onnx.model_proto.SerializeToString()
+    return data
+
+
+def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -> float:
+    """Largest difference to torch over several batch sizes, relative to half the range of each action."""
+    graph, worst = Graph(data, file, device="cpu"), []
+    for batch in _PARITY_BATCHES:
+        rows = {key: value[:batch] for key, value in inputs.items()}
+        with torch.no_grad():
+            expected = module(rows)
+        found = graph.run(rows, output)
+        if found.shape != expected.shape:
+            raise CheckpointError(
+                f"{file} returns shape {tuple(found.shape)}, torch {tuple(expected.shape)}."
+            )
+        worst.append(_difference(found, expected, module.spec))
+    return float(torch.stack(worst).max())  # torch's max, unlike Python's, lets NaN through
+
+
+def _rounding(module: _Traced, inputs: Obs) -> float:
+    """How far torch's own answers for a batch and for its rows one by one are apart."""
+    with torch.no_grad():
+        rows = [
+            module({key: value[i : i + 1] for key, value in inputs.items()})
+            for i in range(max(_PARITY_BATCHES))
+        ]
+        together = module({key: value[: max(_PARITY_BATCHES)] for key, value in inputs.items()})
+    return float(_difference(torch.cat(rows), together, module.spec))
+
+
+def _difference(a: Tensor, b: Tensor, spec: ActionSpec) -> Tensor:
+    """max |a - b| in normalised action units."""
+    half = (a.new_tensor(spec.high) - a.new_tensor(spec.low)) / 2
+    return ((a - b).abs() / half).max()
+
+
+def _repeat(obs: Mapping[str, Tensor], batch: int) -> Obs:
+    """At least `batch` rows, repeating the given ones; keys in order."""
+    rows = torch.arange(batch) % len(next(iter(obs.values())))
+    return {key: obs[key].cpu()[rows] for key in sorted(obs)}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what torch logs about torchvision, its own deprecated calls, and errors that become a sentence
+    here.
+    """
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch._guards")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

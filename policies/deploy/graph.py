@@ -1,0 +1,138 @@
+"""One ONNX graph under ONNX Runtime: tensors in by name, a tensor out; or arrays in place, for loops at 1
+kHz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
+from robo_rl.core.protocols import Obs
+
+Device = Literal["auto", "cpu", "cuda"]
+_CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+_TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # of what observations and actions are made
+
+
+class Graph:
+    """`source` is a path or the bytes of a graph. One intra-op thread: at batch 1 more threads only burn
+    CPU.
+    """
+
+    def __init__(self, source: Path | bytes, name: str, device: Device = "auto", threads: int = 1) -> None:
+        runtime = _onnxruntime()
+        self._session = _session(runtime, source, name, _options(runtime, threads), providers(device))
+        self.name = name
+        self.shapes = {
+            node.name: tuple(node.shape[1:]) for node in self._session.get_inputs()
+        }  # without the batch
+        self.device: str = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
+
+    def run(self, inputs: Obs, output: str) -> Tensor:
+        """Run on the inputs that the graph asks for. Raises ConfigError for a missing one or a wrong
+        shape.
+        """
+        for key, shape in self.shapes.items():
+            if key not in inputs or tuple(inputs[key].shape[1:]) != shape:
+                found = f"shape {tuple(inputs[key].shape)}" if key in inputs else f"only {sorted(inputs)}"
+                raise ConfigError(
+                    f"{self.name} needs '{key}' of shape (batch, {', '.join(map(str, shape))}), found "
+                    f"{found}."
+                )
+        feed = {key: inputs[key].detach().cpu().contiguous().numpy() for key in self.shapes}
+        return torch.from_numpy(self._session.run([output], feed)[0])
+
+
+class BoundGraph:
+    """A graph for one observation at a time on the CPU: arrays without batch axis in by name, an array out.
+
+    The graph reads and writes arrays that are made once, and what follows from a batch of one is folded when
+    it is loaded: a quarter less per call than `Graph`, and nothing allocated. What a call returns, the next
+    one overwrites.
+    """
+
+    def __init__(self, path: Path, output: str) -> None:
+        runtime = _onnxruntime()
+        options = _options(runtime, threads=1)
+        told = _session(runtime, path, path.name, options, [_CPU]).get_inputs()
+        for batch in {
+            str(node.shape[0]) for node in told
+        }:  # the names of free axes are known only once it is loaded
+            options.add_free_dimension_override_by_name(batch, 1)
+        self._session = _session(runtime, path, path.name, options, [_CPU])
+        self.name = path.name
+        feed = {node.name: np.zeros((1, *node.shape[1:]), _TYPES[node.type]) for node in told}
+        out = self._session.run([output], feed)[0].copy()
+        self._binding = self._session.io_binding()
+        for name, array in feed.items():
+            self._binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        self._binding.bind_output(output, "cpu", 0, out.dtype.type, out.shape, out.ctypes.data)
+        self._inputs = {name: array[0] for name, array in feed.items()}
+        self._output: NDArray[np.float32] = out[0]
+
+    def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Run on the inputs that the graph asks for. Raises ConfigError for a missing one or a wrong
+        shape.
+        """
+        for name, place in self._inputs.items():
+            value = inputs.get(name)
+            if value is None or value.shape != place.shape:
+                found = f"only {sorted(inputs)}" if value is None else f"shape {value.shape}"
+                raise ConfigError(f"{self.name} needs '{name}' of shape {place.shape}, found {found}.")
+            place[...] = value
+        self._session.run_with_iobinding(self._binding)
+        return self._output
+
+
+def providers(device: Device) -> list[str]:
+    """ONNX Runtime providers in order of preference. Raises ConfigError when CUDA is asked for but absent."""
+    available = _onnxruntime().get_available_providers()
+    if device == "cuda" and _CUDA not in available:
+        raise ConfigError(
+            f"device=cuda needs ONNX Runtime with CUDA, found only {available}. Run: pip install "
+            "onnxruntime-gpu"
+        )
+    return [_CUDA, _CPU] if device != "cpu" and _CUDA in available else [_CPU]
+
+
+def _options(runtime: Any, threads: int) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors only
+    return options
+
+
+def _session(runtime: Any, source: Path | bytes, name: str, options: Any, on: list[str]) -> Any:
+    """Raises CheckpointError for what is no graph."""
+    try:
+        return runtime.InferenceSession(
+            source if isinstance(source, bytes) else str(source), options, providers=on
+        )
+    except _errors(runtime) as error:
+        raise CheckpointError(
+            f"ONNX Runtime cannot load {name}: {error}. Export the bundle again."
+        ) from error
+
+
+def _errors(runtime: Any) -> tuple[type[Exception], ...]:
+    """ONNX Runtime's exceptions have no common base of their own."""
+    names = vars(runtime.capi.onnxruntime_pybind11_state).values()
+    return tuple(name for name in names if isinstance(name, type) and issubclass(name, Exception))
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "Running a bundle needs 'onnxruntime', which is not installed. Run: pip install 'robo-rl[robot]'"
+        ) from error
+    return onnxruntime

@@ -1,0 +1,218 @@
+"""Running a bundle: the exported graph as a policy, driven by the executor that training used, at the robot's
+rate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from policies.base.noise import EpisodeNoise, NoiseSource
+from policies.deploy.bundle import Bundle
+from policies.deploy.graph import Device, Graph
+from policies.executor import ChunkExecutor
+from robo_rl.core.durations import Durations
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.ticks import ticks
+
+_NO_FEATURES = (
+    "A bundle has no features to learn from. Fine-tune or distil the policy folder that it was made of."
+)
+
+
+class OnnxPolicy:
+    """A `ChunkPolicy` over ONNX Runtime. The graphs speak physical units, the executor [-1, 1]: converted
+    here.
+    """
+
+    def __init__(self, bundle: Bundle, device: Device = "auto", threads: int = 1) -> None:
+        self.obs_spec, self.action_spec = bundle.env.obs, bundle.env.action
+        self.obs_steps, self.chunk, self.execute = bundle.obs_steps, bundle.chunk, bundle.execute
+        sample, refine = bundle.graph(0), bundle.graph(1)
+        assert sample is not None
+        self._sample = Graph(sample, sample.name, device, threads)
+        self._refine = None if refine is None else Graph(refine, refine.name, device, threads)
+        low, high = torch.tensor(self.action_spec.low), torch.tensor(self.action_spec.high)
+        self._low, self._per_unit = low, 2.0 / (high - low)
+        self._is_normal = bool((low == -1.0).all() and (high == 1.0).all())
+        self._check(bundle)
+
+    @property
+    def device(self) -> str:
+        """Where the graphs run: "cpu" or "cuda"."""
+        return self._sample.device
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        raise ConfigError(_NO_FEATURES)
+
+    def sample_from(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+    ) -> Float[Tensor, "b Tp a"]:
+        raise ConfigError(_NO_FEATURES)
+
+    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        return self._normalize(self._sample.run({**obs, "noise": noise}, "chunk"))
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        if self._refine is None:
+            return action
+        return self._normalize(
+            self._refine.run({**obs, "action": self.action_spec.denormalize(action)}, "refined")
+        )
+
+    def _normalize(self, action: Tensor) -> Tensor:
+        """To [-1, 1]; rounding must not push a limit outside of it. Tensors are made once: this is 1 kHz
+        code.
+        """
+        return action if self._is_normal else ((action - self._low) * self._per_unit - 1.0).clamp(-1.0, 1.0)
+
+    def _check(self, bundle: Bundle) -> None:
+        expected = {key: (self.obs_steps, *spec.shape) for key, spec in self.obs_spec.items()}
+        expected["noise"] = (self.chunk, self.action_spec.dim)
+        if expected != self._sample.shapes:
+            raise CheckpointError(
+                f"The graph of {bundle.folder} takes {self._sample.shapes}, its manifest promises "
+                f"{expected}. The manifest was edited; export the bundle again."
+            )
+
+
+def bundle_noise(bundle: Bundle) -> EpisodeNoise:
+    """The noise that the bundle was measured with."""
+    return EpisodeNoise((bundle.chunk, bundle.env.action.dim), scale=0.0 if bundle.noise == "zero" else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """A closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned.
+
+    Counts are exact, percentiles to half a per cent: see robo_rl/core/durations.py.
+    """
+
+    rate_hz: float
+    ticks: int
+    missed: int  # ticks whose work was not done when the next one was due
+    skipped: int  # deadlines that passed without a tick, because one before ran over
+    decision_ms_p50: float
+    decision_ms_p99: float
+    tick_ms_p99: float  # the whole work of a tick, the environment or driver included
+    late_ms_p99: float  # how late ticks started
+    success: tuple[bool, ...]  # finished episodes, in order
+    wall_s: float
+
+    def __str__(self) -> str:
+        solved = f"{sum(self.success)}/{len(self.success)} episodes succeeded"
+        return (
+            f"{self.ticks} ticks at {self.rate_hz:g} Hz: {self.missed} missed deadlines, {self.skipped} "
+            f"skipped, decision {self.decision_ms_p50:.3g} ms (p99 {self.decision_ms_p99:.3g} ms), {solved}"
+        )
+
+
+class _Log:
+    """What has happened so far, in memory that grows by a flag per episode and by nothing per tick."""
+
+    def __init__(self, period_s: float) -> None:
+        self.late, self.work, self.decision = Durations(), Durations(), Durations()
+        self.missed = self.skipped = 0
+        self.success: list[bool] = []
+        self._period_s = period_s
+        self._deadline_s: float | None = None
+
+    def tick(self, begin_s: float, late_s: float, work_s: float) -> None:
+        """One tick began at begin_s, late_s after its deadline, and took work_s."""
+        self.late.add(late_s)
+        self.work.add(work_s)
+        self.missed += late_s + work_s > self._period_s
+        deadline_s = begin_s - late_s
+        if self._deadline_s is not None:
+            self.skipped += round((deadline_s - self._deadline_s) / self._period_s) - 1
+        self._deadline_s = deadline_s
+
+
+def run_closed_loop(
+    env: VecEnv,
+    executor: ChunkExecutor,
+    noise: NoiseSource,
+    rate_hz: float,
+    *,
+    episodes: int | None = None,
+    seconds: float | None = None,
+    eval_seed: int = 0,
+    on_tick: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> LoopReport:
+    """Observe, decide, act on absolute deadlines, until `episodes` have ended or `seconds` have passed.
+
+    env: one lane. The episodes are those of evaluation `eval_seed`, so a run here can be compared with one
+    there.
+    """
+    if env.num_envs != 1:
+        raise ConfigError(
+            f"A closed loop drives one robot, found an environment with {env.num_envs} lanes. Make one with "
+            "1."
+        )
+    if (episodes is None) == (seconds is None):
+        raise ConfigError(
+            "A closed loop ends after `episodes` or after `seconds`: give exactly one of the two."
+        )
+    log, seeds, start_s = _Log(1.0 / rate_hz), _seeds(eval_seed), clock()
+    obs = env.reset(_seeds(eval_seed))
+    executor.reset(obs)
+    noise.reset([0], [next(seeds)])
+    for late_s in ticks(rate_hz, clock, sleep):
+        begin_s = clock()
+        if _ended(len(log.success), episodes) or (seconds is not None and begin_s - start_s >= seconds):
+            break
+        ended = _tick(env, executor, noise, log, clock)
+        if ended:
+            noise.reset([0], [next(seeds)])
+        log.tick(begin_s, late_s, clock() - begin_s)
+        on_tick()
+    return _report(log, rate_hz, clock() - start_s)
+
+
+def _ended(done: int, episodes: int | None) -> bool:
+    return episodes is not None and done >= episodes
+
+
+def _tick(
+    env: VecEnv, executor: ChunkExecutor, noise: NoiseSource, log: _Log, clock: Callable[[], float]
+) -> bool:
+    """One control step; True when it ended an episode."""
+    deciding, begin_s = len(executor.due()) > 0, clock()
+    action = env.spec.action.denormalize(executor.act(noise))
+    if deciding:
+        log.decision.add(clock() - begin_s)
+    obs, _, _, _, info = env.step(action)
+    executor.observe(obs)
+    if ended := bool(info["final_mask"][0]):
+        executor.reset(obs, torch.tensor([0]))
+        log.success.append(bool(info["success"][0]))
+    return ended
+
+
+def _report(log: _Log, rate_hz: float, wall_s: float) -> LoopReport:
+    return LoopReport(
+        rate_hz=rate_hz,
+        ticks=log.work.count,
+        missed=log.missed,
+        skipped=log.skipped,
+        decision_ms_p50=1e3 * log.decision.percentile_s(50),
+        decision_ms_p99=1e3 * log.decision.percentile_s(99),
+        tick_ms_p99=1e3 * log.work.percentile_s(99),
+        late_ms_p99=1e3 * log.late.percentile_s(99),
+        success=tuple(log.success),
+        wall_s=wall_s,
+    )
+
+
+def _seeds(eval_seed: int) -> Iterator[int]:
+    return (derive_seed("eval", eval_seed, i) for i in count())

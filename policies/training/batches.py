@@ -1,0 +1,146 @@
+"""Batches for base training: which windows, in which order, with which random numbers, as functions of (seed,
+step).
+
+Nothing here has state. Update s of a run draws the same batch, noise, times and crops whether or not the run
+was killed before it, which is what makes resuming exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.seeding import generator
+from robo_rl.core.spec import ActionSpec
+
+_BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
+Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in physical units
+
+
+@runtime_checkable
+class WindowSource(Protocol):
+    """Where batches come from: obs (b, To, *shape) and chunks (b, Tp, a) in [-1, 1]."""
+
+    def __len__(self) -> int: ...
+
+    def batches(
+        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+    ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
+        """The batches of updates start, ..., stop - 1."""
+        ...
+
+
+def batch_indices(
+    windows: int, batch_size: int, seed: int, start: int, stop: int
+) -> Iterator[Int[Tensor, " b"]]:
+    """Indices of updates start..stop-1: a new permutation of all windows per epoch, epochs joined without a
+    gap.
+    """
+    if windows < 1:
+        raise DataError("The dataset holds no window. Record longer episodes, or shorten the chunk.")
+    epochs: dict[int, Tensor] = {}
+    for step in range(start, stop):
+        first, last = step * batch_size, (step + 1) * batch_size - 1
+        needed = range(first // windows, last // windows + 1)
+        epochs = {e: epochs[e] if e in epochs else _order(windows, seed, e) for e in needed}
+        joined = torch.cat([epochs[e] for e in needed]) if len(needed) > 1 else epochs[needed[0]]
+        offset = first - needed[0] * windows
+        yield joined[offset : offset + batch_size]
+
+
+def _order(windows: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
+    return torch.randperm(windows, generator=generator("order", seed, epoch))
+
+
+@dataclass(frozen=True)
+class TensorWindows:
+    """All windows in memory: the fast path for state observations. Memory is n * (To * obs + Tp * a)
+    floats.
+    """
+
+    obs: Obs  # key -> (n, To, *shape)
+    action: Float[Tensor, "n Tp a"]  # in [-1, 1]
+
+    @classmethod
+    def from_physical(cls, windows: Mapping[str, Tensor], action: ActionSpec) -> TensorWindows:
+        """From {observation keys, "action"} with actions in physical units
+        (robo_rl.data.windows.load_tensors).
+        """
+        obs = {key: value for key, value in windows.items() if key != "action"}
+        return cls(obs, action.normalize(windows["action"]))
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def to(self, device: torch.device) -> TensorWindows:
+        return TensorWindows({k: v.to(device) for k, v in self.obs.items()}, self.action.to(device))
+
+    def batches(
+        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+    ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
+        here = self.to(device)
+        for index in batch_indices(len(self), batch_size, seed, start, stop):
+            rows = index.to(device)
+            yield {key: value[rows] for key, value in here.obs.items()}, here.action[rows]
+
+
+@dataclass(frozen=True)
+class LoaderWindows:
+    """Windows read by a DataLoader: for images. `dataset[i]` must be a pure function of i.
+
+    collate: as for torch's DataLoader; robo_rl.data.windows.collate for its WindowDataset.
+    """
+
+    dataset: Dataset[Window]
+    action: ActionSpec
+    workers: int = 0
+    collate: Callable[[Any], Window] | None = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]  # torch's Dataset declares no __len__
+
+    def batches(
+        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+    ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
+        # One batch at a time: the order of a long training would be gigabytes of integers before its first
+        # update.
+        order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
+        loader = DataLoader(
+            self.dataset, batch_sampler=order, num_workers=self.workers, collate_fn=self.collate
+        )
+        for batch in loader:
+            columns = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
+            yield columns, self.action.normalize(columns.pop("action"))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random numbers of one update."""
+
+    noise: Float[Tensor, "b Tp a"]
+    u: Float[
+        Tensor, " b"
+    ]  # in [0, 1); stratified: one per interval of width 1 / b, which lowers the variance of the gradient
+    crop: Float[Tensor, "b cameras 2"]
+
+
+def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int) -> Draws:
+    """Draws of update `step`, on the device of `action`."""
+    b, device = len(action), action.device
+    rng = generator("bc", seed, step, device=device)
+    noise = torch.randn(action.shape, generator=rng, device=device)
+    # The last interval ends at 1: float32 would round its highest draws up to 1, and there is no such
+    # training step.
+    u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(
+        max=_BELOW_1
+    )
+    crop = torch.rand(b, cameras, 2, generator=rng, device=device)
+    return Draws(noise, u, crop)

@@ -1,0 +1,73 @@
+"""A base policy whose every action a small network corrects (residual off-policy RL, ResFiT, ResiP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from policies.registry import SavedPolicy
+from policies.tuned.fine_tuned import frozen_base, parts, rebuild
+from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.protocols import Obs
+from robo_rl.nets.actor import Actor
+from robo_rl.nets.critic import CriticEnsemble
+
+
+class ResidualPolicy(nn.Module):
+    """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
+
+    With a `gate`, the critics that trained the actor come along and the base's own action is kept wherever
+    they prefer it, or, while they doubt, might (`CriticEnsemble.compare`). A fresh actor reproduces the base
+    bit for bit. `base` may itself be steered or corrected.
+    """
+
+    kind = "residual"
+    base: SavedPolicy
+
+    def __init__(
+        self, base: SavedPolicy, actor: Actor, action_map: ResidualMap, gate: CriticEnsemble | None = None
+    ) -> None:
+        super().__init__()
+        self.base, self.actor, self.map, self.gate = frozen_base(base), actor, action_map, gate
+        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
+        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        return self.base.features(obs)
+
+    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        return self.sample_from(self.features(obs), noise)
+
+    def sample_from(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+    ) -> Float[Tensor, "b Tp a"]:
+        chunk = self.base.sample_from(features, noise)
+        if self.map.timescale == "step":
+            return chunk
+        executed = self._correct(features, chunk[:, : self.map.steps].flatten(1))
+        return torch.cat([executed.view(len(chunk), self.map.steps, -1), chunk[:, self.map.steps :]], dim=1)
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        action = self.base.refine(obs, action)
+        return self._correct(self.features(obs), action) if self.map.timescale == "step" else action
+
+    def _correct(self, features: Float[Tensor, "b f"], base: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
+        u = self.actor.act(features, base)
+        corrected = self.map.to_critic(u, base)
+        if self.gate is None:
+            return corrected
+        q_actor, q_base = self.gate.compare(features, corrected, base, self.gate.doubt)
+        return torch.where((q_actor > q_base).unsqueeze(-1), corrected, base)
+
+    def config(self) -> dict[str, Any]:
+        gate = None if self.gate is None else self.gate.config()
+        return parts(self.base, self.actor) | {"residual": self.map.config(), "gate": gate}
+
+    @classmethod
+    def from_config(cls, data: dict[str, Any]) -> ResidualPolicy:
+        base, actor = rebuild(data)
+        gate = None if data["gate"] is None else CriticEnsemble(**data["gate"])
+        return cls(base, actor, ResidualMap(base.action_spec.dim, **data["residual"]), gate)

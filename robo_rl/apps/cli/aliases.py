@@ -1,0 +1,119 @@
+"""What users may say instead: `task=... engine=...`, and words without a key: `robo-rl up <set>`.
+
+Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings.
+Whoever names a flight, or an engine, is led there. For arms a task and its engine, robot and control are one
+word, the environment's name.
+"""
+
+from __future__ import annotations
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.tasks.table import WORDS, all_tasks, suite_of
+
+FLIGHT_TASKS = {
+    "hover": "hover",
+    "figure8": "figure8",
+    "trajectory": "figure8",
+    "waypoints": "waypoints",
+    "race": "race",
+    "obstacles": "obstacles",
+}
+FIRST_WORD = {  # verbs whose first word needs no key, and the key
+    "up": "set",
+    "call": "service",
+    "topic info": "topic",
+    "topic echo": "topic",
+    "topic hz": "topic",
+}
+_OF_SCENES = (
+    "view",
+    "collect",
+    "evaluate",
+    "finetune",
+    "run",
+    "identify",
+)  # verbs whose env= may be said as task=
+_OF_OTHER_VERBS = {"swarm": "swarm", "mission": "mission", "vision": "vision", "vision_hover": "vision"}
+
+
+def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """The verb that trains this task in this engine, and what is left of the arguments.
+
+    Raises ConfigError for an engine that trains nothing, UnknownNameError for a task that is not flown.
+    """
+    if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
+        return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
+    given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
+        return verb, _scene(given, arguments)
+    if verb == "train" and given.get("task") in all_tasks():
+        raise ConfigError(
+            f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on "
+            f"them: robo-rl collect task={given['task']} out=data/{given['task']}; robo-rl train "
+            f"data=data/{given['task']} out=runs/{given['task']}. Learning from nothing: robo-rl finetune "
+            f"task={given['task']} method=sac."
+        )
+    if verb != "train" or not ({"engine", "task"} & given.keys()):
+        return verb, arguments
+    return _flight(given, arguments)
+
+
+def scene_words(verb: str) -> tuple[str, ...]:
+    """Keys that go with task= in this verb, and are not settings of its own: robot, engine, cameras, ..."""
+    return WORDS if verb in _OF_SCENES else ()
+
+
+def _is_note(verb: str, given: dict[str, str]) -> bool:
+    """Beside env=, task= of `collect` is one. Raises ConfigError where it is the name of another task: a
+    mistake.
+    """
+    if verb != "collect" or "env" not in given:
+        return False
+    task, env = given["task"], given["env"]
+    if task in all_tasks() and env.partition(":")[0] != f"{suite_of(task)}/{task}":
+        raise ConfigError(
+            f"task={task} beside env={env} would be no more than a note with every episode. To collect "
+            f"{task}, leave env= out; for a note, write more than the name of a task."
+        )
+    return True
+
+
+def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]]:
+    """`train task=race engine=quad` as `fly task=race`: the verb that trains it, in the engine that it trains
+    in.
+    """
+    task = given.get("task", "hover")
+    if task not in (*FLIGHT_TASKS, *_OF_OTHER_VERBS):
+        raise UnknownNameError("task", task, (*FLIGHT_TASKS, *_OF_OTHER_VERBS, *all_tasks()))
+    if "data" in given:
+        raise ConfigError(
+            f"task={task} is learned from nothing, without data=. Leave data={given['data']} out, or leave "
+            "task= out to learn from what it holds."
+        )
+    verb = _OF_OTHER_VERBS.get(task, "fly")
+    engine, home = given.get("engine"), "pybullet" if verb == "vision" else "quad"
+    if engine not in (None, "quad", "pybullet"):
+        raise UnknownNameError("engine", engine, ("quad", "pybullet"))
+    rest = [word for word in arguments if not word.startswith("task=")]
+    if verb == "fly":
+        return verb, [f"task={FLIGHT_TASKS[task]}", *rest]
+    if verb == "swarm":
+        return verb, rest
+    if engine not in (None, home):
+        raise ConfigError(
+            f"task={task} is flown in engine={home} alone, found engine={engine}. Leave engine= out; other "
+            "flights take engine=quad and engine=pybullet."
+        )
+    return verb, [word for word in rest if not word.startswith("engine=")]
+
+
+def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:
+    """`task=lift engine=pybullet` as `env=arm/lift:engine=pybullet`."""
+    name = f"{suite_of(given['task'])}/{given['task']}"
+    if "env" in given:
+        raise ConfigError(
+            f"Give either task={given['task']}, which stands for env={name}, or env=, not both."
+        )
+    words = ",".join(f"{key}={given[key]}" for key in WORDS if key in given)
+    rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *WORDS)]
+    return [f"env={name}{':' if words else ''}{words}", *rest]

@@ -1,0 +1,142 @@
+"""Hydra at the door, a dataclass inside; a user's slip becomes one sentence that names the key.
+
+This is the only place that knows hydra. A verb's settings come from its dataclass. Groups of values in YAML
+(`robo_rl/conf/<field>/<option>.yaml`) are chosen by `field=option` and named in `robo_rl/conf/<verb>.yaml`,
+whose `defaults` list starts with `<verb>_schema`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from robo_rl.apps.cli.aliases import scene_words
+from robo_rl.apps.cli.overrides import for_hydra, split
+from robo_rl.conf.fields import Setting, settings, variants
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+T = TypeVar("T")
+
+
+def groups(schema: type) -> dict[str, list[str]]:
+    """YAML groups a schema can take, e.g. {"method": ["auto", "residual"]}: folders named like one of its
+    fields.
+
+    A field whose options are dataclasses takes no YAML.
+    """
+    names = {key.split(".")[0] for key in settings(schema)} - variants(schema).keys()
+    return {
+        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        for folder in sorted(CONF.iterdir())
+        if folder.name in names and any(folder.glob("*.yaml"))
+    }
+
+
+def load_config(verb: str, overrides: Sequence[str], schema: type[T]) -> T:
+    """The verb's settings with `key=value` overrides applied, as an instance of `schema`.
+
+    Raises ConfigError, with the key and what to do, for a mistyped key, a value of the wrong type, a group
+    option that does not exist or a required setting that was not given.
+    """
+    known = settings(schema)
+    if not overrides and not groups(schema) and not any(setting.required for setting in known.values()):
+        return schema()  # nothing to parse: `robo-rl doctor` has to work where hydra is what is missing
+    config = _compose(verb, overrides, schema, known, as_object=True)
+    _check_values(config, known)
+    return cast("T", config)
+
+
+def preview(verb: str, overrides: Sequence[str], schema: type) -> dict[str, Any]:
+    """Dotted key -> the value it would have, for help texts; what has to be given still is REQUIRED."""
+    known = settings(schema)
+    if not overrides and not groups(schema):
+        return {key: setting.default for key, setting in known.items()}
+    tree = _compose(verb, overrides, schema, known, as_object=False)
+    return {key: _dig(tree, key) for key in known}
+
+
+def _compose(
+    verb: str, overrides: Sequence[str], schema: type, known: dict[str, Setting], as_object: bool
+) -> Any:
+    """The composed settings: an instance of `schema`, or nested dicts in which REQUIRED values may be
+    left.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import MissingMandatoryValue, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    options = groups(schema)
+    there, of_tasks = known.keys() | options.keys(), scene_words(verb)
+    given = [split(verb, override, there, of_tasks) for override in overrides]
+    kinds = variants(schema)
+    chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}
+    typed = [for_hydra(key, value, known, options) for key, value in given if key not in kinds]
+    verb_file, schema_name = CONF / f"{verb}.yaml", f"{verb}_schema"
+    ConfigStore.instance().store(
+        name=schema_name, node=schema(**{key: kind() for key, kind in chosen.items()})
+    )
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            node = compose(verb if verb_file.exists() else schema_name, typed)
+        return OmegaConf.to_object(node) if as_object else OmegaConf.to_container(node)
+    except MissingMandatoryValue as error:
+        key = _full_key(error)
+        about = f" ({known[key].meaning})" if key in known and known[key].meaning else ""
+        raise ConfigError(f"robo-rl {verb} needs {key}=...{about}. See: robo-rl {verb} --help") from error
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_explained(verb, error, typed, known)) from error
+
+
+def _kind(key: str, value: str, kinds: dict[str, type]) -> type:
+    if value not in kinds:
+        raise UnknownNameError(key, value, kinds)
+    return kinds[value]
+
+
+def _dig(tree: Any, key: str) -> Any:
+    """A value in nested dicts; "" for a key that the chosen variant does not have."""
+    for part in key.split("."):
+        tree = tree.get(part, "") if isinstance(tree, dict) else ""
+    return tree.get("name") if isinstance(tree, dict) else tree  # a variant is shown by its name
+
+
+def _full_key(error: BaseException) -> str:
+    """The dotted key that hydra or omegaconf complains about, or an empty string."""
+    if isinstance(full_key := getattr(error, "full_key", None), str):
+        return full_key
+    found = re.search(r"full_key: (\S+)", f"{error}\n{error.__cause__}")
+    return found[1] if found else ""
+
+
+def _explained(verb: str, error: Exception, overrides: list[str], known: dict[str, Setting]) -> str:
+    given = dict(override.split("=", 1) for override in overrides)
+    reason = " ".join(str(error.__cause__ or error).split())
+    key = _full_key(error).split("[")[0]
+    if not key:  # a grammar error knows the override, or quotes it, instead of naming the key
+        quoted = f"{error} {error.__cause__} {getattr(error, 'override', '')}"
+        key = next((name for name, value in given.items() if f"{name}={value}" in quoted), "")
+    if key not in given:
+        return f"The settings of robo-rl {verb} cannot be used: {reason}"
+    if re.search(r"Key '\w+' (not in|is not in struct)", reason):
+        return f"{key}={given[key]} cannot be used: the {key.partition('.')[0]} chosen has no such setting."
+    nothing = " or none" if known[key].optional else ""
+    return f"{key}={given[key]} cannot be used, expected: {known[key].type_words}{nothing}."
+
+
+def _check_values(config: Any, known: dict[str, Setting]) -> None:
+    for key, setting in known.items():
+        value = config
+        for part in key.split("."):
+            value = getattr(value, part, None)
+        if setting.choices and isinstance(value, str) and value not in setting.choices:
+            close = get_close_matches(value, setting.choices, n=1, cutoff=0.5)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")
+        if value is not None and not setting.allows(value):
+            raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}, and finite.")

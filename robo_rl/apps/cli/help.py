@@ -1,0 +1,114 @@
+"""The words of `robo-rl --help` and `robo-rl <verb> --help`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from textwrap import fill
+
+from robo_rl.apps.cli.aliases import scene_words
+from robo_rl.apps.cli.verbs import VERBS, Verb
+
+MAX_COLUMN = 28
+INTRO = """\
+robo-rl: from demonstrations to a policy that a robot can run
+
+Usage:   robo-rl <verb> key=value ...
+Verbs, in order of use, each with an example:
+"""
+OUTRO = """\
+robo-rl <verb> --help   all settings of a verb with types, defaults and meaning
+robo-rl --version       the version
+
+A run is a folder: its settings, commit and seed are inside, and resume=true goes on where it was stopped.
+Exit codes: 0 done, 1 our defect, 2 a mistake in the input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
+
+Row = tuple[str, str, str, str]  # setting, type, value, meaning
+
+
+def overview(group: str | None = None) -> str:
+    """Help for `robo-rl`, or for the verbs of one group such as "data"."""
+    verbs = {name: verb for name, verb in VERBS.items() if group is None or name.startswith(group + " ")}
+    lines = [f"  {name:<14} {verb.summary}\n  {'':<14}   {verb.examples[0]}" for name, verb in verbs.items()]
+    return INTRO + "\n" + "\n".join(lines) + "\n\n" + OUTRO
+
+
+def load_schema(verb: Verb) -> type:
+    """The dataclass of a verb's settings."""
+    module, name = verb.schema.split(":")
+    schema = getattr(import_module(module), name)
+    assert isinstance(schema, type)
+    return schema
+
+
+def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
+    """Help for one verb, generated from its schema; with overrides, the values that it would then run
+    with.
+    """
+    verb = VERBS[name]
+    rows = setting_rows(name, load_schema(verb), overrides)
+    title = "Value" if overrides else "Default"
+    lines = [f"robo-rl {name}: {verb.summary}", "", f"Usage:   robo-rl {name} key=value ...", ""]
+    lines += _columns([("Setting", "Type", title, "Meaning"), *rows])
+    if scenes := _scene_rows(name):
+        lines += [
+            "",
+            "Tasks in scenes are said by name instead of env=, with what is particular about them:",
+            "",
+        ]
+        lines += _columns([("Setting", "Type", "Default", "Meaning"), *scenes])
+    lines += ["", "Examples:", *(f"  {example}" for example in verb.examples)]
+    return "\n".join(lines)
+
+
+def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]:
+    """One row per setting; a group of values stands before the settings that it sets."""
+    from robo_rl.apps.cli.config import groups, preview
+    from robo_rl.conf.fields import settings
+
+    values, options = preview(name, overrides, schema), groups(schema)
+    rows: list[Row] = []
+    for key, setting in settings(schema).items():
+        shown = replace(setting, default=values[key]).default_words
+        group = key.split(".")[0]
+        if group in options:
+            chosen = next((o.partition("=")[2] for o in overrides if o.startswith(group + "=")), "")
+            names = " | ".join(options.pop(group))
+            rows.append((group, "a recipe", chosen, f"sets the values below: {names}"))
+        rows.append((key, setting.type_words, shown, setting.meaning))
+    return rows
+
+
+def _scene_rows(name: str) -> list[Row]:
+    """task= and what goes with it, of the verbs that take it."""
+    from robo_rl.conf.fields import settings
+    from sim.tasks.table import TaskOptions, all_tasks
+
+    if not (words := scene_words(name)):
+        return []
+    known = settings(TaskOptions)
+    options = [
+        (word, known[word].type_words, known[word].default_words, known[word].meaning) for word in words
+    ]
+    return [("task", "text", "none", " | ".join(all_tasks())), *options]
+
+
+def _columns(rows: list[Row]) -> list[str]:
+    """Aligned text; the last column wraps, and a cell too wide for its column pushes the rest to the next
+    line.
+    """
+    width = min(140, max(120, shutil.get_terminal_size().columns))
+    widths = [min(MAX_COLUMN, max(len(row[i]) for row in rows)) for i in range(3)]
+    indent = " " * (sum(widths) + 8)
+    lines = []
+    for *cells, meaning in rows:
+        head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
+        if len(head) > len(indent):
+            lines.append(head.rstrip())
+            head = indent
+        lines.append(
+            fill(meaning, width, initial_indent=head, subsequent_indent=indent).rstrip() or head.rstrip()
+        )
+    return lines

@@ -1,0 +1,161 @@
+"""`robo-rl <verb> key=value ...`: finds the verb, and turns what can go wrong into one sentence and an exit
+code.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.verbs import VERBS
+from robo_rl.core.errors import (
+    ConfigError,
+    DiskFullError,
+    MissingDependencyError,
+    RoboRLError,
+    UnknownNameError,
+)
+
+PLUGINS = "ROBO_RL_PLUGINS"  # modules to import first, by commas: they add tasks and engines to the tables
+GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of verbs of two, e.g. "data"
+OURS = ("robo_rl", "policies", "sim", "hardware")
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_ALLOWED = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script. Returns the exit code; prints no traceback for a user's mistake."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except RoboRLError as error:
+        return _say(str(error), error.exit_code)
+    except KeyboardInterrupt as stop:
+        return _stopped(stop)
+    except ImportError as error:
+        # An extension module that is interrupted while it is being imported says so as a failed import.
+        cause = error.__cause__ or error.__context__
+        return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect()
+    except (
+        BrokenPipeError
+    ):  # the reader of our output has gone (`robo-rl info | head`): nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            where = f" ({error.filename})" if error.filename else ""
+            return _say(f"The disk is full{where}. Free some space and start again.", DiskFullError.exit_code)
+        if error.errno in NOT_ALLOWED and error.filename is not None:
+            return _say(
+                f"{error.strerror}: {error.filename}. Choose another path, or change its permissions.", 2
+            )
+        return _defect()
+    except Exception:  # whatever it is, it is ours: shown in full, with where to report it
+        return _defect()
+
+
+def load_plugins(names: str) -> None:
+    """Import a user's modules. Raises ConfigError for one that is not found; what fails inside is its
+    author's.
+    """
+    for name in filter(None, (word.strip() for word in names.split(","))):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise ConfigError(
+                f"{PLUGINS} names the module '{name}', which is not found. Start where it lies, with "
+                "PYTHONPATH=. set."
+            ) from error
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name, rest = _split(arguments)
+    if name in ("", "-h", "--help", "help"):
+        from robo_rl.apps.cli.help import overview
+
+        print(overview())
+        return 0
+    if name in ("--version", "-V"):
+        from robo_rl.core.provenance import versions
+
+        print(f"robo-rl {versions().get('robo-rl', 'from a checkout that is not installed')}")
+        return 0
+    if name in GROUPS:
+        from robo_rl.apps.cli.help import overview
+
+        print(overview(name))
+        return 0
+    if name not in VERBS:
+        raise UnknownNameError("verb", name, VERBS)
+    load_plugins(os.environ.get(PLUGINS, ""))
+    name, rest = by_engine(name, rest)
+    if {"-h", "--help"} & set(rest):
+        from robo_rl.apps.cli.help import verb_help
+
+        print(verb_help(name, [word for word in rest if "=" in word]))
+        return 0
+    return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
+
+
+def _split(arguments: list[str]) -> tuple[str, list[str]]:
+    """The verb, of one word or two (`data info`), and its overrides."""
+    if not arguments:
+        return "", []
+    if arguments[0] in GROUPS and len(arguments) > 1 and not arguments[1].startswith("-"):
+        return " ".join(arguments[:2]), arguments[2:]
+    return arguments[0], arguments[1:]
+
+
+def _call(name: str, overrides: list[str]) -> int:
+    from robo_rl.apps.cli.config import load_config
+    from robo_rl.apps.cli.help import load_schema
+    from robo_rl.apps.cli.packages import install_command
+
+    try:
+        config: Any = load_config(name, overrides, load_schema(VERBS[name]))
+        module, function = VERBS[name].target.split(":")
+        return int(getattr(import_module(module), function)(config) or 0)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] in OURS:
+            raise
+        raise MissingDependencyError(
+            f"robo-rl {name} needs the package '{error.name}', which is not installed. "
+            f"Run: {install_command(error.name, VERBS[name].extra)}"
+        ) from error
+
+
+def _stopped(stop: KeyboardInterrupt) -> int:
+    return _say(f"stopped; {stop.args[0] if stop.args else 'what was committed before is kept'}.", 130)
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"robo-rl: {sentence}", file=sys.stderr)
+    return code
+
+
+def _defect() -> int:
+    traceback.print_exc()
+    return _say(
+        "this is a defect of ours; please report it with the lines above and what `robo-rl doctor` prints.", 1
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

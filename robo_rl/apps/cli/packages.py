@@ -1,0 +1,84 @@
+"""Packages that parts of robo-rl need: which part of the installation brings each, and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata, util
+
+
+@dataclass(frozen=True)
+class Package:
+    """`module` is what one imports, `distribution` what one installs, `extra` the pip extra, None for the
+    core.
+    """
+
+    module: str
+    distribution: str
+    extra: str | None
+    purpose: str
+
+
+PACKAGES = (
+    Package("torch", "torch", None, "all networks"),
+    Package("numpy", "numpy", None, "arrays"),
+    Package("safetensors", "safetensors", None, "weights"),
+    Package("jaxtyping", "jaxtyping", None, "shapes in types"),
+    Package("hydra", "hydra-core", None, "settings of the verbs"),
+    Package("omegaconf", "omegaconf", None, "settings of the verbs"),
+    Package("yaml", "PyYAML", None, "settings of the verbs"),
+    Package("tqdm", "tqdm", None, "progress bars"),
+    Package("onnxruntime", "onnxruntime", "robot", "running exported bundles"),
+    Package("cyclonedds", "cyclonedds", "dds", "nodes that talk as ROS 2 does, without ROS"),
+    Package("rosbags", "rosbags", "dds", "ROS messages and recordings, without ROS"),
+    Package("zarr", "zarr", "train", "zarr v2 replay buffers; needs Python 3.11"),
+    Package("google_crc32c", "google-crc32c", "train", "checksums of datasets"),
+    Package("diffusers", "diffusers", "train", "noise schedules of diffusion policies"),
+    Package("tensorboard", "tensorboard", "train", "learning curves"),
+    Package("scipy", "scipy", "train", "intervals and tests of success rates"),
+    Package("matplotlib", "matplotlib", "train", "plots of reports"),
+    Package("jinja2", "jinja2", "train", "reports"),
+    Package("rich", "rich", "train", "tables of results"),
+    Package("av", "av", "train", "videos"),
+    Package("cv2", "opencv-python-headless", "train", "JPEG images"),
+    Package("onnx", "onnx", "train", "export"),
+    Package("onnxscript", "onnxscript", "train", "export"),
+    Package("gymnasium", "gymnasium", "sim", "Gymnasium environments"),
+    Package("mujoco", "mujoco", "sim", "physics"),
+    Package("metaworld", "metaworld", "sim", "MetaWorld tasks and their experts"),
+    Package("gym_pusht", "gym-pusht", "sim", "Push-T"),
+    Package("pybullet", "pybullet", "pybullet", "flying in PyBullet; needs Python below 3.12"),
+    Package(
+        "gymnasium_robotics",
+        "gymnasium-robotics",
+        "gymrobotics",
+        "Fetch, Shadow and Adroit hands, kitchen, mazes",
+    ),
+    Package("robosuite", "robosuite", "robosuite", "robosuite tasks"),
+    Package("envpool", "envpool", "envpool", "environments in C++"),
+    Package("mujoco_warp", "mujoco-warp", "gpu", "physics on NVIDIA GPUs"),
+    Package("warp", "warp-lang", "gpu", "physics on NVIDIA GPUs"),
+    Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),
+    Package("xarm", "xarm-python-sdk", "xarm", "UFACTORY xArm"),
+    Package("cflib", "cflib", "crazyflie", "Crazyflie quadcopters"),
+    Package("pymavlink", "pymavlink", "px4", "PX4 autopilots over MAVLink"),
+)
+_BY_MODULE = {package.module: package for package in PACKAGES}
+
+
+def installed_version(package: Package) -> str | None:
+    """The version, or None when it is not installed. Imports nothing."""
+    if util.find_spec(package.module) is None:
+        return None
+    try:
+        return metadata.version(package.distribution)
+    except metadata.PackageNotFoundError:
+        return "unknown version"  # another distribution owns the module, e.g. opencv-python
+
+
+def install_command(module: str, fallback: str | None) -> str:
+    """How to install what `import module` needs; `fallback` is the extra to name for a module outside the
+    table.
+    """
+    package = _BY_MODULE.get(module.split(".")[0])
+    extra = package.extra if package is not None else fallback
+    return f"pip install 'robo-rl[{extra}]'" if extra else "pip install robo-rl"

@@ -1,0 +1,252 @@
+"""The verbs of `robo-rl`: a table that you can read, in the order in which they are used.
+
+A verb's `target` is a function `main(config) -> int | None` taking an instance of its `schema`; both are
+imported only when the verb is called, so that `robo-rl --help` is instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb. `extra` is the pip extra that installs what its module imports."""
+
+    target: str
+    extra: str | None
+    schema: str
+    summary: str
+    examples: tuple[str, ...]
+
+
+def _verb(module: str, schema: str, extra: str | None, summary: str, *examples: str) -> Verb:
+    """module: of robo_rl.apps, and after a colon its function, `main` where none is named."""
+    target = module if ":" in module else f"{module}:main"
+    return Verb(f"robo_rl.apps.{target}", extra, f"robo_rl.conf.{schema}", summary, examples)
+
+
+VERBS = {
+    "doctor": _verb(
+        "doctor",
+        "schema:DoctorConfig",
+        None,
+        "what this machine can do, what is missing and the command that installs it",
+        "robo-rl doctor",
+        "robo-rl doctor --json",
+    ),
+    "demo": _verb(
+        "demo",
+        "demo:DemoConfig",
+        "train",
+        "the whole way once: demonstrations, base, fine-tuning, single-step head, bundle, report",
+        "robo-rl demo",
+    ),
+    "view": _verb(
+        "view",
+        "schema:ViewConfig",
+        "sim",
+        "film an environment: its expert, a policy, random actions; a video and a sheet of stills, no "
+        "display needed",
+        "robo-rl view env=metaworld/assembly-v3",
+        "robo-rl view env=quad/race:track=splits episodes=1",
+        "robo-rl view env=metaworld/push-v3 policy=runs/base",
+        "robo-rl view task=peg_insert engine=pybullet control=joint_velocity",
+    ),
+    "collect": _verb(
+        "collect",
+        "schema:CollectConfig",
+        "sim",
+        "record episodes of a scripted expert or of a trained policy",
+        "robo-rl collect env=metaworld/peg-insert-side-v3 episodes=20 noise=0.1 out=data/peg20",
+        "robo-rl collect task=lift engine=mujoco randomise=mild out=data/lift",
+    ),
+    "data import": _verb(
+        "record.data_import",
+        "schema:DataImportConfig",
+        "train",
+        "turn recordings of a robot (MCAP, rosbag2) or a zarr v2 replay buffer into a dataset",
+        "robo-rl data import source=recordings robot=mine.yaml out=data/mine",
+        "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
+    ),
+    "data info": _verb(
+        "data:info",
+        "schema:DataInfoConfig",
+        "train",
+        "what a dataset holds: episodes, frames, keys with shapes, success",
+        "robo-rl data info path=data/peg20",
+    ),
+    "data merge": _verb(
+        "data:merge",
+        "schema:DataMergeConfig",
+        "train",
+        "several datasets that were recorded alike become one",
+        "robo-rl data merge sources=[data/peg20,runs/residual/episodes] out=data/peg-more",
+    ),
+    "data validate": _verb(
+        "data:validate",
+        "schema:DataValidateConfig",
+        "train",
+        "check every episode of a dataset; names the fault and the episode",
+        "robo-rl data validate path=data/peg20",
+    ),
+    "train": _verb(
+        "train",
+        "train:TrainConfig",
+        "train",
+        "train a base policy (flow or diffusion) on a dataset; task=<a flight> is trained from nothing",
+        "robo-rl train data=data/peg20 out=runs/base",
+        "robo-rl train data=data/peg20 out=runs/base resume=true",
+        "robo-rl train task=race out=runs/race",
+    ),
+    "finetune": _verb(
+        "finetune",
+        "finetune:FinetuneVerb",
+        "train",
+        "improve a base policy by reinforcement learning on the task's success",
+        "robo-rl finetune base=runs/base/policy out=runs/steered",
+    ),
+    "fly": _verb(
+        "fly",
+        "fly:FlyConfig",
+        "train",
+        "train a quadcopter policy from nothing in seconds, film it and export it as a bundle and as C",
+        "robo-rl fly task=hover",
+        "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
+    ),
+    "vision": _verb(
+        "vision",
+        "vision:VisionConfig",
+        "pybullet",
+        "learn to hover by an onboard camera in PyBullet, from a policy that is told where it is",
+        "robo-rl vision",
+        "robo-rl vision seeds=3 camera_hz=25 out=runs/vision3",
+    ),
+    "mission": _verb(
+        "mission",
+        "mission:MissionConfig",
+        "train",
+        "plan and fly what a formula of signal temporal logic asks for, in random scenes",
+        "robo-rl mission",
+        "robo-rl mission missions=[patrol,mine.yaml] run=runs/eight",
+    ),
+    "transfer": _verb(
+        "transfer",
+        "transfer:TransferConfig",
+        "pybullet",
+        "put a policy of a quadcopter or an arm, unchanged, into another engine on the same starts; what "
+        "does it cost?",
+        "robo-rl transfer run=runs/fly",
+        "robo-rl transfer run=runs/peg-auto engines=mujoco,pybullet",
+        "robo-rl transfer bundle=runs/fly/bundle effects=ground,drag height_m=0.3 pretty=true",
+    ),
+    "identify": _verb(
+        "identify",
+        "identify:IdentifyConfig",
+        "sim",
+        "fit the simulated arm's servos and delay to recorded motion, and say what that is worth on unseen "
+        "motion",
+        "robo-rl identify data=data/real out=runs/identify",
+    ),
+    "swarm": _verb(
+        "swarm",
+        "swarm:SwarmConfig",
+        "train",
+        "train one policy for a swarm of quadcopters among obstacles, and measure it on unseen worlds",
+        "robo-rl swarm drones=8 density=0.2",
+        "robo-rl swarm drones=8 density=0.2 also=[16x40,32x80] seeds=3 out=runs/swarm3",
+    ),
+    "distill": _verb(
+        "distill",
+        "distill:DistillVerb",
+        "train",
+        "distil a policy into a head that decides in a single step",
+        "robo-rl distill teacher=runs/steered/policy out=runs/head",
+    ),
+    "evaluate": _verb(
+        "evaluate",
+        "schema:EvaluateConfig",
+        "sim",
+        "measure success with its 95 % interval, and compare two policies on the same seeds",
+        "robo-rl evaluate policy=runs/steered/policy episodes=100",
+        "robo-rl evaluate policy=runs/head/policy against=runs/steered/policy episodes=200",
+    ),
+    "export": _verb(
+        "export",
+        "schema:ExportConfig",
+        "train",
+        "write a bundle: weights, ONNX graph and the manifest of its contract",
+        "robo-rl export policy=runs/head/policy out=runs/head/bundle",
+    ),
+    "run": _verb(
+        "run",
+        "schema:RunConfig",
+        "sim",
+        "run a bundle in closed loop at its rate, and report missed deadlines",
+        "robo-rl run bundle=runs/head/bundle episodes=3",
+        "robo-rl run bundle=runs/reach/bundle robot=sim_arm episodes=3",
+    ),
+    "contract": _verb(
+        "contract",
+        "schema:ContractConfig",
+        "robot",
+        "does a bundle fit a robot? joints, limits, rates, cameras, a link, before anything moves",
+        "robo-rl contract bundle=runs/reach/bundle robot=sim_arm",
+        "robo-rl contract bundle=runs/link/bundle robot=crazyflie",
+    ),
+    "up": _verb(
+        "up",
+        "up:UpConfig",
+        "dds",
+        "start a set of robot nodes without ROS, each a process, as ROS 2 sees it on the wire",
+        "robo-rl up arm_sim",
+        "robo-rl up arm_sim bundle=runs/reach/bundle record=recordings",
+        "robo-rl up arm_sim device=keyboard record=recordings",
+        "robo-rl up quad_sim bundle=runs/fly/bundle",
+    ),
+    "call": _verb(
+        "call",
+        "up:CallConfig",
+        "dds",
+        "ask a running node for something: arm or stop the filter, start or save a recording",
+        "robo-rl call safety_filter/arm",
+        "robo-rl call recorder/success",
+    ),
+    "topic list": _verb(
+        "topic:list_topics",
+        "topic:TopicListConfig",
+        "dds",
+        "the topics of running nodes: types, who publishes, who hears; no ROS needed",
+        "robo-rl topic list",
+    ),
+    "topic info": _verb(
+        "topic:info",
+        "topic:TopicInfoConfig",
+        "dds",
+        "one topic: its type, and each end with its quality of service",
+        "robo-rl topic info command/safe",
+    ),
+    "topic echo": _verb(
+        "topic:echo",
+        "topic:TopicEchoConfig",
+        "dds",
+        "print the messages of a topic, long arrays cut short",
+        "robo-rl topic echo joint_states",
+        "robo-rl topic echo camera/view/image_raw count=1",
+    ),
+    "topic hz": _verb(
+        "topic:hz",
+        "topic:TopicHzConfig",
+        "dds",
+        "how often a topic comes, how regularly, and how many bytes a second",
+        "robo-rl topic hz joint_states",
+    ),
+    "info": _verb(
+        "info",
+        "schema:InfoConfig",
+        None,
+        "versions, and the names of environments, policies and methods",
+        "robo-rl info",
+        "robo-rl info --json",
+    ),
+}

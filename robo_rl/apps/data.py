@@ -1,0 +1,80 @@
+"""`robo-rl data info|merge|validate`: what a dataset holds, several as one, and every fault in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from robo_rl.apps.runs.progress import progress, show
+from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
+from robo_rl.data.episodes.recover import recover
+from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.data.info import dataset_info
+from robo_rl.data.merge import merge as merge_datasets
+from robo_rl.data.validate import validate as find_faults
+
+
+def info(config: DataInfoConfig) -> int:
+    """Print what a dataset holds, for people or as JSON."""
+    found = dataset_info(config.path)
+    print(json.dumps(found, indent=2) if config.json else info_text(found))
+    return 0
+
+
+def merge(config: DataMergeConfig) -> int:
+    """Merge datasets and print the number of episodes."""
+    with progress(None, "merge", "episode") as bar:
+        count = merge_datasets(config.sources, config.out, show(bar))
+    print(f"{config.out}: {count} episodes\nNext:   robo-rl train data={config.out} out=runs/base")
+    return 0
+
+
+def validate(config: DataValidateConfig) -> int:
+    """Print the faults; 2 when there is an error among them, 0 for warnings only."""
+    DatasetMeta.load(Path(config.path))  # refuses a folder that is no dataset
+    if config.recover:
+        for episode in recover(config.path):
+            state = "complete" if episode.complete else "incomplete"
+            print(f"Recovered episode {episode.number:06d}: {episode.frames} frames, {state}")
+    with progress(None, "validate", "episode") as bar:
+        faults = find_faults(config.path, show(bar))
+    for fault in faults:
+        print(fault)
+    errors = sum(fault.severity == "error" for fault in faults)
+    print(
+        f"{config.path}: {errors} errors, {len(faults) - errors} warnings"
+        if faults
+        else f"{config.path}: sound"
+    )
+    return 2 if errors else 0
+
+
+def info_text(info: dict[str, Any]) -> str:
+    """One fact per line; only those that say something."""
+    frames, action = info["frames_per_episode"], info["action"]
+    lines = {
+        "dataset": info["path"],
+        "environment": f"{info['env']}, {info['control_hz']:g} Hz",
+        "episodes": f"{info['episodes']}, of which {info['incomplete']} incomplete",
+        "frames": f"{info['frames']} ({info['seconds'] / 60:.1f} min)",
+        "per episode": f"{frames['min']} to {frames['max']} frames, median {frames['median']:g}"
+        if frames
+        else "",
+        "success": f"{info['successes']}/{info['labelled']} labelled episodes"
+        if info["labelled"]
+        else "not labelled",
+        "interrupted": f"{info['interrupted']}: robo-rl data validate recover=true"
+        if info["interrupted"]
+        else "",
+        "interventions": f"{info['intervention_frames']} frames" if info["intervention_frames"] else "",
+        "size": f"{info['bytes'] / 1e6:.1f} MB, images {info['image_codec']}",
+        "action": f"{action['dim']} dimensions {action['unit']}".strip(),
+    }
+    for key, spec in info["obs"].items():
+        lines[f"obs {key}"] = f"{spec['dtype']} {tuple(spec['shape'])} {spec['unit']}".strip()
+    for pair, delay in info["delays_ms"].items():
+        lines[f"delay {pair}"] = f"{delay['p50']:.1f} ms (p99 {delay['p99']:.1f} ms)"
+    shown = {name: value for name, value in lines.items() if value}
+    width = max(map(len, shown))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())

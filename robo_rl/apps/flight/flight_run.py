@@ -1,0 +1,74 @@
+"""A policy that `robo-rl fly` trained, with the task and the craft that it was trained for, ready to be flown
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from policies.checkpoint import read_policy_json
+from policies.flight.policy import STATE, FlightPolicy
+from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.runs.loaded_policy import flight_policy, trained_settings
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import CheckpointError
+from sim.engines.quad.craft import Craft
+from sim.flight.memory import Senses
+from sim.flight.realism import Realism
+from sim.flight.setting import FlightOptions, check_options
+from sim.tasks.flight.protocol import FlightTask
+
+
+@dataclass(frozen=True)
+class Flown:
+    """A policy and what it flies."""
+
+    folder: Path
+    policy: FlightPolicy
+    setting: Setting
+    trained: FlyConfig  # the settings of its training, as far as they are known
+
+    @property
+    def craft(self) -> Craft:
+        return self.setting.craft
+
+    @property
+    def task(self) -> FlightTask:
+        return self.setting.task
+
+    @property
+    def senses(self) -> Senses:
+        return self.setting.senses
+
+    @property
+    def realism(self) -> Realism:
+        return self.setting.realism
+
+
+def load_flown(config: TransferConfig) -> Flown:
+    """From a run, one of its policy folders, or a bundle.
+
+    Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a policy that
+    is not one of `robo-rl fly`, or that does not see what the task shows.
+    """
+    given, folder, policy = flight_policy(config, "fly")
+    if not isinstance(policy, FlightPolicy):
+        raise CheckpointError(
+            f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}' for another suite; what "
+            "can be moved to another engine are policies of robo-rl fly and of tasks of arms (arm/lift, ...)."
+        )
+    trained: FlyConfig = trained_settings(given, folder, FlyConfig, "fly")
+    changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}
+    trained = replace(trained, **{key: value for key, value in changes.items() if value is not None})
+    check_options(trained.task, FlightOptions(speed_m_s=config.speed_m_s))
+    setting = Setting.of(trained)
+    found, shown = policy.obs_spec[STATE].shape, setting.spec().obs[STATE].shape
+    if found != shown:
+        raise CheckpointError(
+            f"The policy in {folder} sees {found[0]} numbers, and its task shows {shown[0]}: its settings "
+            "are not those that it was trained with. Give the run that trained it."
+        )
+    return Flown(folder, policy, setting, trained)

@@ -1,0 +1,58 @@
+"""Pictures of flights through a field of cylinders: from above, and filmed; every start has a field of its
+own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from robo_rl.apps.flight.fly_table import LABELS
+from robo_rl.eval.flight.swarm_log import SwarmLog
+from robo_rl.eval.flight.swarm_plots import write_swarm_plot
+from robo_rl.eval.flight.swarm_video import write_swarm_video
+from sim.flight.trial import Trial
+from sim.tasks.flight.obstacles import ObstacleTask, field_axes
+
+DRAWN, FILMED = 3, 2  # starts
+
+
+def write_field_pictures(
+    out: Path, task: ObstacleTask, trials: dict[str, Trial], title: str, film: bool
+) -> None:
+    """flight.png: the first starts, a row per pilot. flight.mp4: the learned policy on the first two."""
+    fields = min(DRAWN, trials["policy"].position_m.shape[2])
+    logs = {name: [field_log(task, name, trial, i) for i in range(fields)] for name, trial in trials.items()}
+    write_swarm_plot(out / "flight.png", [log for group in logs.values() for log in group], title)
+    if film:
+        write_swarm_video(out / "flight.mp4", logs["policy"][:FILMED])
+
+
+def field_log(task: ObstacleTask, name: str, trial: Trial, start: int) -> SwarmLog:
+    """One start. Who touched something stays there: a log has no holes."""
+    assert trial.external is not None
+    steps = len(trial.position_m)
+    position, quat, goal = (
+        _held(rows[:, :, start].numpy()) for rows in (trial.position_m, trial.quat_wxyz, trial.goal_m)
+    )
+    axes = field_axes(trial.external[:, start : start + 1], task.world)
+    return SwarmLog(
+        f"{LABELS.get(name, name)}, start {start}",
+        (np.arange(steps) + 1) * task.dt_s,
+        position[:, None],
+        quat[:, None],
+        goal[:, None],
+        axes.T.numpy(),
+        ~trial.held[start : start + 1].numpy(),
+        task.world.cylinder_m,
+        task.world.room_m,
+    )
+
+
+def _held(rows: Float[ndarray, "t k"]) -> Float[ndarray, "t k"]:
+    """The last finite row in the place of those that follow it."""
+    flown = np.isfinite(rows).all(1)
+    return rows[np.minimum(np.arange(len(rows)), max(int(flown.sum()) - 1, 0))]

@@ -1,0 +1,195 @@
+"""What `robo-rl fly` leaves behind: the table, results.json, pictures, the bundle and the C header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from policies.c.export import FlightMemory, verify_c_header, write_c_header
+from policies.checkpoint import load_policy, read_policy_json
+from policies.deploy.bundle import write_bundle
+from policies.flight.policy import STATE, FlightPolicy
+from robo_rl.apps.flight.fly_field import write_field_pictures
+from robo_rl.apps.flight.fly_table import LABELS, print_table
+from robo_rl.apps.runs.progress import progress, show
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.errors import MissingDependencyError
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval.flight.flight_log import FlightLog
+from robo_rl.eval.flight.flight_plots import write_flight_plots
+from robo_rl.eval.flight.flight_video import write_flight_video
+from robo_rl.eval.flight.gates import GateFrame
+from robo_rl.eval.flight.race_plots import write_race_plots
+from sim.flight.envelope import envelope_of
+from sim.tasks.flight.obstacles import ObstacleTask
+from sim.tasks.flight.race import RaceTask
+from sim.tasks.flight.waypoints import WaypointTask
+
+if TYPE_CHECKING:
+    from robo_rl.apps.fly import FlyRow, Setting
+    from robo_rl.conf.fly import FlyConfig
+    from sim.flight.trial import Trial
+
+FILMED = 6  # drones in the video
+FILMED_S = 12.0
+_OF_TASK = {
+    "race": ("track",),
+    "obstacles": ("density",),
+    "vision_hover": ("px", "camera_hz"),
+}  # settings to tell
+
+
+def finish(
+    config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
+) -> int:
+    """Print the table and write everything that outlives the run."""
+    out = run.path
+    write_results(out / "results.json", config, rows)
+    _pictures(config, setting, out, trials)
+    policy = load_policy(run.policy)
+    assert isinstance(policy, FlightPolicy)
+    note = read_policy_json(run.policy)["train"]
+    write_bundle(
+        out / "bundle", policy, setting.spec(), name=_name(config, setting), noise="zero",
+        training=note, measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0},
+        envelope=envelope_of(trials["policy"]), example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
+    )  # fmt: skip
+    c_line = write_header(out / "policy.h", config.task, policy, setting, note)
+    print_table(config, rows)
+    print(
+        f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}"
+    )
+    print(f"next:     robo-rl run bundle={out}/bundle")
+    if config.level == "rates":
+        print(f"          robo-rl contract bundle={out}/bundle robot=crazyflie   (or px4)")
+    return 0
+
+
+def _name(config: FlyConfig, setting: Setting) -> str:
+    """Of the bundle; motors are what is commanded unless it says otherwise."""
+    return f"{config.task}-{setting.craft.name}" + ("" if config.level == "motors" else f"-{config.level}")
+
+
+def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, Trial]) -> None:
+    """flight.png and flight.mp4; of a race the track with its gates, of a field its cylinders."""
+    title = f"{setting.craft.name}, {config.eval_flights} starts"
+    if isinstance(setting.task, ObstacleTask):
+        write_field_pictures(
+            out, setting.task, trials, f"obstacles, density {config.density:.0%}: {title}", config.video
+        )
+        return
+    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
+    if isinstance(setting.task, RaceTask):
+        track = setting.task.track
+        gates = [
+            GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m)
+            for gate in track.gates
+        ]
+        write_race_plots(out / "flight.png", logs, gates, f"race, track {track.name}: {title}")
+    else:
+        gates = []
+        write_flight_plots(out / "flight.png", logs, f"{config.task}: {title}")
+    if config.video:
+        # Who flies one course must be seen apart from the others; who holds a point is drawn apart.
+        drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
+        with progress(None, "film", "frame") as bar:
+            write_flight_video(
+                out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S, moved=show(bar)
+            )
+
+
+def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
+    """policy.h, compiled and compared with torch where a C compiler is there; says which."""
+    if policy.law is not None:
+        return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
+    if setting.options.level != "motors":
+        return (
+            "C: not written, for a policy of thrust and body rates flies beside the autopilot, by its bundle"
+        )
+    craft, senses = setting.craft, setting.senses
+    memory = FlightMemory(
+        senses.history,
+        senses.integral,
+        senses.integral_limit,
+        setting.task.dt_s,
+        2.0 * craft.hover_speed - 1.0,
+    )
+    examples = torch.randn(4, len(policy.scale), generator=torch.Generator().manual_seed(0)) * 0.2
+    facts = {
+        "craft": f"{craft.name} ({craft.source})",
+        "observation": setting.spec().obs[STATE].unit,
+        "rate": f"{1.0 / setting.task.dt_s:g} Hz",
+        "commit": str(note["commit"]),
+    }
+    # A reference ahead comes from the vehicle's planner: only holding a point can keep its own observation.
+    own = None if setting.task.moves else memory
+    if own is None:
+        facts["what is left out"] = (
+            "the observation's own code: the vehicle gives the network what the line above says"
+        )
+    write_c_header(path, name, policy.weights(), policy.scale, examples, facts, memory=own)
+    try:
+        difference = verify_c_header(path, name, policy.weights(), policy.scale)
+    except MissingDependencyError as error:
+        return f"C: {path} (not compared with torch: {error})"
+    return f"C: {path}, differs from torch by {difference:.1g}"
+
+
+def flight_log(setting: Setting, name: str, trial: Trial) -> FlightLog:
+    """A trial as the plots and the video take it."""
+    steps = len(trial.position_m)
+
+    def rows(value: torch.Tensor) -> np.ndarray:
+        return value.permute(0, 2, 1).numpy()
+
+    return FlightLog(
+        time_s=(np.arange(steps) + 1) * setting.task.dt_s,
+        position_m=rows(trial.position_m),
+        quat_wxyz=rows(trial.quat_wxyz),
+        velocity_m_s=rows(trial.velocity_m_s),
+        command=rows(trial.rotor),
+        goal_m=rows(trial.goal_m) if setting.task.moves else np.zeros(3),
+        label=LABELS.get(name, name),
+    )
+
+
+def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
+    """Means over seeds at the top, every row below."""
+    ours = [row for row in rows if row.name == "policy"]
+    errors = [row.position_error_m for row in ours if row.position_error_m is not None]
+    write_json(
+        path,
+        {
+            "commit": commit(),
+            "machine": machine(),
+            "task": config.task,
+            "craft": config.craft,
+            **(
+                {}
+                if isinstance(config, VisionConfig)
+                else {"engine": config.engine, "level": config.level, "method": config.method.name}
+            ),
+            **{name: getattr(config, name) for name in _OF_TASK.get(config.task, ())},
+            "position_error_m": fmean(errors) if len(errors) == len(ours) else None,
+            "terminated_fraction": fmean(row.terminated_fraction for row in ours),
+            **{name: _mean([row.facts[name] for row in ours]) for name in ours[0].facts},
+            "success": fmean(row.held.rate for row in ours),
+            "train_cpu_s": fmean(row.train_cpu_s for row in ours),
+            "compile_cpu_s": sum(row.compile_cpu_s for row in ours),
+            "seeds": [row.seed for row in ours],
+            "eval_flights": config.eval_flights,
+            "rows": [row.to_json() for row in rows],
+        },
+    )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """None where a seed has no figure."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

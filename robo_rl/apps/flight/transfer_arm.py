@@ -1,0 +1,165 @@
+"""`robo-rl transfer` of an arm's policy: the same task and the same starts in other engines, the policy
+unchanged.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from robo_rl.apps.runs.device import pick_device
+from robo_rl.apps.runs.loaded_policy import Actor, load_actor
+from robo_rl.apps.runs.progress import progress
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval import text
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.stats import PairedTest
+from robo_rl.eval.video import record_episodes
+from sim.engines.table import ENGINES
+from sim.registry import make_env, option_of, with_option
+from sim.tasks.table import SUITES
+
+EPISODES = 100
+_SIGNIFICANT, _LANES = 0.05, 32
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """What the policy does in one engine; `test` pairs it with the first engine, start by start."""
+
+    engine: str
+    result: EvalResult
+    test: PairedTest | None
+
+
+def is_for_arms(config: TransferConfig) -> bool:
+    """Was the policy trained on a task in a scene? False as well where there is none: others say what is
+    missing.
+    """
+    given = config.run or config.bundle
+    return given is not None and load_actor(given, pick_device("cpu")).env.split("/")[0] in SUITES
+
+
+def main(config: TransferConfig) -> int:
+    """Evaluate in every engine, print one table, film each, and leave results.json in `out`."""
+    if config.run is not None and config.bundle is not None:
+        raise ConfigError("Give either run=<folder> or bundle=<folder>, and not both.")
+    if config.episodes is None:
+        config = replace(config, episodes=EPISODES)
+    actor = load_actor(config.run or config.bundle or "", pick_device("cpu"))
+    if config.env is not None:
+        actor = replace(actor, env=config.env)
+    results = measure(config, actor, engines_of(config, actor.env))
+    write_results(Path(config.out) / "results.json", config, actor, results)
+    if config.video:
+        for each in results:
+            print(f"filming {each.engine} ...", flush=True)
+            film(config, actor, each.engine)
+    print_table(config, actor, results)
+    names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
+    print(f"left in {config.out}: {', '.join(names)}")
+    return 0
+
+
+def engines_of(config: TransferConfig, env: str) -> list[str]:
+    """The engine of the training first, then the others. Raises ConfigError for a task that runs in one
+    engine only.
+    """
+    home = option_of(env, "engine")
+    if home is None:
+        raise ConfigError(f"{env} runs in one engine only; it cannot be moved to another.")
+    asked = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
+    for engine in asked:
+        if engine not in ENGINES:
+            raise UnknownNameError("engine", engine, ENGINES)
+    return list(dict.fromkeys([str(home), *asked]))
+
+
+def measure(config: TransferConfig, actor: Actor, engines: list[str]) -> list[EngineResult]:
+    """The same seeds everywhere. Raises what an engine that cannot run here raises, before any episode is
+    run.
+    """
+    for engine in engines:
+        make_env(with_option(actor.env, "engine", engine), 1).close()
+    results: list[EngineResult] = []
+    seeds = eval_seeds(config.seed, config.starts)
+    with progress(config.starts * len(engines), "transfer", "episode") as bar:
+        for engine in engines:
+            lanes = min(_LANES, config.starts)
+            with closing(make_env(with_option(actor.env, "engine", engine), lanes)) as env:
+                actor.check(env.spec)
+                noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
+                found = evaluate(env, actor.policy, ChunkExecutor, noise, seeds, bar.update)
+            results.append(
+                EngineResult(engine, found, compare(results[0].result, found) if results else None)
+            )
+    return results
+
+
+def film(config: TransferConfig, actor: Actor, engine: str) -> None:
+    """The first starts, in this engine."""
+    with closing(make_env(with_option(actor.env, "engine", engine), 1)) as env:
+        noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
+        seeds = eval_seeds(config.seed, min(3, config.starts))
+        record_episodes(
+            env, actor.policy, ChunkExecutor, noise, seeds, Path(config.out) / f"{engine}.mp4", name=engine
+        )
+
+
+def write_results(path: Path, config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
+    """Every figure of the table, and what one needs to get it again."""
+    home = results[0].result.rate.rate
+    rows = [
+        {
+            "engine": each.engine,
+            **each.result.rate.to_json(),
+            "kept": each.result.rate.rate / home if home > 0.0 else None,
+            "mcnemar_p": None if each.test is None else each.test.p_value,
+        }
+        for each in results
+    ]
+    head = {
+        "commit": commit(),
+        "machine": machine(),
+        "policy": str(actor.folder),
+        "env": actor.env,
+        "seed": config.seed,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {**head, "episodes": config.starts, "rows": rows})
+
+
+def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
+    """One row per engine; red where it costs more than chance."""
+    table = Table(header_style="dim", box=None, pad_edge=False)
+    table.add_column("engine", no_wrap=True)
+    for column in ("k/n", "success", "95 %", "kept", "p"):
+        table.add_column(column, justify="right", no_wrap=True)
+    home = results[0].result.rate.rate
+    for each in results:
+        rate, worse = each.result.rate, each.test is not None and each.test.p_value < _SIGNIFICANT
+        colour = "bold red" if worse and rate.rate < home else "bold green"
+        kept = text.NONE if each.test is None or home == 0.0 else f"[{colour}]{rate.rate / home:.0%}[/]"
+        p_value = text.NONE if each.test is None else text.p_value(each.test.p_value)
+        table.add_row(
+            each.engine, f"{rate.k}/{rate.n}", text.percent(rate), text.interval(rate), kept, p_value
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(f"{actor.env}: {config.starts} starts, the same in every engine", style="bold")
+    console.print(table)
+    console.print(
+        f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: of its "
+        "success. p: exact McNemar.",
+        style="dim",
+    )

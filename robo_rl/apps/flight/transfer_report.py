@@ -1,0 +1,136 @@
+"""What `robo-rl transfer` leaves behind: the table, results.json and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from robo_rl.apps.flight.flight_run import Flown
+from robo_rl.apps.flight.fly_report import FILMED, flight_log
+from robo_rl.apps.flight.fly_table import LABELS
+from robo_rl.apps.flight.transfer_film import check_size, film
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval import text
+from robo_rl.eval.flight.flight_log import FlightLog
+from robo_rl.eval.flight.flight_plots import write_flight_plots
+from robo_rl.eval.flight.flight_video import write_flight_video
+from sim.engines.bullet.effects import Scene, borrowed
+
+if TYPE_CHECKING:
+    from robo_rl.apps.transfer import Drop, TransferRow
+    from robo_rl.conf.transfer import TransferConfig
+
+_SIGNIFICANT = 0.05
+_FLOOR_SEEN_M = 0.8  # a floor farther below the goal would make the drones small
+
+
+def finish(
+    config: TransferConfig, flown: Flown, scene: Scene, rows: list[TransferRow], drops: dict[str, Drop]
+) -> int:
+    """Print the table and write everything into `out`."""
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_results(out / "results.json", config, flown, scene, rows, drops)
+    logs = [log_of(flown, row) for row in rows]
+    title = f"{flown.trained.task}: {flown.craft.name}, {config.starts} starts in two engines"
+    write_flight_plots(out / "transfer.png", logs, title)
+    films = []
+    if config.video:
+        floor_m = -scene.height_m if scene.height_m < _FLOOR_SEEN_M else None
+        films.append(write_flight_video(out / "transfer.mp4", logs[1], drones=FILMED, floor_m=floor_m))
+    if config.pretty:
+        films.append(film(out / "pybullet.mp4", flown, scene, rows[1].trial, check_size(config.size)))
+    print_table(config, flown, scene, rows, drops)
+    names = ["transfer.png", *(path.name for path in films)]
+    print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")
+    return 0
+
+
+def log_of(flown: Flown, row: TransferRow) -> FlightLog:
+    """A trial as plots and videos take it, named after pilot and engine."""
+    log = flight_log(flown.setting, row.pilot, row.trial)
+    return replace(log, label=f"{LABELS.get(row.pilot, row.pilot)}, {row.engine}")
+
+
+def write_results(
+    path: Path,
+    config: TransferConfig,
+    flown: Flown,
+    scene: Scene,
+    rows: list[TransferRow],
+    drops: dict[str, Drop],
+) -> None:
+    """Every figure of the table, and what one needs to get it again."""
+    policy = drops["policy"]
+    write_json(
+        path,
+        {
+            "commit": commit(),
+            "machine": machine(),
+            "policy": str(flown.folder),
+            "task": flown.trained.task,
+            "craft": flown.craft.name,
+            "engine": config.engine,
+            "scene": asdict(scene) | {"borrowed": borrowed(flown.craft, scene)},
+            "episodes": config.starts,
+            "seed": config.seed,
+            "randomize": config.randomize,
+            **policy.to_json(),
+            "rows": [row.to_json() for row in rows],
+            "drops": {name: drop.to_json() for name, drop in drops.items()},
+        },
+    )
+
+
+def print_table(
+    config: TransferConfig, flown: Flown, scene: Scene, rows: list[TransferRow], drops: dict[str, Drop]
+) -> None:
+    """One row per pilot and engine; green where the other engine costs nothing beyond chance, red where it
+    does.
+    """
+    craft = f"{flown.craft.name}{f', ±{config.randomize:.0%}' if config.randomize else ''}"
+    title = f"{flown.trained.task}, {craft}: {config.starts} starts, the same in both engines"
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+    )
+    for column in ("pilot", "engine"):
+        table.add_column(column, no_wrap=True)
+    for column in ("k/n", "held", "95 %", "left the box", "error", "difference", "p"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        drop = drops[row.pilot] if row.engine == config.engine else None
+        table.add_row(
+            LABELS.get(row.pilot, row.pilot),
+            row.engine,
+            f"{row.held.k}/{row.held.n}",
+            text.percent(row.held),
+            text.interval(row.held),
+            f"{row.left_fraction:.1%}",
+            text.NONE if row.error_m is None else f"{row.error_m * 1000:.1f} mm",
+            text.NONE if drop is None else _difference(drop),
+            text.NONE if drop is None else text.p_value(drop.test.p_value),
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(table)
+    air = ", ".join(scene.effects) or "none"
+    lent = ", ".join(borrowed(flown.craft, scene))
+    console.print(
+        f"engine {config.engine}: {1.0 / flown.task.dt_s * scene.substeps(flown.task.dt_s):g} steps/s, "
+        f"effects: {air}{f' ({lent} of {scene.donor})' if lent else ''}, floor {scene.height_m:g} m below "
+        f"the goal{f', another craft {scene.above_m:g} m above it' if scene.above_m is not None else ''}. 95 "
+        "%: Wilson interval in per cent. held: stayed, error below 10 cm. difference: points of held, start "
+        "by start; p: exact McNemar.",
+        style="dim",
+    )
+
+
+def _difference(drop: Drop) -> str:
+    lost = drop.points > 0.0 and drop.test.p_value < _SIGNIFICANT
+    return f"[{'bold red' if lost else 'bold green'}]{0.0 - drop.points:+.1f}[/]"

@@ -1,0 +1,188 @@
+"""`robo-rl transfer` of a swarm's policy: the same worlds in `quad` and in PyBullet, the policy unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from policies.checkpoint import read_policy_json
+from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.flight.swarm_report import FILMED, swarm_logs
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.runs.loaded_policy import find_policy, flight_policy, trained_settings
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.swarm import evaluated
+from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval import text
+from robo_rl.eval.flight.swarm_plots import write_swarm_plot
+from robo_rl.eval.flight.swarm_video import write_swarm_video
+from robo_rl.eval.stats import SuccessRate
+from sim.engines.bullet.effects import Scene, borrowed
+from sim.flight.swarm.swarm_trial import SwarmPaths, SwarmTrial
+from sim.tasks.swarm.scenarios import SCENARIOS
+
+HOME = "quad"
+WORLDS = 100
+
+
+@dataclass(frozen=True)
+class SwarmDrop:
+    """All worlds, or those of one scenario, in both engines, drone by drone."""
+
+    scenario: str
+    home: SwarmTrial
+    away: SwarmTrial
+
+    @property
+    def rates(self) -> tuple[SuccessRate, SuccessRate]:
+        first, second = (SuccessRate.of_groups(trial.success.numpy()) for trial in (self.home, self.away))
+        return first, second
+
+    @property
+    def points(self) -> float:
+        """Of success, in per cent; positive: fewer succeeded away."""
+        first, second = self.rates
+        return 100.0 * (first.rate - second.rate)
+
+    def to_json(self) -> dict[str, Any]:
+        good = self.home.success, self.away.success
+        collided = [round(float(trial.collided.float().mean()), 4) for trial in (self.home, self.away)]
+        return {
+            "scenario": self.scenario,
+            "quad": self.rates[0].to_json() | {"collided": collided[0]},
+            "pybullet": self.rates[1].to_json() | {"collided": collided[1]},
+            "drop_points": self.points,
+            "only_home": int((good[0] & ~good[1]).sum()),
+            "only_away": int((good[1] & ~good[0]).sum()),
+        }
+
+
+def is_swarm(config: TransferConfig) -> bool:
+    """Was the policy trained by `robo-rl swarm`?"""
+    given = config.run or config.bundle
+    return given is not None and read_policy_json(find_policy(given))["kind"] == SwarmPolicy.kind
+
+
+def main(config: TransferConfig, scene: Scene) -> int:
+    """Fly the same worlds in both engines, print one table, and leave results.json and pictures in `out`."""
+    folder, policy, trained = load_swarm(config)
+    setting = SwarmSetting.of(trained)
+    if (found := policy.obs_spec["state"].shape[0]) != setting.senses.obs_rows:
+        raise CheckpointError(
+            f"The policy in {folder} sees {found} numbers, and its swarm shows {setting.senses.obs_rows}: "
+            "its settings are not those that it was trained with. Give the run that trained it."
+        )
+    drops, paths = measure(config, trained, policy, scene)
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    head = {
+        "commit": commit(),
+        "machine": machine(),
+        "policy": str(folder),
+        "task": "swarm",
+        "craft": trained.craft,
+    }
+    write_json(
+        out / "results.json",
+        head
+        | {
+            "engine": config.engine,
+            "scene": asdict(scene) | {"borrowed": borrowed(setting.craft, scene)},
+            "drones": trained.drones,
+            "density": trained.density,
+            "episodes": trained.episodes,
+            "seed": config.seed,
+            "drop_points": drops[0].points,
+            "rows": [drop.to_json() for drop in drops],
+        },
+    )
+    logs = swarm_logs(setting, paths)
+    write_swarm_plot(out / "transfer.png", logs, f"{_name(trained)}, in PyBullet")
+    if config.video:
+        write_swarm_video(out / "transfer.mp4", logs[:FILMED])
+    print_table(trained, setting, scene, drops)
+    print(
+        f"pictures: {out}/transfer.png{', transfer.mp4' if config.video else ''}; figures: {out}/results.json"
+    )
+    return 0
+
+
+def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
+    """The policy, and the settings that it was trained with, of as many worlds as are asked for.
+
+    Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a bundle that
+    does not tell how it was trained.
+    """
+    given, folder, policy = flight_policy(config, "swarm")
+    assert isinstance(policy, SwarmPolicy)
+    changes: dict[str, Any] = {"eval_s": config.eval_s, "craft": config.craft}
+    settings: SwarmConfig = trained_settings(given, folder, SwarmConfig, "swarm")
+    trained = replace(settings, **{key: value for key, value in changes.items() if value is not None})
+    worlds = WORLDS if config.episodes is None else config.episodes
+    return folder, policy, replace(trained, engine=HOME, also=[], episodes=worlds, eval_seed=config.seed)
+
+
+def measure(
+    config: TransferConfig, trained: SwarmConfig, policy: SwarmPolicy, scene: Scene
+) -> tuple[list[SwarmDrop], SwarmPaths]:
+    """All scenarios together, then each; and the paths of PyBullet's first worlds."""
+    away = replace(trained, engine=config.engine, downwash=False)
+    setting = SwarmSetting.of(trained)
+    batches = -(-trained.episodes // trained.worlds)
+    found = []
+    with progress(2 * batches * setting.world.steps, "transfer", "step") as bar:
+
+        def act(obs: Tensor) -> Tensor:
+            bar.update(1)
+            return policy.columns(obs)
+
+        for one in (trained, away):
+            there = replace(SwarmSetting.of(one), scene=scene)
+            found.append(evaluated(one, there, there.world, act))
+    (home, _), (other, paths) = found
+    kinds = sorted(set(home.scenario.tolist()))
+    each = [SwarmDrop(SCENARIOS[i], home.of(i), other.of(i)) for i in kinds]
+    return [SwarmDrop("all", home, other), *each], paths
+
+
+def print_table(trained: SwarmConfig, setting: SwarmSetting, scene: Scene, drops: list[SwarmDrop]) -> None:
+    """A row per scenario: success in both engines, and what the change costs."""
+    title = f"{_name(trained)}: {trained.episodes} worlds, the same in both engines"
+    table = Table(
+        title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+    )
+    table.add_column("scenario", no_wrap=True)
+    for column in ("quad", "95 %", "PyBullet", "95 %", "difference", "touched in quad", "in PyBullet"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for drop in drops:
+        cells = [text_ for rate in drop.rates for text_ in (f"{rate.k}/{rate.n}", text.interval(rate))]
+        touched = [f"{float(trial.collided.float().mean()):.1%}" for trial in (drop.home, drop.away)]
+        style = "bold" if drop.scenario == "all" else None
+        table.add_row(
+            drop.scenario.replace("_", " "), *cells, f"{0.0 - drop.points:+.1f} points", *touched, style=style
+        )
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    console.print(table)
+    air, lent = ", ".join(scene.effects) or "none", ", ".join(borrowed(setting.craft, scene))
+    console.print(
+        f"engine pybullet: {scene.substeps(setting.world.dt_s) / setting.world.dt_s:g} steps/s, effects: "
+        f"{air}{f' ({lent} of {scene.donor})' if lent else ''}. Hulls, propellers included, bounce off each "
+        "other, off cylinders and the floor, and touching counts from there; in quad it counts from two arm "
+        "lengths. 95 %: interval in per cent; drones of one world count for as many as they differ.",
+        style="dim",
+    )
+
+
+def _name(trained: SwarmConfig) -> str:
+    return f"{trained.drones} drones, {trained.density:.0%} obstacle density, {trained.craft}"

@@ -1,0 +1,97 @@
+"""What `robo-rl vision` leaves behind: the table, results.json, pictures, a film through its camera, the
+bundle.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from policies.checkpoint import load_policy, read_policy_json
+from policies.deploy.bundle import write_bundle
+from policies.flight.vision import IMAGE, STATE, VisionPolicy
+from robo_rl.apps.flight.fly_report import flight_log, write_results
+from robo_rl.apps.flight.fly_table import LABELS, print_table
+from robo_rl.apps.flight.transfer_film import FPS, inset, poses_of, stand
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.eval.flight.flight_plots import write_flight_plots
+from robo_rl.eval.video import VideoWriter, caption
+from sim.engines.bullet.floor_view import FloorView
+from sim.flight.trial import Trial
+
+if TYPE_CHECKING:
+    from robo_rl.apps.fly import FlyRow
+    from robo_rl.apps.vision import Sight
+    from robo_rl.conf.vision import VisionConfig
+
+SIZE = (640, 480)
+_ENLARGED = 192  # pixels of the onboard picture in the film
+
+
+def finish(
+    config: VisionConfig, sight: Sight, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
+) -> int:
+    """Print the table and write everything that outlives the run."""
+    out = run.path
+    write_results(out / "results.json", config, rows)
+    logs = [flight_log(sight.setting, name, trial) for name, trial in trials.items()]
+    write_flight_plots(
+        out / "flight.png", logs, f"hover by camera: {sight.craft.name}, {config.eval_flights} starts"
+    )
+    if config.video:
+        film(out / "flight.mp4", sight, trials["policy"])
+    policy = load_policy(run.policy)
+    assert isinstance(policy, VisionPolicy)
+    note = read_policy_json(run.policy)["train"]
+    write_bundle(
+        out / "bundle",
+        policy,
+        policy.env,
+        name=f"vision-hover-{sight.craft.name}",
+        noise="zero",
+        training=note,
+        measured=note["measured"] | {"env": policy.env.name, "noise": 0.0},
+        rates_hz={IMAGE: config.camera_hz, STATE: policy.env.control_hz},
+        example=_example(policy),
+    )
+    print_table(config, rows)
+    print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle")
+    return 0
+
+
+def film(path: Path, sight: Sight, trial: Trial) -> Path:
+    """Drone 0 in real time from outside, and in the corner its camera's picture, as large pixels as they
+    are.
+    """
+    poses = poses_of(trial)
+    outside, onboard = (FloorView(sight.eye, -sight.scene.height_m) for _ in range(2))
+    outside.show(sight.craft)
+    middle, eye = stand(poses.position_m)
+    every = max(1, round(1.0 / (FPS * sight.task.dt_s)))
+    with VideoWriter(path, 1.0 / (every * sight.task.dt_s)) as writer:
+        for i in range(0, poses.position_m.shape[1], every):
+            place, turn = poses.position_m[:, i], poses.turn[:, :, i]
+            scene = outside.from_outside(place, poses.quat_wxyz[:, i], eye, middle, *SIZE)
+            seen = onboard.look(place[:, None], turn[:, :, None], np.ones(1, dtype=bool))[0]
+            scale = max(1, _ENLARGED // sight.eye.px)
+            large = np.repeat(np.repeat(seen, scale, 0), scale, 1)[..., None].repeat(3, 2)
+            error_cm = 100.0 * float(np.linalg.norm(place))
+            writer.add(
+                caption(inset(scene, large), f"{LABELS['policy']} | what its camera sees in the corner",
+                        f"{(i + 1) * sight.task.dt_s:.2f} s, {error_cm:.1f} cm", None)
+            )  # fmt: skip
+    outside.close()
+    onboard.close()
+    return path
+
+
+def _example(policy: VisionPolicy) -> dict[str, torch.Tensor]:
+    """Observations for the comparison of graph and torch: noise pictures, level flight."""
+    rng = torch.Generator().manual_seed(0)
+    image = torch.randint(0, 256, (8, 1, *policy.obs_spec[IMAGE].shape), generator=rng, dtype=torch.uint8)
+    state = 0.1 * torch.randn(8, 1, *policy.obs_spec[STATE].shape, generator=rng)
+    state[..., 2] = 1.0
+    return {IMAGE: image, STATE: state}

@@ -1,0 +1,178 @@
+"""How each node is put together from its settings: the place where both the hardware and the simulator are
+known.
+
+What only one node needs is imported for that node alone: the safety filter starts without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from hardware.bus.protocol import Bus
+from hardware.description import load_description
+from hardware.nodes.camera import CameraConfig, CameraNode
+from hardware.nodes.diagnostics import DiagnosticsNode
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.shared.pictures import PictureSettings
+from hardware.nodes.shared.protocol import Node
+from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
+from hardware.nodes.task import TaskNode
+from hardware.topics import (
+    ASK,
+    EPISODE,
+    TOPICS,
+    Topic,
+    camera_info_topic,
+    compressed_topic,
+    depth_topic,
+    image_topic,
+)
+from robo_rl.conf.node import (
+    ActionHeadNodeConfig,
+    ArmPolicyNodeConfig,
+    CameraNodeConfig,
+    DiagnosticsNodeConfig,
+    FlightFilterNodeConfig,
+    QuadPolicyNodeConfig,
+    RecorderNodeConfig,
+    SafetyFilterNodeConfig,
+    SimRobotNodeConfig,
+    TaskNodeConfig,
+)
+from robo_rl.core.errors import ConfigError
+
+
+def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
+    return DiagnosticsNode(bus)
+
+
+def camera(config: CameraNodeConfig, bus: Bus) -> Node:
+    size = config.width, config.height
+    jpeg = config.transport, config.quality
+    if config.quality > 100:
+        raise ConfigError(f"quality={config.quality} cannot be used, expected 1 to 100.")
+    return CameraNode(
+        bus,
+        CameraConfig(config.camera, config.source, *size, config.fps, config.loop, *jpeg, config.calibration),
+    )
+
+
+def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
+    """All topics of the table, with the pictures of the cameras named."""
+    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic not in (ASK, EPISODE)]
+    names = [name for name in config.cameras.split("+") if name]
+    if wrong := [name for name in names if not name.isidentifier()]:
+        raise ConfigError(
+            f"cameras={config.cameras}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front."
+        )
+    kinds: list[Callable[[str], Topic[Any]]] = [camera_info_topic]
+    kinds += [image_topic] if config.transport != "compressed" else []
+    kinds += [compressed_topic] if config.transport != "raw" else []
+    kinds += [depth_topic] if config.depth else []
+    seen = [topic(camera) for camera in names for topic in kinds]
+    return RecorderNode(bus, RecorderConfig(config.out, config.start), [*plain, *seen])
+
+
+def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
+    """The contract is checked before the inference process is started, and long before anything moves."""
+    from hardware.checks.arm_contract import check_contract
+    from hardware.loop.inference import InferenceProcess
+    from hardware.loop.sampler import check_guidable
+    from hardware.nodes.arm_policy import ArmPolicyNode
+    from policies.deploy.bundle import load_bundle
+
+    bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
+    check_contract(bundle, robot)
+    if config.realtime:
+        check_guidable(bundle)
+    pictures = PictureSettings(config.picture_age_s, config.transport)
+    inference = InferenceProcess(
+        bundle, cast(Any, config.device), config.threads, config.seed, config.realtime
+    )
+    return ArmPolicyNode(bus, bundle, robot, inference, config.start, print, config.realtime, pictures)
+
+
+def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
+    from hardware.checks.arm_contract import check_contract
+    from hardware.nodes.action_head import ActionHeadNode
+    from policies.deploy.bundle import load_bundle
+
+    bundle, robot = (
+        None if config.bundle is None else load_bundle(Path(config.bundle)),
+        load_description(config.robot),
+    )
+    if bundle is not None:
+        check_contract(bundle, robot)
+    pictures = PictureSettings(config.picture_age_s, config.transport)
+    return ActionHeadNode(bus, robot, bundle, start=config.start, pictures=pictures)
+
+
+def task(config: TaskNodeConfig, bus: Bus) -> Node:
+    return TaskNode(bus, config.goal, config.words)
+
+
+def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
+    return SafetyFilterNode(bus, load_description(config.robot), arm=config.arm)
+
+
+def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
+    """Motor commands need the craft's rotors to land by; thrust and body rates need no more than its hover
+    thrust.
+    """
+    from hardware.checks.flight_contract import check_level, envelope_of
+    from hardware.nodes.flight_filter import FlightFilterNode
+    from hardware.safety.flight import FlightFilter
+    from hardware.safety.landing import Lander, MotorsLander, RatesLander
+    from policies.deploy.bundle import load_bundle
+    from robo_rl.apps.nodes.run_quad import craft_model
+    from sim.engines.quad.craft import load_craft
+
+    lander: Lander = RatesLander(config.hover)
+    if config.level == "motors":
+        lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
+    bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
+    envelope = envelope_of(bundle)
+    check_level(bundle, level)
+    filter_ = FlightFilter(envelope, lander, config.command_hz, config.state_hz, level, config.ground_m)
+    return FlightFilterNode(bus, filter_, config.command_hz, arm=config.arm)
+
+
+def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
+    from hardware.nodes.quad_policy import QuadPolicyNode
+    from policies.deploy.bundle import load_bundle
+    from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
+
+    if len(config.goal_m) != 3:
+        raise ConfigError(f"goal_m={config.goal_m} cannot be used, expected three numbers: x, y, z.")
+    x, y, z = config.goal_m
+    bundle = load_bundle(Path(config.bundle))
+    return QuadPolicyNode(
+        bus, bundle, flight_observer(flight_env(bundle)), (x, y, z), config.start, hover=config.hover
+    )
+
+
+def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
+    """The simulators are imported here, where one is asked for."""
+    if config.robot == "sim_quad" and config.cameras:
+        raise ConfigError("robot=sim_quad has no cameras; leave out cameras=.")
+    if config.robot == "sim_quad":
+        from robo_rl.apps.nodes.run_quad import SimulatedQuad
+        from sim.engines.quad.craft import load_craft
+        from sim.flight.robot import QuadBody
+
+        body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
+        return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
+    from sim.arms.arm6.body import ArmBody
+
+    arm = ArmBody()
+    node = SimArmNode(bus, arm, config.state_hz)
+    if config.cameras:
+        from hardware.nodes.sim_cameras import SimCameras
+        from sim.arms.arm6.camera import ArmCamera
+
+        cameras = {name: ArmCamera(arm, name, config.image_size) for name in config.cameras.split("+")}
+        SimCameras(bus, cameras, config.senses, config.camera_hz)
+    return node

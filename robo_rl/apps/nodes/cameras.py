@@ -1,0 +1,92 @@
+"""The cameras of a set of nodes: one node for each, as the arguments or the robot's description name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hardware.description import Camera, load_description
+from robo_rl.core.errors import ConfigError
+
+UNNAMED = "camera"  # what one is called that neither the arguments nor the description name
+
+
+@dataclass(frozen=True, slots=True)
+class SetCamera:
+    """One camera. source: empty, another program sends its pictures. known: what the description says of
+    them.
+    """
+
+    name: str
+    source: str
+    calibration: str
+    known: Camera | None
+
+    def values(self) -> dict[str, str]:
+        """Arguments of the set, as this camera's node is told them."""
+        return {"camera": self.source, "camera_name": self.name, "calibration": self.calibration}
+
+    def words(self) -> list[str]:
+        """Settings that the description has: its pictures are as it says they are."""
+        if self.known is None:
+            return []
+        return [
+            f"width={self.known.width_px}",
+            f"height={self.known.height_px}",
+            f"fps={self.known.rate_hz:g}",
+        ]
+
+
+def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
+    """The cameras by `camera`, `camera_name` and `calibration`, each joined by +, then the others of the
+    `robot`.
+
+    Raises ConfigError where it is not clear which camera is which.
+    """
+    described = load_description(str(values["robot"])).cameras
+    given = str(values["camera"] or "")
+    names = _names(str(values["camera_name"] or ""), given, tuple(described))
+    sources = _parts(given, names, "camera") or [_source(described.get(name)) for name in names]
+    calibrations = _parts(str(values.get("calibration") or ""), names, "calibration") or [""] * len(names)
+    rows = zip(names, sources, calibrations, strict=True)
+    others = [SetCamera(name, "", "", known) for name, known in described.items() if name not in names]
+    return [SetCamera(name, source, file, described.get(name)) for name, source, file in rows] + others
+
+
+def _names(asked: str, given: str, described: Sequence[str]) -> list[str]:
+    """As asked; else those of the description, if they are as many as the sources; else the one without a
+    name.
+    """
+    if asked:
+        names = asked.split("+")
+        if wrong := [name for name in names if not name.isidentifier()]:
+            raise ConfigError(
+                f"camera_name={asked}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front."
+            )
+        if len(set(names)) < len(names):
+            raise ConfigError(f"camera_name={asked} names a camera twice.")
+        return names
+    if given and len(described) != 1 and len(given.split("+")) != max(1, len(described)):
+        has = f"the description has {', '.join(described)}" if described else "the description has no cameras"
+        raise ConfigError(
+            f"camera={given}: {has}. Say which is which by camera_name=, as many names as cameras: "
+            f"camera=0+2 camera_name={'+'.join(described[:2]) if len(described) > 1 else 'wrist+front'}."
+        )
+    return list(described) or [UNNAMED]
+
+
+def _parts(text: str, names: Sequence[str], argument: str) -> list[str]:
+    """One for each name; a single one may hold a +. Empty where nothing is given."""
+    if not text:
+        return []
+    parts = [text] if len(names) == 1 else text.split("+")
+    if len(parts) != len(names):
+        raise ConfigError(
+            f"{argument}={text} is {len(parts)} for the {len(names)} cameras {', '.join(names)}: join as "
+            "many by +, in this order."
+        )
+    return parts
+
+
+def _source(known: Camera | None) -> str:
+    return "" if known is None else known.source

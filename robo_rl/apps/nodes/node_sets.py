@@ -1,0 +1,125 @@
+"""Sets of nodes that belong together: one YAML file each, which `robo-rl up` and the launch files share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.apps.nodes.cameras import SetCamera, cameras_of
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+FOLDER = Path(__file__).resolve().parents[2] / "conf" / "node_sets"
+MODULE = "robo_rl.apps.node"  # python3 -m this <node> key=value ...
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What the user may set. A default of None has to be given."""
+
+    name: str
+    default: str | None
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One node of a set. Settings hold values, $argument, or !argument: is it empty?
+
+    when: the argument without which the node is left out. each: "camera", one node for each camera of the
+    set.
+    """
+
+    node: str
+    settings: Mapping[str, Any]
+    when: str | None = None
+    each: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Members in the order in which they start; they stop in reverse, so that the filter outlives what
+    commands it.
+    """
+
+    name: str
+    about: str
+    arguments: tuple[Argument, ...]
+    members: tuple[Member, ...]
+
+    def commands(self, given: Mapping[str, str]) -> dict[str, list[str]]:
+        """Node -> its command-line arguments, `["safety_filter", "robot=sim_arm", ...]`, for these values.
+
+        Raises ConfigError for an argument that the set does not take, or that it lacks.
+        """
+        known = {argument.name: argument for argument in self.arguments}
+        for name in given:
+            if name not in known:
+                raise ConfigError(f"The set '{self.name}' takes no '{name}'; it takes {', '.join(known)}.")
+        values = {name: given.get(name, argument.default) for name, argument in known.items()}
+        if lacking := [name for name, value in values.items() if value is None]:
+            raise ConfigError(
+                f"The set '{self.name}' needs {lacking[0]}=...: {known[lacking[0]].meaning}. For example: "
+                f"robo-rl up {self.name} {' '.join(f'{name}=...' for name in lacking)}"
+            )
+        cameras = cameras_of(values) if "camera" in known else []
+        if cameras:
+            values["camera_name"] = "+".join(camera.name for camera in cameras)
+        commands: dict[str, list[str]] = {}
+        for member in self.members:
+            if member.each:
+                commands |= _one_each(member, values, [camera for camera in cameras if camera.source])
+            elif member.when is None or values[member.when]:
+                commands[member.node] = [member.node, *_words(member, values)]
+        return commands
+
+
+def set_names() -> list[str]:
+    """All sets."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_set(name: str) -> NodeSet:
+    """The set of this name. Raises UnknownNameError."""
+    if name not in set_names():
+        raise UnknownNameError("set of nodes", name, set_names())
+    data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    arguments = tuple(
+        Argument(key, None if default is None else _text(default), meaning)
+        for key, (default, meaning) in data["arguments"].items()
+    )
+    members = tuple(
+        Member(row["node"], row.get("settings", {}), row.get("when"), row.get("each"))
+        for row in data["nodes"]
+    )
+    return NodeSet(name, data["about"], arguments, members)
+
+
+def _one_each(
+    member: Member, values: Mapping[str, str | None], cameras: Sequence[SetCamera]
+) -> Iterator[tuple[str, list[str]]]:
+    """A node for each camera; of several each has the camera's name in its own."""
+    for camera in cameras:
+        name = member.node if len(cameras) == 1 else f"{member.node}_{camera.name}"
+        named = [] if name == member.node else [f"name={name}"]
+        yield name, [member.node, *_words(member, {**values, **camera.values()}), *camera.words(), *named]
+
+
+def _words(member: Member, values: Mapping[str, str | None]) -> list[str]:
+    return [f"{key}={_filled(value, values)}" for key, value in member.settings.items()]
+
+
+def _filled(value: Any, values: Mapping[str, str | None]) -> str:
+    """The value, or that of the argument which it names; true where it asks whether one is empty, and it
+    is.
+    """
+    if isinstance(value, str) and value.startswith("!"):
+        return _text(not values[value[1:]])
+    return str(values[value[1:]]) if isinstance(value, str) and value.startswith("$") else _text(value)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

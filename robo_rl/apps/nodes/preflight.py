@@ -1,0 +1,125 @@
+"""What can be known to be wrong with a set of nodes before the first of them starts.
+
+`robo-rl up` runs this as a process of its own, which may load what a supervisor should not keep in memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardware.checks.arm_contract import check_contract
+from hardware.checks.flight_contract import check_flight, check_link
+from hardware.description import load_description
+from hardware.driver import check_settings
+from hardware.quads.link import LINKS, QuadLink, quad_link
+from robo_rl.apps.node import node_settings
+from robo_rl.apps.nodes.preflight_goal import check_goals
+from robo_rl.apps.nodes.preflight_pictures import check_pictures
+from robo_rl.apps.nodes.robot_builders import read_settings
+from robo_rl.core.errors import BusError, ConfigError, RoboRLError
+
+_DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
+
+
+def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
+    """Raise the RoboRLError that a node would end with: settings, goal, driver's file, robot, bundle, whether
+    they fit.
+
+    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns what is
+    worth knowing.
+    """
+    bundles, robots, flown, links = set[str](), set[str](), dict[str, Any](), set[QuadLink]()
+    nodes = list[tuple[str, Any]]()
+    for node, *words in commands.values():
+        given = node_settings(node, words)
+        nodes.append((node, given))
+        goal: list[float] = getattr(given, "goal", None) or []
+        if not all(map(math.isfinite, goal)):
+            raise ConfigError(f"goal={goal} cannot be reached: expected finite numbers.")
+        if driver := getattr(given, "settings", None):
+            if not Path(driver).is_file():
+                raise ConfigError(
+                    f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."
+                )
+            check_settings(*read_settings(driver))
+            links |= _link(*read_settings(driver), given.ground_m)
+        bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
+        robots |= {given.robot} if node in _DESCRIBED else set()
+        flown |= {given.bundle: given.level} if node == "flight_filter" else {}
+    _check_bundles(bundles, robots, flown, links)
+    return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
+
+
+def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:
+    """The quadcopter's link, if the driver is one's. Raises ConfigError where nobody knows at what height it
+    lands.
+    """
+    if name not in LINKS:
+        return set()
+    if ground_m is None:
+        raise ConfigError(
+            "The height of the ground is not known, where a landing ends. Say ground=-0.6 to hover 0.6 m "
+            "above where the autopilot's height is 0."
+        )
+    return {quad_link(name, settings)}
+
+
+def _check_bundles(
+    bundles: set[str], robots: set[str], flown: Mapping[str, Any], links: Collection[QuadLink]
+) -> None:
+    """flown: folders of flight bundles, each with the level that it shall command."""
+    described = [load_description(robot) for robot in sorted(robots)]
+    if bundles:
+        from policies.deploy.bundle import load_bundle
+
+        for folder in sorted(bundles):
+            bundle = load_bundle(Path(folder))
+            for robot in described:
+                check_contract(bundle, robot)
+            if folder in flown:
+                check_flight(bundle, flown[folder])
+                for link in links:
+                    check_link(bundle, link)
+
+
+@contextmanager
+def alone(domain: int, namespace: str) -> Iterator[None]:
+    """One set per domain and namespace on this machine: two filters would command one robot. Raises
+    BusError.
+    """
+    name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}.lock"
+    with (Path(tempfile.gettempdir()) / name).open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BusError(
+                f"Another `robo-rl up` runs in ROS domain {domain} and namespace '{namespace or '/'}': two "
+                "safety filters would send to one robot. Stop it, or choose another ROS_DOMAIN_ID or "
+                "namespace=."
+            ) from None
+        yield
+
+
+def main(argv: Sequence[str]) -> int:
+    """argv: the commands as JSON."""
+    commands: dict[str, Any] = json.loads(argv[0])
+    try:
+        for sentence in check(commands):
+            print(f"up: {sentence}", flush=True)
+    except RoboRLError as error:
+        print(f"robo-rl: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Are the pictures that a bundle is shown sent by a node of the set? A policy without them would never
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardware.loop.observation import DEPTH, IMAGE
+from robo_rl.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from policies.deploy.bundle import Bundle
+
+_SENSES = {"rgb": IMAGE, "depth": DEPTH}
+_SHOWN = ("arm_policy", "action_head")  # nodes that show a bundle what it needs
+
+
+def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each bundle whose pictures another program has to send.
+
+    nodes: (node, its settings). Raises ConfigError for one whose pictures no program will send: those of the
+    simulated arm, and of a camera of this set that has another name.
+    """
+    from policies.deploy.bundle import load_bundle
+
+    sources = [(node, given) for node, given in nodes if node in ("sim_robot", "camera")]
+    sent = {key for node, given in sources for key in _sent(node, given)}
+    for folder in sorted({given.bundle for node, given in nodes if node in _SHOWN and given.bundle}):
+        bundle = load_bundle(Path(folder))
+        needed = {key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))}
+        if lacking := sorted(needed - sent):
+            if any(node == "sim_robot" for node, _ in sources) or (sources and not needed & sent):
+                raise ConfigError(_refusal(bundle, lacking, sent))
+            yield (
+                f"the bundle is shown {_words(lacking)}, which none of these nodes sends: it waits until "
+                "another program does."
+            )
+
+
+def _sent(node: str, given: Any) -> Iterator[str]:
+    """Keys of pictures, as in a bundle's observation."""
+    if node == "camera":
+        yield IMAGE + given.camera
+        return
+    for camera in filter(None, given.cameras.split("+")):
+        yield from (_SENSES[sense] + camera for sense in given.senses.split("+"))
+
+
+def _refusal(bundle: Bundle, lacking: Sequence[str], sent: set[str]) -> str:
+    cameras = "+".join(sorted({key.partition(".")[2] for key in lacking}))
+    return (
+        f"The bundle '{bundle.name}' is shown {_words(lacking)}, and these nodes send "
+        f"{_words(sorted(sent)) or 'none'}: ask the simulated arm for cameras={cameras} (and senses=), or "
+        f"name the cameras by camera_name={cameras}."
+    )
+
+
+def _words(keys: Sequence[str]) -> str:
+    return ", ".join(
+        f"{'depths' if key.startswith(DEPTH) else 'pictures'} of '{key.partition('.')[2]}'" for key in keys
+    )

@@ -1,0 +1,85 @@
+"""How the nodes beside a real robot are put together: its driver, and the hand that may take over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hardware.bus.protocol import Bus
+from hardware.description import load_description
+from hardware.driver import ARMS, DRIVERS, IN_PROCESS, open_driver
+from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
+from hardware.nodes.shared.protocol import Node
+from hardware.nodes.teleop import TeleopNode, complain
+from hardware.teleop.device import Device
+from hardware.teleop.joystick import Joystick
+from hardware.teleop.keyboard import Keyboard
+from hardware.teleop.leader import Leader
+from hardware.topics import EPISODE
+from robo_rl.conf.node import RobotDriverNodeConfig, TeleopNodeConfig
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+
+def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
+    name, settings = read_settings(config.settings)
+    driver = open_driver(name, settings).driver
+    if name in ARMS:
+        return ArmDriverNode(bus, driver, config.state_hz)
+    return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
+
+
+def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
+    robot = load_description(config.robot)
+    device, usage = _device(config, robot.names)
+    complain(usage)
+    if sys.stderr.isatty():  # a terminal of its own, in which the recorder does not speak
+        EPISODE.subscribe(bus, lambda status, _: complain(f"recorder: {status.text}"))
+    return TeleopNode(bus, device, robot)
+
+
+def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str]:
+    """The device, and what its keys or buttons do."""
+    if config.device == "keyboard":
+        keyboard = Keyboard(len(names))
+        return keyboard, keyboard.help(names)
+    gamepad = Joystick(config.path, config.axes, config.dead_man, config.asks)
+    if config.device == "gamepad":
+        return gamepad, gamepad.help()
+    if not config.leader:
+        raise ConfigError(
+            "device=leader needs leader=<YAML file of the leader arm's driver>; see docs/drivers.md."
+        )
+    name, settings = read_settings(config.leader)
+    if name not in ARMS:
+        raise ConfigError(f"{config.leader} names the driver '{name}', which is no arm's.")
+    signs, offsets_rad = settings.pop("signs", None), settings.pop("offsets_rad", None)
+    arm = open_driver(name, settings).driver
+    arm.connect()
+    return Leader(arm, gamepad, signs, offsets_rad), gamepad.help("the arm follows its leader")
+
+
+def read_settings(file: str) -> tuple[str, dict[str, Any]]:
+    """(driver, its settings) of a YAML file. Raises ConfigError, or UnknownNameError for a driver that is
+    none.
+    """
+    try:
+        data = yaml.safe_load(Path(file).read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} cannot be read as the settings of a driver ({error}).") from error
+    if not isinstance(data, dict) or not isinstance(data.get("driver"), str):
+        raise ConfigError(
+            f"{file} must hold 'driver: <name>' and that driver's settings, such as 'host: 192.168.0.10'."
+        )
+    name = str(data.pop("driver"))
+    if name not in DRIVERS:
+        raise UnknownNameError("driver", name, DRIVERS)
+    if name in IN_PROCESS:
+        raise ConfigError(
+            f"The driver '{name}' needs no node of its own: a controller of ros2_control takes command/safe "
+            "by remapping, a simulated arm is the node sim_robot."
+        )
+    return name, {str(key): value for key, value in data.items()}

@@ -1,0 +1,84 @@
+"""Sets of nodes as ROS 2 launch descriptions. Launch files call this; ROS is imported when they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.nodes.supervise import rest_s
+from robo_rl.core.errors import ConfigError
+
+COMMON = {
+    "namespace": ("", "of the robot: several share a network that way"),
+    "controller": (
+        "",
+        "joint_trajectory_controller that takes the filter's commands; empty: they go to command/safe",
+    ),
+    "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
+}
+
+
+def describe(*names: str) -> Any:
+    """A LaunchDescription of one set, or of several, of which the argument `set` chooses one (the first by
+    default).
+    """
+    from launch.actions import DeclareLaunchArgument, OpaqueFunction
+
+    from launch import LaunchDescription
+
+    sets = {name: load_set(name) for name in names}
+    declared: dict[str, Any] = {}
+    if len(sets) > 1:
+        about = "; ".join(f"{name}: {chosen.about}" for name, chosen in sets.items())
+        declared["set"] = DeclareLaunchArgument(
+            "set", default_value=names[0], description=about, choices=list(names)
+        )
+    for argument in (argument for chosen in sets.values() for argument in chosen.arguments):
+        # Without a default launch itself asks for it. What one set of several needs, that set asks for.
+        needed = argument.default is None and len(sets) == 1
+        default = None if needed else argument.default or ""
+        declared.setdefault(
+            argument.name,
+            DeclareLaunchArgument(argument.name, default_value=default, description=argument.meaning),
+        )
+    for name, (text, meaning) in COMMON.items():
+        declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning)
+    start = OpaqueFunction(function=lambda context: _nodes(context, sets))
+    return LaunchDescription([*declared.values(), start])
+
+
+def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
+    """One action per node, now that arguments have values."""
+    from launch.actions import Shutdown
+    from launch.substitutions import LaunchConfiguration
+    from launch_ros.actions import Node
+
+    def value(name: str) -> str:
+        return str(LaunchConfiguration(name).perform(context))
+
+    chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
+    given = {argument.name: value(argument.name) for argument in chosen.arguments}
+    taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
+    space = {"namespace": value("namespace")} if value("namespace") else {}
+    common = [f"bus={value('bus')}"]
+    if value("bus") != "rclpy":  # remappings and ROS' own namespace are for rclpy alone
+        if taken:
+            raise ConfigError(
+                f"controller={value('controller')} needs bus=rclpy: bus={value('bus')} remaps no topics."
+            )
+        common += [f"{key}={name}" for key, name in space.items()]
+    return [
+        Node(
+            # not package=: works for a colcon build and for pip in a virtual environment
+            executable="python3",
+            arguments=["-m", MODULE, *words, *common],
+            name=name,
+            **space,
+            remappings=taken if name == "safety_filter" else [],
+            output="screen",
+            emulate_tty=True,
+            sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
+            on_exit=Shutdown(reason=f"{name} has ended: all nodes stop"),
+        )
+        for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()
+    ]

@@ -1,0 +1,174 @@
+"""Several processes as one: their lines in one terminal, and one safe stop for all of them.
+
+They start in order and stop in reverse, one after the other: what commands first, then the filter, which
+brakes, and the robot last. The stop begins at Ctrl-C, at SIGTERM, after `seconds`, or when any of them ends.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import IO
+
+from robo_rl.apps.nodes import node_life
+from robo_rl.apps.nodes.node_life import SAME_S
+from robo_rl.apps.runs.signals import ended_by, signal_source
+
+REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
+LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls
+# and so long after a second SIGINT: it holds at once, and a busy machine takes seconds to end a process
+KILL_S = 5.0
+
+
+class Signals:
+    """What the user asked for. `count` grows with each signal; the second one means: at once."""
+
+    def __init__(self) -> None:
+        self.why, self.count = "", 0
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        self.why = self.why or signal_source(number)
+        self.count += 1
+
+
+@contextmanager
+def noted() -> Iterator[Signals]:
+    """Inside the block signals are noted, and interrupt nothing."""
+    signals = Signals()
+    before = {number: signal.signal(number, signals.note) for number in ended_by()}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+@contextmanager
+def terminal_kept() -> Iterator[None]:
+    """After the block our terminal echoes and waits for lines as before, even if who read its keys was
+    killed.
+    """
+    before = termios.tcgetattr(0) if os.isatty(0) else None
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):  # the terminal is gone
+            if (
+                before is not None and os.tcgetpgrp(0) == os.getpgrp()
+            ):  # who sets it from the background is halted
+                termios.tcsetattr(0, termios.TCSANOW, before)
+
+
+class Supervisor:
+    """Runs `commands` (name -> argv). `say` prints one line. typist: the one of them that reads our
+    terminal.
+    """
+
+    def __init__(
+        self,
+        commands: Mapping[str, Sequence[str]],
+        say: Callable[[str], None] = print,
+        typist: str | None = None,
+    ) -> None:
+        self._say, self._commands, self._typist = say, commands, typist
+        self._width = max(map(len, commands))
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._readers: list[threading.Thread] = []
+
+    def run(self, seconds: float | None = None) -> int:
+        """Until the stop is done. 0 when it was asked for, 3 when one of them ended by itself."""
+        with noted() as signals, terminal_kept() if self._typist else nullcontext():
+            why, code = "", 0
+            try:
+                for name, argv in self._commands.items():
+                    self._start(name, argv)
+                why, code = self._watch(signals, None if seconds is None else time.monotonic() + seconds)
+            finally:
+                alive = [name for name in reversed(self._running) if self._running[name].poll() is None]
+                self._say(f"up: {why or 'an error'}: stopping {', '.join(alive) or 'nothing'}.")
+                for name in reversed(list(self._running)):
+                    self._stop(name, signals)
+                for reader in self._readers:
+                    reader.join(1.0)
+                self._print()
+            self._say("up: all nodes are stopped.")
+            return code
+
+    def _start(self, name: str, argv: Sequence[str]) -> None:
+        # A session of its own: Ctrl-C in the terminal reaches us alone, and each node gets one signal, in its
+        # turn.
+        process = subprocess.Popen(
+            argv,
+            stdin=None if name == self._typist else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        self._running[name] = process
+        assert process.stdout is not None
+        reader = threading.Thread(target=self._read, args=(name, process.stdout), daemon=True)
+        reader.start()
+        self._readers.append(reader)
+
+    def _read(self, name: str, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.put(f"{name:<{self._width}} | {line.decode(errors='replace').rstrip()}")
+
+    def _watch(self, signals: Signals, until_s: float | None) -> tuple[str, int]:
+        """Wait for a reason to stop: (the reason, the exit code)."""
+        while True:
+            self._print()
+            if signals.why:
+                return signals.why, 0
+            if until_s is not None and time.monotonic() >= until_s:
+                return "the time is over", 0
+            for name, process in self._running.items():
+                if (code := process.poll()) is not None:
+                    return f"{name} has ended by itself ({ending(code)})", 3
+            time.sleep(0.05)
+
+    def _stop(self, name: str, signals: Signals) -> None:
+        process, hurried = self._running[name], False
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        asked_s = time.monotonic()
+        late_s = asked_s + rest_s(name)
+        while process.poll() is None and time.monotonic() < late_s:
+            self._print()
+            # The user does not want to wait: hold at once. A node takes what comes too soon for the same
+            # request.
+            if signals.count > 1 and not hurried and time.monotonic() - asked_s > 1.2 * SAME_S:
+                hurried = True
+                process.send_signal(signal.SIGINT)
+                late_s = time.monotonic() + KILL_S
+            time.sleep(0.02)
+        if process.poll() is None:
+            process.kill()
+            took = f"{KILL_S:g} s of the second request" if hurried else f"{rest_s(name):g} s"
+            self._say(f"up: {name} did not stop within {took} and was killed; see that the robot holds.")
+        process.wait()
+
+    def _print(self) -> None:
+        while not self._lines.empty():
+            self._say(self._lines.get())
+
+
+def rest_s(name: str) -> float:
+    """How long a node may take to stop before it is made to."""
+    return node_life.REST_S + REST_S if name == LANDS else REST_S
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

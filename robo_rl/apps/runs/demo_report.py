@@ -1,0 +1,235 @@
+"""The second half of the demo: probe, distil, export, run, measure every policy on the same episodes, and
+report.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from robo_rl.apps.evaluate import latency_on
+from robo_rl.apps.finetune import CURVE_FILE, Progress
+from robo_rl.apps.runs.loaded_policy import Actor, load_actor, worker_count
+from robo_rl.apps.runs.progress import progress
+from robo_rl.conf.demo import DemoConfig
+from robo_rl.core.files.durable import read_json
+from robo_rl.eval.plots import Curve, write_learning_curves
+from robo_rl.eval.probe import Probe, probe
+from robo_rl.eval.report import Media, Report, write_report
+from robo_rl.eval.results import LABELS, ResultRow, write_results
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.table import print_results
+from robo_rl.eval.timing import Latency
+from robo_rl.eval.video import record_episodes
+from sim.registry import make_env
+
+if TYPE_CHECKING:
+    from robo_rl.apps.demo import Stages
+
+EVAL_SEED = (
+    1  # of the table; evaluations on the way of training use 0, so that nothing was chosen on these episodes
+)
+LANES = 10
+VIDEO_FPS = 40.0  # MetaWorld runs at 80 Hz: shown at half speed
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One row of the table before it is measured."""
+
+    name: str
+    actor: Actor
+    noise: float
+    env_steps: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
+    """All stages after fine-tuning."""
+    from robo_rl.apps.demo import again, verb
+
+    torch.set_num_threads(1)
+    stages.run(
+        "probe", "Probe the base: N(0, I) noise, zero noise, best of 8 draws", lambda: run_probe(config, out)
+    )
+    better = choose(out)
+    stages.run("distill", f"Distil the better one ({better}) into a single-step head", lambda: verb(
+        "distill", f"teacher={out / better}", f"out={out / 'head'}", f"steps={config.distill_updates}",
+        f"seed={config.seed}", again(out / "head")))  # fmt: skip
+    stages.run("export", "Export the head as a bundle", lambda: verb(
+        "export", f"policy={out / 'head'}", f"out={out / 'bundle'}", "name=demo"))  # fmt: skip
+    stages.run("run", "Run the bundle in closed loop at its rate", lambda: verb(
+        "run", f"bundle={out / 'bundle'}", "episodes=3", f"out={out / 'closed_loop.json'}"))  # fmt: skip
+    title = f"Measure every policy on the same {config.episodes} episodes"
+    contestants = line_up(out, stages)
+    stages.run("measure", title, lambda: {"rows": measure_all(config, contestants)})
+    rows = [as_row(data, contestants) for data in stages.done["measure"]["rows"]]
+    videos = [
+        Media(out / "videos" / f"{c.name}.mp4", LABELS[c.name]) for c in contestants if config.video_episodes
+    ]
+    stages.run("film", "Film them", lambda: film(config, out, contestants))
+    write_results(out / "results.json", rows, stages.wall_s)
+    write_page(config, out, stages, rows, videos)
+    print_results(rows, f"{config.env}: {config.demos} demonstrations")
+    print(f"Report: {out / 'report.html'}   Bundle: {out / 'bundle'}   {stages.wall_s / 60:.1f} minutes")
+    return 0
+
+
+def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
+    """The probe, as JSON."""
+    base = load_actor(out / "base", torch.device("cpu")).policy
+    shape = (base.chunk, base.action_spec.dim)
+    with (
+        closing(make_env(config.env, LANES, worker_count(None, LANES))) as env,
+        progress(None, "probe", "episode") as bar,
+    ):
+        result = probe(
+            env,
+            base,
+            ChunkExecutor,
+            lambda scale, stream: EpisodeNoise(shape, scale, stream),
+            progress=bar.update,
+        )
+    print(f"N(0, I) {result.gaussian}; zero {result.zero}; best of {result.draws} {result.best_of}")
+    print(result.recommend().reason)
+    return {"probe": result.to_json()}
+
+
+def choose(out: Path) -> str:
+    """The method whose last evaluations in training were better; steering, which needs fewer steps, on a
+    tie.
+    """
+    curves = {
+        name: Progress.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")
+    }
+    late = {
+        name: sum(r.k for r in c.rates[-2:]) / sum(r.n for r in c.rates[-2:]) for name, c in curves.items()
+    }
+    return "steering" if late["steering"] >= late["residual"] else "residual"
+
+
+def line_up(out: Path, stages: Stages) -> list[Contestant]:
+    """The rows: who, with which noise, at what cost."""
+    cpu = torch.device("cpu")
+    base, head = load_actor(out / "base", cpu), load_actor(out / "bundle", cpu)
+    trained = stages.done["train"]
+    rows = [
+        Contestant("base", base, 1.0, 0, trained["wall_s"], trained["cpu_s"]),
+        Contestant("base_zero_noise", base, 0.0, 0, trained["wall_s"], trained["cpu_s"]),
+    ]
+    for name, method in (("steered", "steering"), ("residual", "residual")):
+        actor, done = load_actor(out / method, cpu), Progress.from_json(read_json(out / method / CURVE_FILE))
+        tuned = stages.done["finetune"]
+        wall_s = tuned["wall_s_by_method"][method] + tuned.get("stopped_s", 0.0)
+        steps = int(actor_note(actor)["env_steps"])
+        rows.append(Contestant(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
+    return [*rows, head_row(head, actor_note(load_actor(out / "head", cpu)), stages.done["distill"])]
+
+
+def head_row(head: Actor, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
+    """At the cost of its training: its stage also compares it with its teacher. A head of before has no such
+    note.
+    """
+    cost = float(note.get("train_wall_s", stage["wall_s"])), float(note.get("train_cpu_s", stage["cpu_s"]))
+    return Contestant("head", head, head.noise, int(note["env_steps"]), *cost)
+
+
+def actor_note(actor: Actor) -> dict[str, Any]:
+    """What policy.json says of the training."""
+    return dict(read_json(actor.folder / "policy.json")["train"])
+
+
+def measure_all(config: DemoConfig, contestants: list[Contestant]) -> list[dict[str, Any]]:
+    """Every row on the same resets and the same noise."""
+    rows: list[dict[str, Any]] = []
+    base: EvalResult | None = None
+    seeds = eval_seeds(EVAL_SEED, config.episodes)
+    with (
+        closing(make_env(config.env, LANES, worker_count(None, LANES))) as env,
+        progress(len(contestants) * config.episodes, "measure", "episode") as bar,
+    ):
+        for each in contestants:
+            result = evaluate(env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, bar.update)
+            p = None if base is None else compare(base, result).p_value
+            base = base or result
+            latency = latency_on(each.actor.policy, env)
+            rows.append({
+                "name": each.name, "success": list(result.success), "p_vs_base": p, "p50_ms": latency.p50_ms,
+                "p99_ms": latency.p99_ms, "decisions": latency.n, "threads": latency.threads,
+            })  # fmt: skip
+    return rows
+
+
+def noise_for(contestant: Contestant) -> EpisodeNoise:
+    policy = contestant.actor.policy
+    return EpisodeNoise((policy.chunk, policy.action_spec.dim), contestant.noise)
+
+
+def as_row(data: dict[str, Any], contestants: list[Contestant]) -> ResultRow:
+    who = next(c for c in contestants if c.name == data["name"])
+    return ResultRow(
+        name=who.name,
+        rate=SuccessRate.of(data["success"]),
+        p_vs_base=data["p_vs_base"],
+        latency=Latency(data["p50_ms"], data["p99_ms"], data["decisions"], data["threads"]),
+        env_steps=who.env_steps,
+        train_wall_s=who.wall_s,
+        train_cpu_s=who.cpu_s,
+    )
+
+
+def film(config: DemoConfig, out: Path, contestants: list[Contestant]) -> None:
+    """One MP4 a row, all of the same episodes."""
+    if not config.video_episodes:
+        return
+    seeds = eval_seeds(EVAL_SEED, config.video_episodes)
+    with closing(make_env(config.env, 1)) as env, progress(len(contestants), "film", "video") as bar:
+        for each in contestants:
+            path = out / "videos" / f"{each.name}.mp4"
+            record_episodes(
+                env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, path, name=LABELS[each.name],
+                fps=VIDEO_FPS, sheet=path.with_suffix(".png"),
+            )  # fmt: skip
+            bar.update(1)
+
+
+def write_page(
+    config: DemoConfig, out: Path, stages: Stages, rows: list[ResultRow], videos: list[Media]
+) -> None:
+    """report.html and the figure in it."""
+    curves = []
+    for method, label in (("steering", LABELS["steered"]), ("residual", LABELS["residual"])):
+        done = Progress.from_json(read_json(out / method / CURVE_FILE))
+        curves.append(Curve.from_rates(label, done.env_steps, done.rates))
+    found = Probe.from_json(stages.done["probe"]["probe"])
+    levels = {"Base": found.gaussian.rate, "Base, zero noise": found.zero.rate}
+    svg, _ = write_learning_curves(out / "curves", curves, levels, "Success while fine-tuning")
+    loop = read_json(out / "closed_loop.json")
+    write_report(
+        out / "report.html",
+        Report(
+            title="From demonstrations to a single-step policy",
+            subtitle=f"{config.env}, {config.demos} scripted demonstrations, sparse success reward",
+            rows=rows,
+            wall_s=stages.wall_s,
+            facts={
+                "Demonstrations": str(config.demos),
+                "Seed": str(config.seed),
+                "Episodes per row": f"{config.episodes}, the same for all",
+                "Closed loop": f"{loop['rate_hz']:g} Hz, {loop['missed']} of {loop['ticks']} deadlines missed",
+            },
+            figures=[Media(svg, "Success of the deterministic policy, with 95 % Wilson intervals")],
+            videos=videos,
+            probe=found,
+            recommendation=found.recommend(),
+            commands=["make demo", f"robo-rl run bundle={out / 'bundle'}", f"tensorboard --logdir {out}"],
+        ),
+    )

@@ -1,0 +1,37 @@
+"""Which device a verb computes on."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from robo_rl.core.errors import ConfigError
+
+
+def share_out(threads: int, images: bool) -> None:
+    """Let torch compute on so many threads of the CPU; 0 chooses: one, and torch's own number for images.
+
+    Small networks gain little from a second thread. When the machine has other work, each update waits for
+    the thread that does not get its core, which made training several times slower in wall and in CPU time.
+    """
+    if threads or not images:
+        torch.set_num_threads(threads or 1)
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
+
+    Raises ConfigError for one that is not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"device={name} cannot be used, expected: auto | cpu | cuda | cuda:<number>.")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= (found := torch.cuda.device_count()):
+        raise ConfigError(
+            f"device={name} was asked for, but torch sees {found} GPUs here. Use device=cpu, or see: robo-rl "
+            "doctor"
+        )
+    return device

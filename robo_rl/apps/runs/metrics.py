@@ -1,0 +1,129 @@
+"""Scalars of a run: metrics.jsonl is the record, TensorBoard a view of it, the progress bar a glance."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import write_atomic
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a metrics.jsonl; a line that a kill cut off is left out.
+
+    Raises DataError for a line in the middle that is none of ours: no kill makes one, so somebody should look
+    at it.
+    """
+    if not path.exists():
+        return
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            values = json.loads(line)
+            values["step"] + 0
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(
+                f"{path} is damaged in line {number}, which is no JSON object with a step: {line[:40]!r}. "
+                "Delete that line to go on without it."
+            ) from error
+        yield values
+
+
+class Metrics:
+    """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in `folder`/tb.
+
+    A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a
+    checkpoint at step s calls with `resume_step` = s: lines beyond s are dropped, because they will be made
+    again, and the curve equals that of a run that was never killed. So log step s before the checkpoint of
+    step s is written, or keep `lines` in the checkpoint and give it back as `resume_lines`: then the rest of
+    step s is dropped as well. Values are deterministic functions of the run only; wall time is kept by
+    TensorBoard.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        resume_step: int | None = None,
+        *,
+        resume_lines: int | None = None,
+        tensorboard: bool = True,
+        bar: Any = None,
+    ) -> None:
+        self.path, self.bar = folder / "metrics.jsonl", bar
+        self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
+        self._latest: dict[str, float] = {}  # what it shows of them: lines hold some each
+        kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
+        kept = kept[:resume_lines]
+        self.lines = len(kept)  # written so far
+        write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
+        self._file = self.path.open("a")
+        self._board = _board(folder / "tb", kept) if tensorboard else None
+
+    def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
+        """Record scalars of one step; a value that is not finite is written as null."""
+        numbers = {name: float(value) for name, value in values.items()}
+        finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        self._file.write(json.dumps({"step": step, **finite}) + "\n")
+        self._file.flush()
+        self.lines += 1
+        if self._board is not None:
+            _mirror(self._board, step, numbers)
+        if self.bar is not None:
+            self._glance(numbers)
+
+    def _glance(self, numbers: Mapping[str, float]) -> None:
+        """Show the newest of the chosen values; leaves the bar alone when this line holds none of them."""
+        if not self.shown:
+            self._latest = dict(list(numbers.items())[:3])
+        elif chosen := {name: numbers[name] for name in self.shown if name in numbers}:
+            self._latest |= chosen
+        else:
+            return
+        told = [name for name in self.shown or self._latest if name in self._latest]
+        text = ", ".join(f"{name.rpartition('/')[2]} {self._latest[name]:.3g}" for name in told)
+        self.bar.set_postfix_str(text, refresh=False)
+
+    def sync(self) -> None:
+        """Make everything logged so far survive a power loss; called before a checkpoint is committed."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self.sync()
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _board(folder: Path, lines: list[dict[str, Any]]) -> Any:
+    """A TensorBoard writer whose folder holds exactly `lines`: event files of a killed run are made anew."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    shutil.rmtree(folder, ignore_errors=True)
+    board = SummaryWriter(str(folder))
+    for line in lines:
+        values = {name: value for name, value in line.items() if name != "step" and value is not None}
+        _mirror(board, line["step"], values)
+    return board
+
+
+def _mirror(board: Any, step: int, numbers: Mapping[str, float]) -> None:
+    for name, value in numbers.items():
+        board.add_scalar(name, value, step)

@@ -1,0 +1,35 @@
+"""Where results are to go is looked at before the work: a slip in out= must not cost the hour that it comes
+after.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from robo_rl.core.errors import ConfigError
+
+
+def check_file(key: str, path: str | None) -> None:
+    """Raise ConfigError where the file `key`=`path` could not be written later; None is no file."""
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise ConfigError(f"{key}={path} is a folder, expected a file. Add a name to it.")
+    _check_above(key, path, Path(path).absolute().parent)
+
+
+def check_folder(key: str, path: str) -> None:
+    """Raise ConfigError where files could not be written into the folder `key`=`path` later."""
+    _check_above(key, path, Path(path).absolute())
+
+
+def _check_above(key: str, path: str, folder: Path) -> None:
+    """folder: absolute; what is missing of it will be made."""
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir():
+        raise ConfigError(
+            f"{key}={path} cannot be written: {there} is a file, expected a folder. Choose another path."
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{key}={path} cannot be written: {there} is not writable. Choose another path.")

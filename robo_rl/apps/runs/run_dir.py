@@ -1,0 +1,235 @@
+"""The folder of one run: what was asked, where it ran, what came out.
+
+runs/<name>/config.yaml            settings, complete
+            run.json               commit, seed, versions, arguments, machine
+            metrics.jsonl, tb/     scalars
+            checkpoints/<step>/    whole training states; a folder is there whole or not at all. A step that is saved
+                                   again is <step>.1 until its older state is gone
+            policy/                the final policy
+            episodes/              dataset of what training succeeded in, where `finetune` was asked to record it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.apps.runs.metrics import Metrics, read_metrics
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files.durable import empty_dir, fsync_dir, read_json, write_atomic, write_json
+from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.data.episodes.schema import EPISODES
+
+_CHECKPOINT = re.compile(r"\d+(\.\d+)?")
+# May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
+FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
+
+
+class RunDir:
+    """One run's folder. `create` starts or resumes a run, `open` reads one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints, self.policy, self.episodes = (
+            path / "checkpoints",
+            path / "policy",
+            path / "episodes",
+        )
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        config: Any,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        free: frozenset[str] = FREE_KEYS,
+    ) -> RunDir:
+        """Start a run in `path`, or go on with the one that is there.
+
+        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder already holds
+        something and neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or
+        when a setting outside `free` differs from the one the run was started with.
+        """
+        run, settings = cls(Path(path)), asdict(config)
+        if resume:
+            run._check_same(settings, free)
+            for draft in run.checkpoints.glob(".*.tmp"):  # what a kill left half written
+                shutil.rmtree(draft)
+            return run
+        run._make_room(overwrite, "resume" in settings)
+        run.checkpoints.mkdir(parents=True)
+        write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
+        write_json(run.path / "run.json", _provenance(settings))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDir:
+        """An existing run. Raises DataError when `path` is none."""
+        if not (Path(path) / "run.json").is_file():
+            raise DataError(
+                f"{path} is not a run: it holds no run.json. Give the folder that a training wrote."
+            )
+        return cls(Path(path))
+
+    def config(self) -> dict[str, Any]:
+        """The settings the run was started with."""
+        path = self.path / "config.yaml"
+        try:
+            settings = yaml.safe_load(path.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise DataError(
+                f"{path} cannot be read ({type(error).__name__}). Start the run again."
+            ) from error
+        if not isinstance(settings, dict):
+            raise DataError(f"{path} holds no settings. It was damaged; start the run again.")
+        return settings
+
+    def info(self) -> dict[str, Any]:
+        """run.json."""
+        return dict(read_json(self.path / "run.json"))
+
+    def metrics(
+        self,
+        resume_step: int | None = None,
+        *,
+        resume_lines: int | None = None,
+        bar: Any = None,
+        tensorboard: bool = True,
+    ) -> Metrics:
+        """The run's scalar log; with `resume_step`, cut back to that step and, where given, to
+        `resume_lines`.
+        """
+        return Metrics(self.path, resume_step, resume_lines=resume_lines, tensorboard=tensorboard, bar=bar)
+
+    @contextmanager
+    def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
+        """A folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
+
+        A kill at any instant leaves either the whole folder or none, and what was committed before until it
+        is there. Of states of the same step the newest stays; with `keep`, only the newest `keep` of all.
+        """
+        draft = self.checkpoints / f".{step:08d}.tmp"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        yield draft
+        _fsync_tree(draft)
+        same, final = [path for at, path in self.steps() if at == step], self.checkpoints / f"{step:08d}"
+        # No call replaces a folder by another: the new one gets a name of its own, until the old one is gone.
+        newest = draft.rename(final if not same else f"{final}.{_order(same[-1])[1] + 1}")
+        fsync_dir(self.checkpoints)
+        for old in same:
+            self._remove(old)
+        newest.rename(final)
+        if keep is not None:
+            for _, old in self.steps()[:-keep]:
+                self._remove(old)
+
+    def _remove(self, folder: Path) -> None:
+        """Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's
+        name.
+        """
+        hidden = folder.with_name(f".{folder.name}.old.tmp")
+        shutil.rmtree(hidden, ignore_errors=True)
+        folder.rename(hidden)
+        shutil.rmtree(hidden)
+
+    def steps(self) -> list[tuple[int, Path]]:
+        """(step, folder) of the committed checkpoints, oldest first."""
+        if not self.checkpoints.is_dir():
+            return []
+        folders = [path for path in self.checkpoints.iterdir() if _CHECKPOINT.fullmatch(path.name)]
+        return [(_order(path)[0], path) for path in sorted(folders, key=_order)]
+
+    def latest(self) -> tuple[int, Path] | None:
+        """The newest committed checkpoint, or None before the first."""
+        return steps[-1] if (steps := self.steps()) else None
+
+    def _make_room(self, overwrite: bool, resumes: bool) -> None:
+        if self.path.is_file():
+            raise ConfigError(f"{self.path} is a file, and a run is a folder. Choose another path.")
+        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+            return
+        began = not self._never_began()
+        # Killed before run.json, which is written last, a start leaves its settings and an empty folder of
+        # checkpoints.
+        if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
+            raise ConfigError(
+                f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder."
+            )
+        if not overwrite and began:
+            ways = (
+                "Go on with it by resume=true, replace" if resumes else "Replace"
+            )  # not every verb can go on
+            raise ConfigError(
+                f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
+            )
+        empty_dir(self.path)
+
+    def _never_began(self) -> bool:
+        """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with
+        it.
+        """
+        ours = {
+            "config.yaml",
+            "run.json",
+            "data.json",
+            "metrics.jsonl",
+            "tb",
+            "checkpoints",
+            self.episodes.name,
+        }
+        others = {path.name for path in self.path.iterdir()} - ours
+        recorded = (self.episodes / EPISODES).glob("[0-9]*")
+        if others or any(recorded) or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
+            return False
+        return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
+
+    def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
+        if not (self.path / "run.json").is_file():
+            raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
+        old = self.config()
+        for key in sorted((settings.keys() | old.keys()) - free):
+            if settings.get(key) != old.get(key):
+                raise ConfigError(
+                    f"{self.path} was started with {key}={old.get(key)} and cannot be resumed with "
+                    f"{key}={settings.get(key)}. Give the setting it was started with, or start a new run."
+                )
+
+
+def _order(checkpoint: Path) -> tuple[int, int]:
+    """(step, how often that step was saved before)."""
+    step, _, again = checkpoint.name.partition(".")
+    return int(step), int(again or 0)
+
+
+def _provenance(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "commit": commit(),
+        "seed": settings.get("seed"),
+        "versions": versions(),
+        "arguments": sys.argv[1:],
+        "machine": machine(),
+        "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _fsync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    for path in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+        fsync_dir(path)

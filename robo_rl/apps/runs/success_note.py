@@ -1,0 +1,45 @@
+"""What was measured about a policy, kept beside its weights: `export` writes it into the manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from policies.checkpoint import read_policy_json
+from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.provenance import commit, machine
+from robo_rl.eval.stats import SuccessRate
+
+EVALUATION_FILE = "evaluation.json"
+
+
+def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
+    """Success and all that is needed to measure it again; `noise` is the scale of the noise it acted with."""
+    return {
+        "k": rate.k,
+        "n": rate.n,
+        "wilson95": list(rate.wilson()),
+        "env": env,
+        "eval_seed": eval_seed,
+        "noise": noise,
+        "machine": machine(),
+        "commit": commit(),
+    }
+
+
+def write_success_note(folder: Path, note: dict[str, Any]) -> None:
+    """Beside the policy in `folder`, bound to exactly its weights: the note of other weights must not be
+    believed.
+    """
+    write_json(
+        folder / EVALUATION_FILE, note | {"weights_crc32": int(read_policy_json(folder)["weights_crc32"])}
+    )
+
+
+def read_success_note(folder: Path) -> dict[str, Any] | None:
+    """What was noted about exactly these weights, or None."""
+    path = folder / EVALUATION_FILE
+    if not path.is_file():
+        return None
+    noted = dict(read_json(path))
+    return noted if noted.pop("weights_crc32", None) == read_policy_json(folder)["weights_crc32"] else None

@@ -1,0 +1,138 @@
+"""`robo-rl topic list|info|echo|hz`: the topics of running nodes, seen over DDS without ROS."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import groupby
+
+from hardware.bus.dds.introspection import End, Heard, Onlooker
+from hardware.bus.names import namespace_of, resolve
+from hardware.bus.pace import PaceMeter
+from hardware.bus.readable import readable
+from robo_rl.conf.topic import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
+from robo_rl.core.errors import BusError
+
+LINE_S = 1.0  # between two lines of `topic hz`
+WAIT_S = 0.05  # the longest wait between two calls of `take`
+
+Take = Callable[[Onlooker, str, Sequence[Heard]], bool]
+
+
+def list_topics(config: TopicListConfig) -> None:
+    """Print them, aligned. Raises BusError where there is nobody."""
+    below = f"{namespace_of(config.namespace)}/"
+    with closing(Onlooker()) as onlooker:
+        time.sleep(config.wait_s)
+        ends = onlooker.ends()
+        if not ends:
+            raise BusError(onlooker.silence())
+    shown = [end for end in ends if end.topic.startswith(below)]
+    if not shown:
+        raise BusError(
+            f"No topic lies below '{below}'. There are: {', '.join(sorted({end.topic for end in ends}))}."
+        )
+    rows = [_row(topic, list(group)) for topic, group in groupby(shown, key=lambda end: end.topic)]
+    rows.insert(0, ("topic", "type", "published by", "heard by"))
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row in rows:
+        print(
+            "  ".join(
+                (*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3])
+            ).rstrip()
+        )
+
+
+def info(config: TopicInfoConfig) -> None:
+    """Print them, publishers first. Raises BusError for a topic that nobody has."""
+    topic = resolve(config.topic, namespace_of(config.namespace), "")
+    with closing(Onlooker()) as onlooker:
+        ends = onlooker.find(topic, config.wait_s)
+    print(f"{topic}: {', '.join(sorted({end.ros_type for end in ends}))}")
+    for publishes, title in ((True, "published by"), (False, "heard by")):
+        words = [_words(end) for end in ends if end.publishes is publishes]
+        print(f"{title}:{'' if words else ' nobody'}")
+        for word in words:
+            print(f"  {word}")
+
+
+def echo(config: TopicEchoConfig) -> None:
+    """Print until the count is full, the time is over, or Ctrl-C."""
+    left = config.count
+
+    def take(onlooker: Onlooker, ros_type: str, heard: Sequence[Heard]) -> bool:
+        nonlocal left
+        for one in heard[:left]:
+            print(f"{readable(onlooker.read(one, ros_type), config.cut)}\n---", flush=True)
+        left = None if left is None else max(0, left - len(heard))
+        return left != 0
+
+    _hear(config, take)
+
+
+def hz(config: TopicHzConfig) -> None:
+    """Print until the time is over, with a last line then, or until Ctrl-C."""
+    meter, last_s, line_s, new = PaceMeter(config.window), time.monotonic(), time.monotonic() + LINE_S, 0
+
+    def take(onlooker: Onlooker, ros_type: str, heard: Sequence[Heard]) -> bool:
+        nonlocal last_s, line_s, new
+        for one in heard:
+            meter.hear(one.writer, one.sent_s, one.received_s, len(one.cdr))
+            last_s = one.received_s
+        new += len(heard)
+        if (now_s := time.monotonic()) >= line_s:
+            print(_line(meter, new, now_s - last_s), flush=True)
+            line_s, new = now_s + LINE_S, 0
+        return True
+
+    _hear(config, take)
+    print(_line(meter, new, time.monotonic() - last_s))
+
+
+def _row(topic: str, ends: Sequence[End]) -> tuple[str, str, str, str]:
+    types = ", ".join(sorted({end.ros_type for end in ends}))
+    return topic, types, _nodes(ends, publish=True), _nodes(ends, publish=False)
+
+
+def _nodes(ends: Sequence[End], publish: bool) -> str:
+    return ", ".join(dict.fromkeys(end.node or "no node" for end in ends if end.publishes is publish)) or "-"
+
+
+def _words(end: End) -> str:
+    kept = "transient local" if end.latched else "volatile"
+    return f"{end.node or 'a participant that is no node'} ({'reliable' if end.reliable else 'best effort'}, {kept})"
+
+
+def _line(meter: PaceMeter, new: int, silent_s: float) -> str:
+    """Of what came since the last line, and before."""
+    pace = meter.pace()
+    if new == 0:
+        return f"silent for {silent_s:.1f} s" + (f"; before: {pace}" if pace else "")
+    return str(pace) if pace else "one message so far"
+
+
+def _hear(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
+    """take(onlooker, ROS type, what came, at times nothing) until it says false. Raises BusError as Onlooker
+    does.
+    """
+    topic, count = resolve(config.topic, namespace_of(config.namespace), ""), 0
+    end_s = float("inf") if config.seconds is None else time.monotonic() + config.seconds
+    with closing(Onlooker()) as onlooker:
+        ends = onlooker.find(topic, config.wait_s)
+        with closing(onlooker.hear(ends)) as ear:
+            if not any(end.publishes for end in ends):
+                print(
+                    f"robo-rl: nobody publishes '{topic}' yet; waiting for who does.",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            try:
+                going = True
+                while going and time.monotonic() < end_s:
+                    heard = list(ear.take(min(WAIT_S, max(0.0, end_s - time.monotonic()))))
+                    count += len(heard)
+                    going = take(onlooker, ends[0].ros_type, heard)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"{count} messages of '{topic}' came") from None

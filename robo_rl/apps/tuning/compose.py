@@ -1,0 +1,256 @@
+"""Putting a fine-tuning run together: the only place where action map, learner, replays, base and simulator
+meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from policies.base.noise import EpisodeNoise
+from policies.checkpoint import check_compatible
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from policies.tuned.direct import DirectPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.conf.finetune import MapConfig, MethodConfig
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Logger, VecEnv
+from robo_rl.core.seeding import generator
+from robo_rl.data.replay import Replay
+from robo_rl.data.store import EpisodeStore
+from robo_rl.rl.collect import Collector
+from robo_rl.rl.demos import demo_replay
+from robo_rl.rl.distillation.dagger import corrects_steps
+from robo_rl.rl.loop import FineTuner
+from robo_rl.rl.mix import ReplayMix
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.rollout import Rollout
+from robo_rl.rl.on_policy.tuner import PpoTuner
+from sim.registry import make_expert
+from sim.vec.intervention import Intervened, by_distance
+
+INTERVENTION_REWARD = -1.0  # of the step before a human takes over (RLIF)
+Tuner = FineTuner | PpoTuner
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run in memory: what learns, and the policy that shares its weights."""
+
+    tuner: Tuner
+    policy: SavedPolicy
+    noise_scale: float  # of the policy's initial noise, when it is evaluated or deployed
+    seed_root: tuple[str, int]
+
+
+def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
+    """The action map of a method over this base."""
+    action_dim = base.action_spec.dim
+    if config.kind == "steering":
+        if isinstance(base, DirectPolicy):
+            raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
+        if ignores_noise(base):
+            raise ConfigError(
+                "Steering chooses the base's noise, but this base is steered from zero noise already and "
+                "ignores it. Steer the policy that it was made from, or train a residual on top "
+                "(method=residual)."
+            )
+        return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
+    if config.kind == "residual":
+        if isinstance(base, DirectPolicy) and base.actor is None:
+            raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
+        if config.per_chunk and corrects_steps(base):
+            raise ConfigError(
+                "This base corrects every step itself, so whole chunks cannot be corrected on top of it. "
+                "Set method.map.per_chunk=false."
+            )
+        return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
+    if not isinstance(base, DirectPolicy):
+        raise ConfigError(
+            "With method.map.kind=direct nothing of a base is used, but this one is a policy of kind "
+            f"'{base.kind}'. Leave base= out, or choose a method that improves it (steering, residual)."
+        )
+    return DirectMap(action_dim)
+
+
+def ignores_noise(policy: SavedPolicy) -> bool:
+    """Is some policy of the stack steered from zero noise? Then the caller's noise goes nowhere."""
+    layer: Any = policy
+    while isinstance(layer, SteeredPolicy | ResidualPolicy):
+        if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
+            return True
+        layer = layer.base
+    return False
+
+
+def check_together(method: MethodConfig, action_map: ActionMap) -> None:
+    """Raises ConfigError for a learner's settings that mean nothing with this map."""
+    learner = method.learner
+    if method.reward_source == "interventions" and action_map.timescale == "chunk":
+        raise ConfigError(
+            "What happens just before a human takes over is a step, and this map decides once a chunk: whose "
+            "reward it would be is not clear. Set method.map.per_chunk=false, or method.reward_source=task."
+        )
+    if method.reach_steps and isinstance(action_map, DirectMap):
+        raise ConfigError(
+            "reach_steps keeps a young actor near the base, and with method.map.kind=direct there is none: "
+            "set method.reach_steps=0."
+        )
+    if learner.gate and not isinstance(action_map, ResidualMap):
+        raise ConfigError(
+            f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} "
+            "the policy would be trained with a gate and deployed without. Set method.learner.gate=false."
+        )
+    spread = learner.actor == "deterministic" and learner.explore_least != 1.0
+    if (learner.explore_correlation != 0.0 or spread) and action_map.timescale == "chunk":
+        raise ConfigError(
+            "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map "
+            "decides once a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "
+            "method.learner.explore_least=1."
+        )
+
+
+def build_session(
+    method: MethodConfig,
+    base: SavedPolicy,
+    env: VecEnv,
+    *,
+    seed: int,
+    demos: EpisodeStore | None,
+    dense_reward: bool = False,
+    logger: Logger | None = None,
+    say: Callable[[str], None] = print,
+) -> Session:
+    """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit
+    together.
+
+    dense_reward: the environment pays at every step, so demonstrations count with the rewards that they
+    recorded.
+    """
+    action_map = build_map(method.map, base)
+    check_together(method, action_map)
+    features = feature_dim(base, env)
+    rng, widths = generator("learner", seed), store_widths(base, features, action_map)
+    executor = ChunkExecutor(base, env.num_envs)
+    # Steering explores over the noise the base was trained on, whatever it starts from.
+    scale = 1.0 if method.map.kind == "steering" else method.base_noise
+    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
+    tuner: Tuner
+    if method.algorithm == "ppo":
+        rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})
+        collector = Collector(env, executor, noise, action_map, method.learner.gamma, rollout)
+        on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
+        tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
+    else:
+        stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward)
+        collector = Collector(env, executor, noise, action_map, method.learner.gamma, stores["online"])
+        collector.interventions = stores.get("intervention")
+        off_policy = build_learner(method, base, features, action_map, rng)
+        mix = ReplayMix(stores, vars(method.mix))
+        tuner = FineTuner(method, collector, off_policy, mix, generator("replay", seed), logger, say)
+    collector.reward_scale, collector.reward_bias = learned_reward(method)
+    if method.reward_source == "interventions":
+        collector.intervention_reward = INTERVENTION_REWARD
+    deploy = scale if method.deploy_noise is None else method.deploy_noise
+    return Session(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
+
+
+def build_learner(
+    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
+) -> OffPolicyLearner:
+    """The off-policy learner of a method."""
+    if method.algorithm == "noise_aliased":
+        return NoiseAliasedLearner(features, action_map, method.learner, rng, base)
+    return OffPolicyLearner(features, action_map, method.learner, rng)
+
+
+def learned_reward(method: MethodConfig) -> tuple[float, float]:
+    """(scale, bias) of the task's reward. Where interventions are the reward, the task's own is hidden."""
+    return (
+        (0.0, 0.0) if method.reward_source == "interventions" else (method.reward_scale, method.reward_bias)
+    )
+
+
+def supervised(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
+    """The environment to train in, with the human of `method.intervene` at hand."""
+    if method.intervene == "none":
+        if method.reward_source == "interventions" or method.mix.intervention > 0.0:
+            raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
+        return env
+    config = method.intervention
+    human = make_expert(name, config.noise, seed, env)
+    return Intervened(
+        env, human, by_distance(config.distance), error=config.error, steps=config.steps, seed=seed
+    )
+
+
+def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_map: ActionMap) -> SavedPolicy:
+    """The policy that runs what is being learned; it shares the learner's weights."""
+    if isinstance(action_map, LatentMap):
+        return SteeredPolicy(base, learner.actor, action_map)
+    if isinstance(action_map, ResidualMap):
+        gate = learner.critic if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
+        return ResidualPolicy(base, learner.actor, action_map, gate)
+    assert isinstance(base, DirectPolicy)
+    return DirectPolicy(base.env, base.normalizer, learner.actor)
+
+
+def feature_dim(base: SavedPolicy, env: VecEnv) -> int:
+    """Width of the base's features."""
+    zeros = {
+        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype)
+        for key, spec in env.spec.obs.items()
+    }
+    return int(base.features(zeros).shape[1])
+
+
+def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:
+    """Sizes of what is stored of a decision."""
+    chunked = base.execute if action_map.timescale == "chunk" else 1
+    return {
+        "obs": features,
+        "ctx": action_map.ctx_dim,
+        "critic_action": action_map.critic_dim,
+        "action": base.action_spec.dim * chunked,
+        "next_obs": features,
+        "next_ctx": action_map.ctx_dim,
+    }
+
+
+def build_stores(
+    method: MethodConfig,
+    base: SavedPolicy,
+    lanes: int,
+    widths: dict[str, int],
+    action_map: ActionMap,
+    demos: EpisodeStore | None,
+    dense_reward: bool,
+) -> dict[str, Replay]:
+    """The replays that the method's mix names."""
+    names = [
+        name
+        for name in ("online", "base", "intervention")
+        if name == "online" or getattr(method.mix, name) > 0.0
+    ]
+    stores = {name: Replay(method.replay_capacity, lanes, widths) for name in names}
+    if method.mix.demo > 0.0:
+        if demos is None:
+            raise ConfigError(
+                f"method={method.name} replays demonstrations: give demos=<dataset>, or go without them by "
+                "method.mix.demo=0 method.mix.online=1."
+            )
+        check_compatible(base, demos.spec)
+        gamma, reward = method.learner.gamma, learned_reward(method)
+        stores["demo"] = demo_replay(
+            demos, base, action_map, widths, gamma, method.base_noise, *reward,
+            recorded=dense_reward and method.reward_source == "task",
+        )  # fmt: skip
+    return stores

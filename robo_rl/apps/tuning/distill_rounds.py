@@ -1,0 +1,164 @@
+"""Distillation's rounds: gather, train, let the student drive, train again; it can be left and taken up
+anywhere.
+
+A saved state holds the answers, the round's training and the gatherer's place. A gathering starts with new
+episodes, so that one that was cut off is made again, the same; the simulator is no part of the state.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import nn
+
+from policies.base.generative import GenerativePolicy
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.single_step import SingleStepPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.tuning.compose import ignores_noise
+from robo_rl.conf.distill import DistillVerb
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Logger, VecEnv
+from robo_rl.core.seeding import derive_seed
+from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, Walk
+
+_DATA = ("features", "noise", "chunk", "weight")
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """The head and what it cost, before and after a stop together."""
+
+    head: SingleStepPolicy
+    noise_scale: float
+    env_steps: int
+    states: int
+    wall_s: float
+    cpu_s: float
+
+
+class Rounds:
+    """Round 0 learns from the teacher alone; in each later one the student drives part of the time."""
+
+    def __init__(self, config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv) -> None:
+        self.config, self.teacher = config, teacher
+        # A teacher that never looks at its noise has one answer per state: its head is trained and run at
+        # zero noise.
+        self.noise_scale = 0.0 if ignores_noise(teacher) else noise_scale
+        noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), self.noise_scale)
+        self.gatherer = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed)
+        self.recipe = DistillConfig(
+            **{item.name: getattr(config, item.name) for item in fields(DistillConfig)}
+        )
+        self.head = new_head(teacher, config)
+        self.round, self.env_steps, self.distiller = -1, 0, None
+        self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
+
+    distiller: Distiller | None  # of this round; None before the first gathering
+
+    @property
+    def updates(self) -> int:
+        """Of all rounds together."""
+        return 0 if self.distiller is None else self.round * self.config.steps + self.distiller.step
+
+    @property
+    def learns(self) -> bool:
+        """Has this round updates left? Else the next step is a gathering, or there is none."""
+        return self.distiller is not None and not self.distiller.done
+
+    @property
+    def done(self) -> bool:
+        return self.round == self.config.rounds and not self.learns
+
+    def gather(self, on_step: Callable[[int], None] = lambda _: None) -> None:
+        """The next round's states: the teacher's alone, or the student's in part. Starts that round."""
+        config, before = self.config, self.distiller
+        # A teacher that corrects steps answers once per executed chunk; one that does not, in every state.
+        more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
+        if before is None:
+            gathered = self.gatherer.gather(config.rollout_steps * more, on_step=on_step)
+            data = gathered.data
+        else:
+            student = _single_step(before.student())
+            gathered = self.gatherer.gather(config.round_steps * more, student, config.student_share, on_step)
+            data = before.data + gathered.data
+        self.env_steps, self.round = self.env_steps + gathered.env_steps, self.round + 1
+        self.distiller = Distiller(self.head, data, self.recipe, walk_of(self.teacher))
+
+    def update(self, logger: Logger | None = None) -> None:
+        """One update of this round; rounds follow each other in one curve."""
+        assert self.distiller is not None
+        values = self.distiller.update()
+        if logger is not None and (self.distiller.step % self.recipe.log_every == 0 or self.distiller.done):
+            logger.log(self.updates, values)
+
+    def result(self) -> Distilled:
+        assert self.distiller is not None
+        head = _single_step(self.distiller.student())
+        return Distilled(head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it takes to go on from here; there is nothing to save before the first gathering is done."""
+        assert self.distiller is not None
+        return {
+            "round": self.round,
+            "env_steps": self.env_steps,
+            "data": {name: getattr(self.distiller.data, name) for name in _DATA},
+            "distiller": self.distiller.state_dict(),
+            "gatherer": self.gatherer.state_dict(),
+            "spent": list(self._spent()),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.round, self.env_steps = int(state["round"]), int(state["env_steps"])
+        self.distiller = Distiller(
+            self.head, DistillData(**state["data"]), self.recipe, walk_of(self.teacher)
+        )
+        self.distiller.load_state_dict(state["distiller"])
+        self.gatherer.load_state_dict(state["gatherer"])
+        wall_s, cpu_s = state["spent"]
+        self._start_s, self._start_cpu_s = time.monotonic() - wall_s, time.process_time() - cpu_s
+
+    def _spent(self) -> tuple[float, float]:
+        """Wall and CPU seconds."""
+        return time.monotonic() - self._start_s, time.process_time() - self._start_cpu_s
+
+
+def walk_of(teacher: SavedPolicy) -> Walk | None:
+    """The teacher's walk from noise to action; None for a residual, and for steering over one."""
+    if isinstance(teacher, SteeredPolicy):
+        return None if walk_of(teacher.base) is None else teacher.path
+    return teacher.path if isinstance(teacher, GenerativePolicy) else None
+
+
+def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
+    """A head that sees exactly what the teacher's base sees; its weights follow from the seed."""
+    base = generative_base(teacher)
+    torch.manual_seed(derive_seed("head", config.seed))
+    encoder = copy.deepcopy(base.encoder).requires_grad_(False)
+    return SingleStepPolicy(base.env, encoder, config.net, teacher.obs_steps, teacher.chunk, teacher.execute)
+
+
+def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
+    """The generative policy at the bottom of a stack. Raises ConfigError for policies that have none."""
+    while isinstance(policy, SteeredPolicy | ResidualPolicy):
+        policy = policy.base
+    if not isinstance(policy, GenerativePolicy):
+        raise ConfigError(
+            f"A policy of kind '{getattr(policy, 'kind', '?')}' already decides in a single step."
+        )
+    return policy
+
+
+def _single_step(head: nn.Module) -> SingleStepPolicy:
+    assert isinstance(head, SingleStepPolicy)
+    return head

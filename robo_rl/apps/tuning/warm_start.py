@@ -1,0 +1,106 @@
+"""What a run without a base can start from: an earlier run's networks, and a normaliser that fits the
+data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from policies.checkpoint import check_compatible, load_policy
+from policies.tuned.direct import DirectPolicy
+from robo_rl.apps.runs.loaded_policy import find_policy
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.core.files.state_io import load_state
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.store import EpisodeStore
+from robo_rl.rl.loop import FineTuner
+from robo_rl.rl.on_policy.tuner import PpoTuner
+
+
+def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPolicy:
+    """A policy that acts at random. It sees the states as `init` saw them, else scaled to the range in
+    `demos`.
+    """
+    policy = DirectPolicy(env)
+    if init is not None:
+        earlier = load_policy(find_policy(init))
+        check_compatible(earlier, env)
+        if not isinstance(earlier, DirectPolicy):
+            raise CheckpointError(
+                f"init={init} holds a policy of kind '{earlier.kind}' and no direct one. Give it as base= to "
+                "a method that improves it (steering, residual)."
+            )
+        return DirectPolicy(env, earlier.normalizer).eval()
+    if demos is not None:
+        episodes = EpisodeStore(demos, complete_only=True)
+        check_compatible(policy, episodes.spec)
+        if not len(episodes):
+            raise DataError(
+                f"{demos} holds no whole episode to scale states by. Collect some first, or leave demos= out."
+            )
+        seen = {
+            key: np.concatenate([episode.obs(key) for episode in episodes]) for key in policy.normalizer.keys
+        }
+        fitted = Normalizer.fit({key: torch.from_numpy(np.array(value)) for key, value in seen.items()})
+        return DirectPolicy(env, fitted).eval()
+    return policy.eval()
+
+
+def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
+    """Give the learner the actor and the critics of the run `init`; optimisers and multipliers start afresh.
+
+    Raises ConfigError when the method needs a start and has none, or cannot take one; DataError when `init`
+    is no run, CheckpointError when it has no checkpoint or other networks.
+    """
+    if init is None:
+        if tuner.config.warmup == "actor":
+            raise ConfigError(
+                "warmup=actor lets a trained actor begin: give init=<run>, or method.warmup=base."
+            )
+        return
+    if isinstance(tuner, PpoTuner):
+        raise ConfigError(
+            "PPO keeps no critics of actions: init=<run> is for off-policy methods. Leave it out."
+        )
+    if tuner.config.reach_steps:
+        raise ConfigError(
+            f"reach_steps={tuner.config.reach_steps} holds back an actor that has learned nothing yet, but "
+            f"init={init} is trained: set method.reach_steps=0."
+        )
+    learner = tuner.learner
+    newest = RunDir.open(init).latest()
+    if newest is None:
+        raise CheckpointError(
+            f"The run {init} holds no checkpoint to start from. Let it finish, or give another."
+        )
+    state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
+    found, expected = state.get("learner", {}), learner.weights()
+    del expected["map"], expected["gate"]  # reach and doubt belong to this run
+    for name in expected:
+        if name not in found:
+            raise CheckpointError(
+                f"The run {init} has no {name} to start from: it was not made by robo-rl finetune with an "
+                "off-policy method of the same algorithm. Give another run."
+            )
+        _check_shapes(init, name, found[name], expected[name])
+    learner.load_weights({name: found[name] for name in expected})
+    tuner.keep_weights()
+
+
+def _check_shapes(init: str, name: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    shapes = [{key: tuple(value.shape) for key, value in state.items()} for state in (found, expected)]
+    if shapes[0] != shapes[1]:
+        key = next(
+            k for k in sorted(shapes[0].keys() | shapes[1].keys()) if shapes[0].get(k) != shapes[1].get(k)
+        )
+        raise CheckpointError(
+            f"The {name} of the run {init} has {key} of shape {shapes[0].get(key)}, this method's has "
+            f"{shapes[1].get(key)}. Give method.learner.hidden, heads, layer_norm and actor as they were "
+            "there, and the same environment."
+        )

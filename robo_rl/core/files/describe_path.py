@@ -1,0 +1,26 @@
+"""What a path is, in a user's words: who gives a run where a dataset is asked for should be told that it is a
+run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_MARKS = (  # the first file that is there tells
+    ("dataset.json", "a dataset"),
+    ("manifest.json", "a bundle"),
+    ("run.json", "a run"),
+    ("policy.json", "a policy folder"),
+    (".zgroup", "a zarr v2 group"),
+)
+
+
+def what_is(path: Path) -> str:
+    """E.g. "does not exist", "is a file", "is a run", "is a folder of something else"."""
+    if not path.exists():
+        return "does not exist"
+    if not path.is_dir():
+        return "is a file"
+    if (found := next((kind for mark, kind in _MARKS if (path / mark).is_file()), None)) is not None:
+        return f"is {found}"
+    return "is a folder of something else" if any(path.iterdir()) else "is an empty folder"

@@ -1,0 +1,86 @@
+"""Durable files: either the old content or the new one is there, never half of one."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.errors import DataError, DiskFullError
+
+_HERE, _EXCHANGE = -100, 2  # Linux' AT_FDCWD: paths as they are; RENAME_EXCHANGE
+
+
+def fsync_dir(path: Path) -> None:
+    """Make renames and new names inside `path` survive a power loss."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap what two names stand for, in one step that a kill cannot halve. False where that is not offered
+    (not Linux, some network file systems); nothing has changed then.
+    """
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    if (code := ctypes.get_errno()) in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write, fsync, rename over `path`. Raises DiskFullError and leaves the old file when the disk is
+    full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"The disk is full: could not write {path}. Free some space, start again."
+            ) from error
+        raise OSError(error.errno, error.strerror, str(path)) from error  # named as it was asked for
+    fsync_dir(path.parent)
+
+
+def empty_dir(path: Path) -> None:
+    """Remove what is in a folder. The folder itself stays: it may be a link, or where a disk is mounted."""
+    for inside in path.iterdir():
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside)
+        else:
+            inside.unlink()
+
+
+def write_json(path: Path, data: Any) -> None:
+    """`write_atomic` of indented JSON."""
+    write_atomic(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; raises DataError naming the file when it is absent or not JSON."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{path} does not exist. Check the path, or run the step that makes it.") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} is not valid JSON ({error}). It was cut off or is not ours; make it again."
+        ) from error

@@ -1,0 +1,84 @@
+"""Training states on disk: nested dicts of tensors and plain values, as safetensors and JSON. Nothing
+unpickles.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.files.durable import read_json, write_atomic, write_json
+
+GO_ON = "Delete it: resume=true then goes on from the checkpoint before it, or from the start where there is none."
+_TENSORS, _JSON = "state.safetensors", "state.json"
+_HERE, _LIST, _FLOAT = (
+    "tensor",
+    "list",
+    "float",
+)  # mark what is no plain value in the JSON; a mapping is no object there
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write {state.safetensors, state.json}; the JSON comes last and carries the checksum that makes both
+    valid.
+
+    Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these.
+    Tensors may share memory: each is written on its own.
+    """
+    tensors: dict[str, Tensor] = {}
+    plain = _split(state, "", tensors)
+    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    write_atomic(folder / _TENSORS, data)
+    write_json(folder / _JSON, {"crc32": zlib.crc32(data), "state": plain})
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """What `save_state` wrote. Raises CheckpointError when it is absent, damaged or cut off."""
+    try:
+        plain = read_json(folder / _JSON)
+        data = (folder / _TENSORS).read_bytes()
+        if zlib.crc32(data) != plain["crc32"]:
+            raise CheckpointError(f"{folder} is damaged (its checksum differs). {GO_ON}")
+        state = _join(plain["state"], load(data))
+    except (DataError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder} holds no training state that can be read: {str(error).rstrip('.')}. {GO_ON}"
+        ) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{folder} holds a {type(state).__name__}, expected a training state. {GO_ON}")
+    return state
+
+
+def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        name = path if path not in tensors else f"{path}#{len(tensors)}"  # {"a/b": x} beside {"a": {"b": y}}
+        tensors[name] = value.clone()
+        return {_HERE: name}
+    if isinstance(value, Mapping):
+        return [[key, _split(item, f"{path}/{key}", tensors)] for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return {_LIST: [_split(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]}
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no word for these
+        return {_FLOAT: repr(value)}
+    return value
+
+
+def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Mappings are stored as lists of pairs, so that integer keys (optimiser states) stay integers."""
+    if isinstance(value, list):
+        return {key: _join(item, tensors) for key, item in value}
+    if not isinstance(value, dict):
+        return value
+    if _HERE in value:
+        return tensors[value[_HERE]]
+    if _FLOAT in value:
+        return float(value[_FLOAT])
+    return [_join(item, tensors) for item in value[_LIST]]

@@ -1,0 +1,46 @@
+"""A dataset that is made at once: it appears under its path when it is whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.schema import Codec
+
+
+def refuse_existing(out: str | Path) -> None:
+    """Raises DataError when `out` is there already."""
+    if Path(out).exists():
+        raise DataError(f"{out} exists already. Choose another path for the new dataset.")
+
+
+@contextmanager
+def whole_dataset(
+    out: str | Path, env: EnvSpec, *, image_codec: Codec, stamps: tuple[str, ...], info: Mapping[str, Any]
+) -> Iterator[DatasetWriter]:
+    """Write its episodes in the `with` block; leaving it by an exception, Ctrl-C included, leaves nothing
+    behind.
+
+    Raises DataError when `out` is there already.
+    """
+    refuse_existing(out)
+    target = Path(out)
+    partial = target.with_name(f".{target.name}.importing")
+    if partial.exists():  # an earlier import was killed
+        rmtree(partial)
+    try:
+        yield DatasetWriter.create(
+            partial, env, image_codec=image_codec, stamps=stamps, durable=False, info=info
+        )
+    except BaseException:
+        rmtree(partial, ignore_errors=True)
+        raise
+    os.sync()  # once, instead of at every episode: the dataset is not there before the rename
+    partial.rename(target)

@@ -1,0 +1,156 @@
+"""From a staging directory to a committed episode, in an order that survives a kill or a power loss at any
+instant.
+
+1. episode.json, durably: the intent. From here on, `recover` finishes the commit, with its label, instead of
+   salvaging.
+2. padding and index behind each payload, and all zarr.json.
+3. fsync of every file, then of every directory; recording.json goes.
+4. rename into episodes/ under the next free number: now it is committed.
+5. fsync of both parents.
+
+All writes come before the first fsync of step 3: a journaling file system then commits them together, and the
+later calls find little left to do. Without `durable` the fsyncs are left out: safe against a kill, not
+against a power loss.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import fsync_dir
+from robo_rl.data.episodes.schema import (
+    EPISODE_JSON,
+    EPISODES,
+    RECORDING_JSON,
+    STAGING,
+    ZARR_JSON,
+    EpisodeMeta,
+)
+from robo_rl.data.episodes.shard import PayloadFile, tail_bytes, zarr_array_json, zarr_group_json
+
+LOCK = "lock"
+DISCARDED = ".discarded"  # suffix of a staging directory whose deletion was interrupted
+
+
+def seal(
+    directory: Path, meta: EpisodeMeta, files: Mapping[str, PayloadFile], *, durable: bool = True
+) -> None:
+    """Steps 1-3. `files` must be settled at the rows that `meta` states. May be repeated after a failure."""
+    intent = directory / f".{EPISODE_JSON}"
+    _write(intent, meta.to_json())
+    if durable:
+        _fsync(intent)
+    intent.replace(directory / EPISODE_JSON)
+    if durable:
+        fsync_dir(directory)
+    for name, array in meta.arrays.items():
+        os.ftruncate(files[name].fd, files[name].size)
+        _write_all(files[name].fd, tail_bytes(array))
+        _write(directory / name / ZARR_JSON, zarr_array_json(array))
+    _write(directory / ZARR_JSON, zarr_group_json(meta.arrays))
+    if durable:
+        _sync(directory, files)
+    (directory / RECORDING_JSON).unlink(missing_ok=True)
+
+
+def _sync(directory: Path, files: Mapping[str, PayloadFile]) -> None:
+    for name, file in files.items():
+        os.fsync(file.fd)
+        _fsync(directory / name / ZARR_JSON)
+    _fsync(directory / ZARR_JSON)
+    for name in files:
+        fsync_dir(directory / name)
+    fsync_dir(directory)
+
+
+def publish(root: Path, staged: Path) -> int:
+    """Step 4. Returns the episode's number. Safe with several recorders on one dataset."""
+    episodes = root / EPISODES
+    number = max(numbers(root), default=-1) + 1
+    while True:
+        try:
+            staged.rename(episodes / f"{number:06d}")
+            break
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            number += 1  # another recorder took it a moment ago
+    return number
+
+
+def sync_parents(root: Path) -> None:
+    """Step 5: make the rename survive a power loss."""
+    fsync_dir(root / EPISODES)
+    fsync_dir(root / STAGING)
+
+
+def numbers(root: Path) -> list[int]:
+    """Numbers of the committed episodes, ascending."""
+    return sorted(int(p.name) for p in (root / EPISODES).iterdir() if p.name.isdecimal())
+
+
+@contextmanager
+def staging_lock(root: Path, *, exclusive: bool) -> Iterator[None]:
+    """Recorders share the lock while an episode runs; `recover` needs it alone.
+
+    Raises DataError when an exclusive lock is asked for while somebody records. The kernel frees the lock of
+    a killed process; a child forked while recording drops its copy, so that an orphan cannot keep it.
+    """
+    fd = os.open(root / STAGING / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    _LOCKS.add(fd)
+    try:
+        _lock(fd, root, exclusive)
+        yield
+    finally:
+        if fd in _LOCKS:  # not in a forked child, which has closed it
+            _LOCKS.discard(fd)
+            os.close(fd)
+
+
+def _lock(fd: int, root: Path, exclusive: bool) -> None:
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_EX | fcntl.LOCK_NB) if exclusive else fcntl.LOCK_SH)
+    except BlockingIOError as error:
+        raise DataError(f"{root} is being recorded into. Stop the recorder, then try again.") from error
+
+
+_LOCKS: set[int] = set()
+
+
+def _drop_locks_in_child() -> None:
+    for fd in _LOCKS:
+        os.close(fd)
+    _LOCKS.clear()
+
+
+os.register_at_fork(after_in_child=_drop_locks_in_child)
+
+
+def _write(path: Path, data: Any) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        _write_all(fd, json.dumps(data, allow_nan=False).encode())
+    finally:
+        os.close(fd)
+
+
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

@@ -1,0 +1,161 @@
+"""Recording into a dataset: make it or open it, and start episodes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, SupportsInt
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.commit import numbers, staging_lock
+from robo_rl.data.episodes.disk import full_disk_is_said, require_free
+from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
+from robo_rl.data.episodes.schema import (
+    DATASET_JSON,
+    EPISODES,
+    STAGING,
+    STAMP_COLUMNS,
+    ZARR_JSON,
+    Codec,
+    DatasetMeta,
+    EpisodeMeta,
+)
+
+
+class DatasetWriter:
+    """Writes episodes into one dataset. Several processes may write into the same dataset, each with its own
+    writer.
+    """
+
+    def __init__(self, path: Path, meta: DatasetMeta, options: RecordOptions) -> None:
+        self.path, self.meta, self.options = path, meta, options
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.meta.env
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        env: EnvSpec,
+        *,
+        image_codec: Codec = "raw",
+        jpeg_quality: int = 95,
+        stamps: tuple[str, ...] = STAMP_COLUMNS,
+        min_free_bytes: int = 2**30,
+        durable: bool = True,
+        info: Mapping[str, Any] | None = None,
+    ) -> DatasetWriter:
+        """Make an empty dataset. Raises DataError when something is there already, DiskFullError below the
+        floor.
+
+        `stamps` names the per-frame stamps (ns); more than one camera can have its own,
+        "t_capture_ns.<camera>". `min_free_bytes` and `durable`: see `RecordOptions`. `info` is free JSON
+        (robot, place, commit).
+        """
+        root = Path(path)
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise DataError(_taken(root))
+        meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
+        root.mkdir(parents=True, exist_ok=True)
+        require_free(root, min_free_bytes)
+        with full_disk_is_said(root, "the new dataset"):
+            (root / EPISODES).mkdir()
+            (root / STAGING).mkdir()
+            write_json(
+                root / EPISODES / ZARR_JSON, {"zarr_format": 3, "node_type": "group", "attributes": {}}
+            )
+            write_json(root / DATASET_JSON, meta.to_json())
+        return cls(root, meta, RecordOptions(min_free_bytes, durable))
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        env: EnvSpec | None = None,
+        *,
+        min_free_bytes: int = 2**30,
+        durable: bool = True,
+    ) -> DatasetWriter:
+        """Add episodes to an existing dataset. Raises DataError when it is not ours or belongs to another
+        `env`.
+        """
+        root = Path(path)
+        meta = DatasetMeta.load(root)
+        if env is not None and env != meta.env:
+            raise DataError(
+                f"{root} holds '{meta.env.name}' with {sorted(meta.env.obs)} at {meta.env.control_hz:g} Hz: "
+                f"another contract than this '{env.name}' with {sorted(env.obs)} at {env.control_hz:g} Hz, "
+                "or other shapes, units or limits. Record into a new dataset."
+            )
+        return cls(root, meta, RecordOptions(min_free_bytes, durable))
+
+    def episode(
+        self,
+        *,
+        task: str = "",
+        seed: SupportsInt | None = None,
+        operator: str = "",
+        info: Mapping[str, Any] | None = None,
+    ) -> EpisodeWriter:
+        """Start an episode; use it in a `with` block. `info` is free JSON (policy, noise, operator's notes).
+
+        Raises DiskFullError below the floor of free space, DataError when `info` is not JSON.
+        """
+        require_free(self.path, self.options.min_free_bytes)
+        meta = EpisodeMeta(
+            task=task,
+            seed=None if seed is None else int(seed),
+            operator=operator,
+            recorded_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            info=_json(info),
+        )
+        return EpisodeWriter(self.path, self.meta, meta, self.options)
+
+    @property
+    def next_number(self) -> int:
+        """Of the episode that is committed next, while nobody else records here."""
+        return max(numbers(self.path), default=-1) + 1
+
+    def rewind(self, next_number: int) -> None:
+        """Take out the episodes from `next_number` on, and what was left half recorded.
+
+        For a run that goes back to a checkpoint and makes them again. Raises DataError while somebody records
+        here.
+        """
+        with staging_lock(self.path, exclusive=True):
+            for number in numbers(self.path):
+                if number >= next_number:
+                    rmtree(self.path / EPISODES / f"{number:06d}")
+            for staged in (self.path / STAGING).iterdir():
+                if staged.is_dir():
+                    rmtree(staged)
+
+
+def _taken(root: Path) -> str:
+    """What is in the way of a new dataset, and what to do."""
+    if not root.is_dir():
+        return f"{root} exists already and is a file, but a dataset is a folder. Choose another path."
+    if (root / DATASET_JSON).exists():
+        return (
+            f"{root} exists already and is a dataset. `robo-rl collect` with the same out adds episodes to "
+            "it, in Python DatasetWriter.open; or choose another path."
+        )
+    return f"{root} exists already and holds something that is no dataset: it is left alone. Choose another path."
+
+
+def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of `info`, checked now: at the end of an episode it would be too late to complain."""
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(dict(info or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"`info` must be JSON: {error}. Give text, finite numbers, lists and dicts."
+        ) from error
+    return copy

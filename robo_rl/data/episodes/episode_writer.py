@@ -1,0 +1,263 @@
+"""One running episode: frames are appended as they come; it is committed whole or salvaged to its last whole
+frame.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+from types import TracebackType
+from typing import SupportsFloat
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from robo_rl.core.errors import DataError
+from robo_rl.data import jpeg
+from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
+from robo_rl.data.episodes.disk import full_disk_is_said, require_free
+from robo_rl.data.episodes.schema import (
+    JPEG_ENDS,
+    NO_STAMP,
+    RECORDING_JSON,
+    STAGING,
+    STAMPS,
+    ArrayMeta,
+    Column,
+    DatasetMeta,
+    EpisodeMeta,
+)
+from robo_rl.data.episodes.shard import PayloadFile, row_bytes, shard_name
+
+Obs = Mapping[str, ArrayLike]
+Flag = bool | np.bool_  # simulators answer in numpy scalars
+Rows = dict[str, Shaped[ndarray, "..."]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How careful a recorder is.
+
+    It refuses to start an episode when less than `min_free_bytes` are free, and stops one when a quarter of
+    that is left, so that it can still be committed. With `durable` a commit waits until the disk holds the
+    episode (fsync); without, a kill still loses nothing, a power loss may (imports, simulation).
+    """
+
+    min_free_bytes: int = 2**30
+    durable: bool = True
+
+
+class EpisodeWriter:
+    """One running episode: `add` frames, then `commit` or `discard`.
+
+    Leaving the `with` block by an exception, Ctrl-C included, keeps everything up to the last whole frame in
+    the staging directory, where `recover` finds it.
+    """
+
+    def __init__(self, root: Path, dataset: DatasetMeta, meta: EpisodeMeta, options: RecordOptions) -> None:
+        self.frames = 0
+        self._root, self._dataset, self._meta, self._options = root, dataset, meta, options
+        self._columns = dataset.columns()
+        self._directory = root / STAGING / uuid.uuid4().hex
+        self._files: dict[str, PayloadFile] = {}
+        self._number: int | None = None
+        self._sealing = self._done = False
+        self._resources = ExitStack()
+        self._resources.enter_context(staging_lock(root, exclusive=False))
+        try:
+            with full_disk_is_said(root, "a new episode"):
+                self._open_files()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_files(self) -> None:
+        self._directory.mkdir()
+        # No fsync before the commit: a kill keeps what was written, and a power loss may cost the running
+        # episode.
+        (self._directory / RECORDING_JSON).write_text(json.dumps(self._meta.to_json()))
+        for column in self._columns:
+            (self._directory / column.name).mkdir()
+            file = PayloadFile(self._directory / column.name / shard_name(1 + len(column.row_shape)))
+            self._resources.callback(file.close)
+            self._files[column.name] = file
+
+    def add(
+        self,
+        obs: Obs,
+        action: ArrayLike,
+        *,
+        reward: SupportsFloat = 0.0,
+        terminated: Flag = False,
+        intervention: Flag = False,
+        stamps: Mapping[str, int] | None = None,
+    ) -> None:
+        """Append one frame: the observation, and the action that was really executed from it, in physical
+        units.
+
+        `stamps` holds nanoseconds by column; those left out are stored as -1, "nobody knows". Raises
+        DataError for missing or unknown keys, wrong shapes and types, DiskFullError when the disk fills; the
+        frame is then not there at all, and the frames before it can be committed.
+        """
+        self._require_running()
+        if self._sealing:
+            raise DataError("A commit of this episode has begun, it takes no more frames. Commit it again.")
+        require_free(self._root, self._options.min_free_bytes // 4)
+        rows = self._obs_rows(obs)
+        for column, value in (("reward", reward), ("terminated", terminated), ("intervention", intervention)):
+            rows[column] = np.asarray(value, dtype="float32" if column == "reward" else "bool")
+        rows["action"] = _row(self._column("action"), action)
+        if self._dataset.stamps:
+            rows[STAMPS] = self._stamps(stamps or {})
+        self._append(rows)
+        self.frames += 1
+
+    def commit(
+        self, *, success: Flag | None = None, final_obs: Obs | None = None, complete: bool = True
+    ) -> int:
+        """Make the episode durable under the next number, which is returned.
+
+        `complete` is false for one that was interrupted where it was recorded. `final_obs` is the observation
+        after the last action; with it every frame is a whole transition. Raises DataError for an episode
+        without frames, DiskFullError when the disk is full: free some space and commit again.
+        """
+        self._require_running()
+        if self.frames == 0:
+            raise DataError("An episode without frames cannot be committed. Discard it.")
+        with full_disk_is_said(self._root, "the end of the episode"):
+            if self._number is None:  # else an earlier try got as far as the rename
+                self._seal(success, final_obs, complete)
+                self._number = publish(self._root, self._directory)
+            if self._options.durable:
+                sync_parents(self._root)
+        self.close()
+        return self._number
+
+    def _seal(self, success: Flag | None, final_obs: Obs | None, complete: bool) -> None:
+        self._sealing = True
+        self._settle()
+        if final_obs is not None:
+            self._append(self._obs_rows(final_obs))
+        meta = replace(
+            self._meta,
+            frames=self.frames,
+            final_obs=final_obs is not None,
+            complete=complete,
+            success=None if success is None else bool(success),
+            arrays=self._arrays(),
+        )
+        seal(self._directory, meta, self._files, durable=self._options.durable)
+
+    def discard(self) -> None:
+        """Throw the episode away."""
+        self._require_running()
+        doomed = self._directory.rename(self._directory.with_suffix(DISCARDED))
+        rmtree(doomed)
+        self.close()
+
+    def close(self) -> None:
+        """Stop recording and leave what there is to `recover`. Does nothing after a commit or discard."""
+        self._done = True
+        self._resources.close()
+
+    def __enter__(self) -> EpisodeWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        forgotten = not self._done
+        self.close()
+        if forgotten and kind is None:
+            raise DataError(
+                f"The episode of {self.frames} frames was neither committed nor discarded. Its frames are "
+                f"kept in {self._directory}; call commit() or discard() before the end of the with block, "
+                "and recover this one."
+            )
+
+    def _require_running(self) -> None:
+        if self._done:
+            raise DataError("This episode has ended already. Start another one with DatasetWriter.episode().")
+
+    def _column(self, name: str) -> Column:
+        return next(column for column in self._columns if column.name == name)
+
+    def _obs_rows(self, obs: Obs) -> Rows:
+        specs = self._dataset.env.obs
+        if obs.keys() != specs.keys():
+            raise DataError(
+                f"The observation has the keys {sorted(obs)}, the dataset stores {sorted(specs)}. "
+                "Give exactly those, or create a dataset with another EnvSpec."
+            )
+        rows = {
+            key: _row(Column(key, spec.dtype, tuple(spec.shape), "obs"), obs[key])
+            for key, spec in specs.items()
+        }
+        if self._dataset.jpeg_keys:
+            for key in self._dataset.jpeg_keys:
+                rows[key] = jpeg.encode(rows[key], self._dataset.jpeg_quality)
+            ends = [self._files[key].size + len(rows[key]) for key in self._dataset.jpeg_keys]
+            rows[JPEG_ENDS] = np.array(ends, dtype="int64")
+        return rows
+
+    def _stamps(self, stamps: Mapping[str, int]) -> Shaped[ndarray, " columns"]:
+        if unknown := stamps.keys() - set(self._dataset.stamps):
+            raise DataError(
+                f"Unknown stamps {sorted(unknown)}. The dataset has {list(self._dataset.stamps)}."
+            )
+        return np.array([stamps.get(name, NO_STAMP) for name in self._dataset.stamps], dtype="int64")
+
+    def _append(self, rows: Rows) -> None:
+        """All rows or none: whatever interrupts, the files go back to where the frame began."""
+        marks = {name: (self._files[name].size, self._files[name].crc) for name in rows}
+        try:
+            with full_disk_is_said(self._root, f"frame {self.frames}"):
+                for column in self._columns:
+                    if column.name in rows:
+                        self._files[column.name].append(rows[column.name])
+        except BaseException:
+            for name, mark in marks.items():
+                self._files[name].rollback(mark)
+            raise
+
+    def _settle(self) -> None:
+        """Drop what an interrupted frame or an earlier, failed commit left behind the last whole frame."""
+        for column in self._columns:
+            if column.role != "blob":
+                self._files[column.name].settle(self.frames * row_bytes(column.dtype, column.row_shape))
+        for key, end in zip(self._dataset.jpeg_keys, self._last_ends(), strict=False):
+            self._files[key].settle(end)
+
+    def _last_ends(self) -> list[int]:
+        if not self._dataset.jpeg_keys:
+            return []
+        ends = np.fromfile(
+            self._files[JPEG_ENDS].path, dtype="int64", count=self.frames * len(self._dataset.jpeg_keys)
+        )
+        return [int(end) for end in ends[-len(self._dataset.jpeg_keys) :]]
+
+    def _arrays(self) -> dict[str, ArrayMeta]:
+        return {c.name: array_meta(c, self._files[c.name]) for c in self._columns}
+
+
+def array_meta(column: Column, file: PayloadFile) -> ArrayMeta:
+    """What episode.json says of a settled payload."""
+    rows = file.size // row_bytes(column.dtype, column.row_shape)
+    return ArrayMeta(column.dtype, (rows, *column.row_shape), file.crc)
+
+
+def _row(column: Column, value: ArrayLike) -> Shaped[ndarray, "..."]:
+    array = np.asarray(value)
+    if array.shape != column.row_shape or not np.can_cast(array.dtype, column.dtype, "same_kind"):
+        raise DataError(
+            f"'{column.name}' is {array.dtype}{list(array.shape)}, the dataset stores "
+            f"{column.dtype}{list(column.row_shape)}. Convert it, or create a dataset with another EnvSpec."
+        )
+    return np.ascontiguousarray(array, dtype=column.dtype).reshape(column.row_shape)

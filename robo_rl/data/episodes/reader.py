@@ -1,0 +1,167 @@
+"""Reading: every array is a memory map over its shard; nothing is copied, nothing of zarr-python is
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64, Shaped
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data import jpeg
+from robo_rl.data.episodes.commit import numbers
+from robo_rl.data.episodes.schema import (
+    EPISODE_JSON,
+    EPISODES,
+    JPEG_ENDS,
+    STAMPS,
+    ArrayMeta,
+    DatasetMeta,
+    EpisodeMeta,
+)
+from robo_rl.data.episodes.shard import memory_map
+
+
+class Episode:
+    """One committed episode. n = frames (actions); observations have n + 1 rows when `has_final_obs`, else
+    n.
+    """
+
+    def __init__(self, path: Path, dataset: DatasetMeta) -> None:
+        self.path = path
+        self.number = int(path.name)
+        self.dataset = dataset
+        self.meta = EpisodeMeta.load(path / EPISODE_JSON)
+
+    @property
+    def frames(self) -> int:
+        return self.meta.frames
+
+    @property
+    def success(self) -> bool | None:
+        """Did the episode reach its goal? None where nobody said."""
+        return self.meta.success
+
+    @property
+    def has_final_obs(self) -> bool:
+        return self.meta.final_obs
+
+    @property
+    def obs_rows(self) -> int:
+        return self.meta.rows("obs")
+
+    @property
+    def transitions(self) -> int:
+        """Frames with a next observation: all of them, or all but the last one."""
+        return self.frames if self.has_final_obs else self.frames - 1
+
+    def array_meta(self, name: str) -> ArrayMeta:
+        """Raises DataError naming the arrays there are when `name` is not one of them."""
+        if name not in self.meta.arrays:
+            raise DataError(
+                f"Episode {self.number:06d} has no array '{name}'. It has {sorted(self.meta.arrays)}."
+            )
+        return self.meta.arrays[name]
+
+    def array(self, name: str) -> Shaped[ndarray, "rows ..."]:
+        """Read-only memory map of an array as it is stored: of a JPEG camera, the blob of bytes."""
+        return memory_map(self.path / name, self.array_meta(name))
+
+    def obs(self, key: str, start: int = 0, stop: int | None = None) -> Shaped[ndarray, "rows ..."]:
+        """Observations [start, stop) of one key. A view of the map; JPEG images are decoded."""
+        stop = self.obs_rows if stop is None else min(stop, self.obs_rows)
+        if key not in self.dataset.jpeg_keys:
+            return self.array(key)[start:stop]
+        blob, ends = self.array(key), self.jpeg_ends(key)
+        images = np.empty((max(0, stop - start), *self.dataset.env.obs[key].shape), dtype=np.uint8)
+        for i, image in enumerate(images, start):
+            jpeg.decode(blob[ends[i] : ends[i + 1]], image)
+        return images
+
+    def jpeg_ends(self, key: str) -> Int64[ndarray, " borders"]:
+        """(rows + 1,): image i of a JPEG camera is blob[ends[i] : ends[i + 1]]."""
+        ends = self.array(JPEG_ENDS)[:, self.dataset.jpeg_keys.index(key)]
+        return np.concatenate([np.zeros(1, dtype=np.int64), ends])
+
+    @property
+    def action(self) -> Float32[ndarray, "n a"]:
+        return self.array("action")
+
+    @property
+    def reward(self) -> Float32[ndarray, " n"]:
+        return self.array("reward")
+
+    @property
+    def terminated(self) -> Bool[ndarray, " n"]:
+        return self.array("terminated")
+
+    @property
+    def intervention(self) -> Bool[ndarray, " n"]:
+        return self.array("intervention")
+
+    def stamps(self) -> dict[str, Int64[ndarray, " n"]]:
+        """Nanoseconds by column; -1 where nobody took the stamp."""
+        if not self.dataset.stamps:
+            return {}
+        return dict(zip(self.dataset.stamps, self.array(STAMPS).T, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over a dataset. `labelled` episodes have a success flag, `successes` have a true one."""
+
+    episodes: int
+    incomplete: int
+    frames: int
+    seconds: float
+    labelled: int
+    successes: int
+
+
+class EpisodeStore:
+    """The committed episodes of a dataset, in the order of their numbers.
+
+    Raises DataError when `path` is no dataset of ours or an episode.json is broken. Episodes that are
+    committed later are seen by opening the store again.
+    """
+
+    def __init__(self, path: str | Path, *, complete_only: bool = False) -> None:
+        self.path = Path(path)
+        self.meta = DatasetMeta.load(self.path)
+        episodes = [Episode(self.path / EPISODES / f"{n:06d}", self.meta) for n in numbers(self.path)]
+        self._episodes = [e for e in episodes if e.meta.complete or not complete_only]
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.meta.env
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self._episodes)
+
+    def episode(self, index: int) -> Episode:
+        """The index-th episode. Raises DataError beyond the last one."""
+        if not 0 <= index < len(self):
+            raise DataError(f"{self.path} has {len(self)} episodes, there is none at index {index}.")
+        return self._episodes[index]
+
+    @property
+    def totals(self) -> Totals:
+        metas = [episode.meta for episode in self]
+        frames = sum(meta.frames for meta in metas)
+        return Totals(
+            episodes=len(metas),
+            incomplete=sum(not meta.complete for meta in metas),
+            frames=frames,
+            seconds=frames / self.spec.control_hz,
+            labelled=sum(meta.success is not None for meta in metas),
+            successes=sum(meta.success is True for meta in metas),
+        )

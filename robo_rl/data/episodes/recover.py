@@ -1,0 +1,159 @@
+"""Salvage what a killed recorder left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+
+from robo_rl.core.errors import DataError
+from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
+from robo_rl.data.episodes.disk import full_disk_is_said
+from robo_rl.data.episodes.episode_writer import array_meta
+from robo_rl.data.episodes.schema import (
+    DAMAGED,
+    EPISODE_JSON,
+    JPEG_ENDS,
+    RECORDING_JSON,
+    STAGING,
+    ArrayMeta,
+    Column,
+    DatasetMeta,
+    EpisodeMeta,
+)
+from robo_rl.data.episodes.shard import PayloadFile, payload_bytes, row_bytes, shard_name
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """An episode that `recover` committed. `complete` when only the end of its commit was missing."""
+
+    number: int
+    frames: int
+    complete: bool
+
+
+def recover(path: str | Path) -> list[Salvaged]:
+    """Commit every interrupted episode of a dataset, cut to its last whole frame and marked incomplete.
+
+    An episode that was killed inside `commit` is finished with the label it was given, and stays complete.
+    Left-overs without a single whole frame are deleted. Raises DataError when somebody is recording into the
+    dataset, and, after salvaging the others, when the recording.json of one is broken: that one is left as it
+    is.
+    """
+    root = Path(path)
+    meta = DatasetMeta.load(root)
+    salvaged: list[Salvaged] = []
+    errors: list[DataError] = []
+    with staging_lock(root, exclusive=True), full_disk_is_said(root, "a recovered episode"):
+        for staged in leftovers(root):
+            try:
+                episode = _recover_one(root, meta, staged)
+            except DataError as error:
+                errors.append(error)
+            else:
+                salvaged += [episode] if episode else []
+    if errors:
+        raise errors[0]
+    return salvaged
+
+
+def leftovers(root: Path) -> list[Path]:
+    """Staging directories, oldest first."""
+    directories = [p for p in (root / STAGING).iterdir() if p.is_dir()]
+    return sorted(directories, key=lambda p: (p.stat().st_mtime_ns, p.name))
+
+
+def _recover_one(root: Path, dataset: DatasetMeta, staged: Path) -> Salvaged | None:
+    begun = any(p.is_dir() for p in staged.iterdir())  # recording.json is written before the first array
+    if staged.suffix == DISCARDED or not begun:
+        rmtree(staged)
+        return None
+    intent, columns = _intent(staged), dataset.columns()
+    with ExitStack() as stack:
+        files = {c.name: _reopen(stack, staged, c) for c in columns}
+        if intent is None or not _holds(intent, files):
+            intent = _cut(dataset, columns, files, _known(staged, intent))
+        if intent.frames > 0:
+            seal(staged, intent, files)
+    if intent.frames == 0:
+        rmtree(staged)
+        return None
+    number = publish(root, staged)
+    sync_parents(root)
+    return Salvaged(number, intent.frames, intent.complete)
+
+
+def _intent(staged: Path) -> EpisodeMeta | None:
+    """The episode.json of a commit that had begun; it is written atomically, so it is whole or absent."""
+    path = staged / EPISODE_JSON
+    return EpisodeMeta.load(path) if path.exists() else None
+
+
+def _known(staged: Path, intent: EpisodeMeta | None) -> EpisodeMeta:
+    """What was said when the episode began. An intent that its arrays do not hold (power loss) leaves a
+    note.
+    """
+    if intent is None:
+        return EpisodeMeta.load(staged / RECORDING_JSON)
+    return replace(
+        intent, info={**intent.info, DAMAGED: "its arrays did not match the checksums of its commit"}
+    )
+
+
+def _reopen(stack: ExitStack, staged: Path, column: Column) -> PayloadFile:
+    path = staged / column.name / shard_name(1 + len(column.row_shape))
+    if not path.exists():  # killed while the arrays were being made: no frame can be there
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    file = PayloadFile(path, resume=True)
+    stack.callback(file.close)
+    return file
+
+
+def _holds(intent: EpisodeMeta, files: Mapping[str, PayloadFile]) -> bool:
+    """Cut every array to what the intent states. Are the bytes there, and are they the right ones?"""
+    if intent.arrays.keys() != files.keys():
+        return False
+    # A list, not a generator: all of them must be cut, or the index of one would be counted as frames later.
+    return all([_same(files[name], array) for name, array in intent.arrays.items()])
+
+
+def _same(file: PayloadFile, array: ArrayMeta) -> bool:
+    size = payload_bytes(array)
+    if file.size < size:
+        return False
+    file.cut(size)
+    return file.crc == array.crc32c
+
+
+def _cut(
+    dataset: DatasetMeta, columns: tuple[Column, ...], files: Mapping[str, PayloadFile], known: EpisodeMeta
+) -> EpisodeMeta:
+    """Cut all arrays to the last frame that every one of them holds."""
+    fixed = [c for c in columns if c.role != "blob"]
+    frames = min(files[c.name].size // row_bytes(c.dtype, c.row_shape) for c in fixed)
+    cameras = len(dataset.jpeg_keys)
+    ends = np.zeros((0, cameras), dtype="int64")
+    if cameras:
+        ends = np.fromfile(files[JPEG_ENDS].path, dtype="int64", count=frames * cameras).reshape(
+            frames, cameras
+        )
+        there = np.array([files[key].size for key in dataset.jpeg_keys])
+        frames = int((ends <= there).all(axis=1).cumprod().sum())
+    for column in fixed:
+        files[column.name].cut(frames * row_bytes(column.dtype, column.row_shape))
+    for camera, key in enumerate(dataset.jpeg_keys):
+        files[key].cut(int(ends[frames - 1, camera]) if frames else 0)
+    return replace(
+        known,
+        frames=frames,
+        final_obs=False,
+        complete=False,
+        success=None,
+        arrays={c.name: array_meta(c, files[c.name]) for c in columns},
+    )

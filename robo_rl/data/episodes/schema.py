@@ -1,0 +1,229 @@
+"""What the files of a dataset say: dataset.json, episode.json and the arrays that every episode holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files.describe_path import what_is
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.spec import EnvSpec
+
+FORMAT = "robo-rl/episodes"
+VERSION = 1
+DATASET_JSON, EPISODE_JSON, RECORDING_JSON, ZARR_JSON = (
+    "dataset.json",
+    "episode.json",
+    "recording.json",
+    "zarr.json",
+)
+EPISODES, STAGING = "episodes", "staging"
+
+JPEG_ENDS = "jpeg_ends"  # (rows, cameras) int64: where each JPEG ends inside the blob of its camera
+STAMPS = "stamps_ns"  # (frames, columns) int64
+STAMP_COLUMNS = ("t_capture_ns", "t_receive_ns", "t_command_ns")
+DAMAGED = "damaged"  # key of EpisodeMeta.info: recovered, but not what was committed
+NO_STAMP = -1  # a stamp that nobody took; never replaced by a made-up one
+
+Codec = Literal["raw", "jpeg"]
+Role = Literal["obs", "step", "blob"]
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
+_STEP_NAMES = {"action", "reward", "terminated", "intervention", STAMPS, JPEG_ENDS}
+_DTYPES = {"bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One array of an episode. `obs` arrays have a row more than `step` arrays when the final observation is
+    there.
+    """
+
+    name: str
+    dtype: str
+    row_shape: tuple[int, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetMeta:
+    """dataset.json: the contract of the environment or robot, and how images and stamps are stored."""
+
+    env: EnvSpec
+    image_codec: Codec = "raw"
+    jpeg_quality: int = 95
+    stamps: tuple[str, ...] = STAMP_COLUMNS
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, spec in self.env.obs.items():
+            if not _KEY.fullmatch(key) or key in _STEP_NAMES:
+                raise DataError(
+                    f"Observation key '{key}' cannot be stored: it must be letters, digits, '_', '-' or '.', "
+                    f"start with a letter and be none of {sorted(_STEP_NAMES)}. Rename it in the EnvSpec."
+                )
+            if min(spec.shape, default=1) < 1:
+                raise DataError(
+                    f"Observation '{key}' has shape {tuple(spec.shape)}: every axis must be at least 1."
+                )
+            if spec.dtype not in _DTYPES:
+                raise DataError(
+                    f"Observation '{key}' has type {spec.dtype}; the store knows {sorted(_DTYPES)}."
+                )
+
+    @property
+    def jpeg_keys(self) -> tuple[str, ...]:
+        """Cameras that are stored as JPEG, in the order of the columns of `jpeg_ends`."""
+        if self.image_codec == "raw":
+            return ()
+        return tuple(
+            key
+            for key, spec in self.env.obs.items()
+            if key.startswith("image.")
+            and spec.dtype == "uint8"
+            and len(spec.shape) == 3
+            and spec.shape[-1] == 3
+        )
+
+    def columns(self) -> tuple[Column, ...]:
+        """The arrays of an episode, in the order in which a frame is written: big ones first, action last."""
+        jpeg = self.jpeg_keys
+        blobs = [Column(key, "uint8", (), "blob") for key in jpeg]
+        ends = [Column(JPEG_ENDS, "int64", (len(jpeg),), "obs")] if jpeg else []
+        obs = [Column(k, s.dtype, tuple(s.shape), "obs") for k, s in self.env.obs.items() if k not in jpeg]
+        stamps = [Column(STAMPS, "int64", (len(self.stamps),), "step")] if self.stamps else []
+        scalars = [
+            Column("reward", "float32", (), "step"),
+            Column("terminated", "bool", (), "step"),
+            Column("intervention", "bool", (), "step"),
+        ]
+        action = Column("action", "float32", (self.env.action.dim,), "step")
+        return (*blobs, *ends, *obs, *stamps, *scalars, action)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "env": self.env.to_json(),
+            "image_codec": self.image_codec,
+            "jpeg_quality": self.jpeg_quality,
+            "stamps": list(self.stamps),
+            "info": self.info,
+        }
+
+    @classmethod
+    def load(cls, root: Path) -> DatasetMeta:
+        """Read `root`/dataset.json. Raises DataError when it is absent, foreign, too new or broken."""
+        path = root / DATASET_JSON
+        if not path.exists():
+            raise DataError(
+                f"{root} {what_is(root)}, and is no dataset: {DATASET_JSON} does not exist there. Give the "
+                "folder that `robo-rl collect` or `robo-rl data import` wrote."
+            )
+        data = _read(path)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise DataError(
+                f"{path} is not a dataset of this project (format '{FORMAT}' expected). Give the folder that "
+                "`robo-rl collect` or `robo-rl data import` wrote."
+            )
+        if data.get("version") != VERSION:
+            raise DataError(
+                f"{path} has format version {data.get('version')}, this release reads version {VERSION}. "
+                "Use the release that wrote it, or record it again."
+            )
+        try:
+            return cls(
+                EnvSpec.from_json(data["env"]),
+                _codec(data["image_codec"]),
+                int(data["jpeg_quality"]),
+                tuple(str(name) for name in data["stamps"]),
+                dict(data["info"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+            raise DataError(
+                f"{path} is broken ({error!r}). Restore it from a copy of the dataset."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayMeta:
+    """Shape, type and CRC-32C of the payload of one array."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeMeta:
+    """episode.json. `frames` counts actions; `final_obs` says that observations have one row more."""
+
+    frames: int = 0
+    final_obs: bool = False
+    complete: bool = False
+    success: bool | None = None
+    task: str = ""
+    seed: int | None = None
+    operator: str = ""
+    recorded_at: str = ""
+    arrays: dict[str, ArrayMeta] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self, role: Role) -> int:
+        """Rows of an `obs` or `step` array."""
+        return self.frames + (role == "obs" and self.final_obs)
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        for array in data["arrays"].values():
+            array["crc32c"] = f"{array['crc32c']:08x}"
+        return data
+
+    @classmethod
+    def load(cls, path: Path) -> EpisodeMeta:
+        """Read episode.json or recording.json. Raises DataError naming the file when it is absent or
+        broken.
+        """
+        data = _read(path)
+        try:
+            arrays = {
+                name: ArrayMeta(str(a["dtype"]), tuple(int(n) for n in a["shape"]), int(a["crc32c"], 16))
+                for name, a in data["arrays"].items()
+            }
+            success, seed = data["success"], data["seed"]
+            return cls(
+                frames=int(data["frames"]),
+                final_obs=bool(data["final_obs"]),
+                complete=bool(data["complete"]),
+                success=None if success is None else bool(success),
+                task=str(data["task"]),
+                seed=None if seed is None else int(seed),
+                operator=str(data["operator"]),
+                recorded_at=str(data["recorded_at"]),
+                arrays=arrays,
+                info=dict(data["info"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"{path} is broken ({error!r}). Restore it, or delete the episode's directory."
+            ) from error
+
+
+def _codec(name: str) -> Codec:
+    if name == "raw":
+        return "raw"
+    if name == "jpeg":
+        return "jpeg"
+    raise DataError(f"Unknown image codec '{name}'. Known: raw, jpeg.")
+
+
+def _read(path: Path) -> Any:
+    try:
+        return read_json(path)
+    except (UnicodeDecodeError, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read as JSON ({error}). It is broken or not ours; make it again."
+        ) from error

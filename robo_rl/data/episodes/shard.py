@@ -1,0 +1,190 @@
+"""One array = one zarr v3 shard without compression: the rows back to back, then an index.
+
+    payload:  chunk 0 | chunk 1 | ...                          C order, little endian, last chunk padded with zeros
+    index:    (offset, bytes) as two uint64 per chunk | CRC-32C of those pairs as uint32
+
+The payload comes first and nothing is compressed, so that frames are appended as they are captured, a memory
+map starts at byte 0, and a commit only adds the index. Format: zarr v3 specification, codec
+`sharding_indexed` 1.0 with `index_location: end`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.data.episodes.schema import ArrayMeta
+
+_FRAME_CHUNK_BYTES = 16 * 1024  # rows from this size on get a chunk of their own
+_MAX_CHUNK_BYTES = 256 * 1024
+
+
+def row_bytes(dtype: str, row_shape: tuple[int, ...]) -> int:
+    return np.dtype(dtype).itemsize * math.prod(row_shape)
+
+
+def chunk_rows(rows: int, bytes_per_row: int) -> int:
+    """Rows of one chunk: one image, or as many small rows as fit 256 KiB, balanced so that little padding is
+    left.
+    """
+    if bytes_per_row >= _FRAME_CHUNK_BYTES:
+        return 1
+    chunks = max(1, math.ceil(rows * bytes_per_row / _MAX_CHUNK_BYTES))
+    return max(1, math.ceil(rows / chunks))
+
+
+def layout(array: ArrayMeta) -> tuple[int, int, int]:
+    """(rows of a chunk, number of chunks, bytes of a chunk)."""
+    rows, per_row = array.shape[0], row_bytes(array.dtype, array.shape[1:])
+    per_chunk = chunk_rows(rows, per_row)
+    return per_chunk, math.ceil(rows / per_chunk), per_chunk * per_row
+
+
+def payload_bytes(array: ArrayMeta) -> int:
+    """Bytes of the rows themselves, without padding and index."""
+    return row_bytes(array.dtype, array.shape)
+
+
+def index_bytes(array: ArrayMeta) -> bytes:
+    """The shard's index: offset and size of each chunk, then their CRC-32C."""
+    _, chunks, size = layout(array)
+    pairs = np.stack([np.arange(chunks, dtype="<u8") * size, np.full(chunks, size, dtype="<u8")], axis=1)
+    data = pairs.astype("<u8").tobytes()
+    return data + int(google_crc32c.value(data)).to_bytes(4, "little")
+
+
+def tail_bytes(array: ArrayMeta) -> bytes:
+    """What a commit appends to the payload: zeros up to a whole chunk, then the index."""
+    _, chunks, size = layout(array)
+    return bytes(chunks * size - payload_bytes(array)) + index_bytes(array)
+
+
+def shard_name(axes: int) -> str:
+    """Name of the only shard: 'c' and one zero per axis, joined by dots (one file, no nested directories)."""
+    return ".".join(["c"] + ["0"] * axes)
+
+
+def zarr_array_json(array: ArrayMeta) -> dict[str, Any]:
+    """zarr.json of the array."""
+    per_chunk, chunks, _ = layout(array)
+    endian = {} if np.dtype(array.dtype).itemsize == 1 else {"configuration": {"endian": "little"}}
+    sharding = {
+        "chunk_shape": [per_chunk, *array.shape[1:]],
+        "codecs": [{"name": "bytes", **endian}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "index_location": "end",
+    }
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(array.shape),
+        "data_type": array.dtype,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [per_chunk * chunks, *array.shape[1:]]},
+        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": False if array.dtype == "bool" else 0,
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+        "attributes": {},
+        "storage_transformers": [],
+    }
+
+
+def zarr_group_json(arrays: dict[str, ArrayMeta]) -> dict[str, Any]:
+    """zarr.json of the episode. Its arrays are listed inline, so that readers need not scan the directory."""
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {},
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {name: zarr_array_json(array) for name, array in arrays.items()},
+        },
+    }
+
+
+def checked_shard(directory: Path, array: ArrayMeta) -> Path:
+    """The shard file of the array stored in `directory`. Raises DataError when it is absent or too short."""
+    path = directory / shard_name(len(array.shape))
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} is missing. Run `robo-rl data validate` on the dataset to see what else is."
+        ) from error
+    if size < payload_bytes(array):
+        raise DataError(
+            f"{path} has {size} bytes, its rows need {payload_bytes(array)}: it was cut off. "
+            "Restore the episode from a copy, or delete its directory."
+        )
+    return path
+
+
+def memory_map(directory: Path, array: ArrayMeta) -> Shaped[ndarray, "..."]:
+    """Read-only memory map (rows, *row_shape) over the payload. Raises DataError as `checked_shard` does."""
+    return np.memmap(checked_shard(directory, array), dtype=array.dtype, mode="r", shape=array.shape)
+
+
+class PayloadFile:
+    """The growing payload of one array: append, roll back, seal. Tracks its size and CRC-32C.
+
+    Nothing is buffered in the process: a row that `append` has returned from survives a SIGKILL.
+    """
+
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        flags = os.O_RDWR | os.O_APPEND | (0 if resume else os.O_CREAT | os.O_EXCL)
+        self.path = path
+        self.fd = os.open(path, flags, 0o644)
+        self.size = os.fstat(self.fd).st_size
+        self.crc = 0
+
+    def append(self, data: bytes | Shaped[ndarray, "..."]) -> None:
+        """Write all of `data` (C-contiguous) at the end. Raises OSError, possibly after half of it was
+        written.
+        """
+        rest = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
+        total = len(rest)
+        while rest:
+            rest = rest[os.write(self.fd, rest) :]
+        self.crc = google_crc32c.extend(self.crc, data)
+        self.size += total
+
+    def rollback(self, mark: tuple[int, int]) -> None:
+        """Back to an earlier (size, crc)."""
+        os.ftruncate(self.fd, mark[0])
+        self.size, self.crc = mark
+
+    def cut(self, size: int) -> None:
+        """Cut to `size` bytes and read them for their CRC."""
+        os.ftruncate(self.fd, size)
+        self.size, self.crc = size, file_crc32c(self.path, size)
+
+    def settle(self, size: int) -> None:
+        """`cut`, unless the file is at `size` already."""
+        if self.size != size or os.fstat(self.fd).st_size != size:
+            self.cut(size)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def file_crc32c(path: Path, size: int) -> int:
+    """CRC-32C of the first `size` bytes of a file."""
+    crc, left = 0, size
+    with path.open("rb", buffering=0) as file:
+        while left > 0 and (block := file.read(min(left, 1 << 22))):
+            crc = google_crc32c.extend(crc, block)
+            left -= len(block)
+    return int(crc)

@@ -1,0 +1,86 @@
+"""What sensors see, as pictures beside the film: camera images, depths and classes by colour, clouds from
+above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import cv2
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy import ndarray
+
+from robo_rl.core.protocols import Obs
+
+Frame = UInt8[ndarray, "h w 3"]  # RGB
+
+# percentile of a picture's depths beyond which all look alike: the sky would leave no colour to the rest
+_DEEP = 95
+_MOST = 4  # pictures in a column
+_CLASSES = np.array([[40, 40, 46], [130, 130, 140], [235, 120, 40], [60, 140, 230]], np.uint8)  # of SEGMENTS
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+
+
+def sights(obs: Obs, lane: int = 0) -> dict[str, Frame]:
+    """Observation key -> what it looks like, of every observation that can be looked at."""
+    drawn = {"image": _as_it_is, "depth": _by_colour, "points": _from_above, "segmentation": _by_class}
+    return {
+        key: drawn[kind](value[lane].cpu().numpy())
+        for key, value in obs.items()
+        if (kind := key.partition(".")[0]) in drawn
+        and value.dim() == (4 if kind in ("image", "segmentation") else 3)
+    }
+
+
+def beside(frame: Frame, seen: Mapping[str, Frame]) -> Frame:
+    """The frame with these pictures in columns at its right, named, from the top down."""
+    if not seen:
+        return frame
+    names = list(seen)
+    rows = min(max(2, len(names)), _MOST)
+    side = frame.shape[0] // rows // 2 * 2
+    columns = [_column(names[i : i + rows], seen, side, frame.shape[0]) for i in range(0, len(names), rows)]
+    return np.concatenate([frame, *columns], axis=1)
+
+
+def _column(names: Sequence[str], seen: Mapping[str, Frame], side: int, height: int) -> Frame:
+    column = np.zeros((height, side, 3), np.uint8)
+    for i, name in enumerate(names):
+        tile = column[i * side : (i + 1) * side]
+        tile[:] = cv2.resize(seen[name], (side, side), interpolation=cv2.INTER_NEAREST)
+        for ink, thickness in (((0, 0, 0), 3), ((255, 255, 255), 1)):  # readable on any ground
+            cv2.putText(tile, name, (4, 13), _FONT, 0.38, ink, thickness, cv2.LINE_AA)
+    return column
+
+
+def _as_it_is(picture: Frame) -> Frame:
+    return picture
+
+
+def _by_class(classes: UInt8[ndarray, "h w 1"]) -> Frame:
+    frame: Frame = _CLASSES[np.minimum(classes[..., 0], len(_CLASSES) - 1)]
+    return frame
+
+
+def _by_colour(depth_m: Float[ndarray, "h w"]) -> Frame:
+    """Near is warm, far is cold, over the depths of this picture."""
+    first, last = float(depth_m.min()), float(np.percentile(depth_m, _DEEP))
+    far = np.clip((depth_m - first) / max(last - first, 1e-6), 0.0, 1.0)
+    near = np.round(255.0 * (1.0 - far)).astype(np.uint8)
+    return np.asarray(cv2.cvtColor(cv2.applyColorMap(near, cv2.COLORMAP_TURBO), cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def _from_above(points_m: Float[ndarray, "p 3"], side: int = 160) -> Frame:
+    """x to the right, y up, the cloud's own extent; the higher, the warmer."""
+    ground = np.full((side, side, 3), 24, np.uint8)
+    low, high = points_m.min(0), points_m.max(0)
+    extent = max(float((high - low)[:2].max()), 1e-6)
+    place = (points_m[:, :2] - 0.5 * (low + high)[:2]) / extent * (0.9 * side) + 0.5 * side
+    height = (points_m[:, 2] - low[2]) / max(float(high[2] - low[2]), 1e-6)
+    colour = cv2.applyColorMap(np.round(255.0 * height).astype(np.uint8)[:, None], cv2.COLORMAP_TURBO)[
+        :, 0, ::-1
+    ]
+    for (x, y), ink in zip(place.astype(int), colour, strict=True):
+        cv2.circle(ground, (int(x), side - 1 - int(y)), 1, [int(part) for part in ink], -1)
+    return ground

@@ -1,0 +1,183 @@
+"""Distillation of any policy into a head that answers in one network call.
+
+Same-noise regression is the main loss: head(obs, noise) to the chunk that the teacher's K steps reach from
+the same noise. A multi-modal teacher stays multi-modal, because each noise has one answer. Consistency
+distillation is the second one: neighbouring points of the teacher's walk must jump to the same chunk.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import generator
+from robo_rl.core.settings import at_least, fraction
+from robo_rl.nets.ema import ema_update
+
+Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
+_PARTS = (
+    "head",
+    "average",
+    "slow",
+    "_optimizer",
+    "_schedule",
+)  # of a Distiller, each with a state of its own
+
+
+@runtime_checkable
+class Head(Protocol):
+    """What distillation trains; also an nn.Module."""
+
+    def jump(self, features: Tensor, x: Tensor, t: Tensor) -> Tensor: ...
+
+
+@dataclass
+class DistillConfig:
+    """Updates of the head and the weight of the second loss."""
+
+    steps: int = at_least(1, 4000)  # updates of each round
+    batch_size: int = at_least(1, 256)  # answers per update
+    lr: float = at_least(0.0, 1e-3)  # learning rate at the first update
+    final_lr: float = at_least(0.0, 0.01)  # fraction of lr at the last update
+    consistency: float = at_least(0.0, 0.0)  # weight of the consistency loss; needs a teacher with a walk
+    consistency_decay: float = fraction(0.95)  # moving average of the head that gives its targets
+    ema: float = fraction(0.999)  # moving average that is returned
+    seed: int = at_least(0, 0)  # of weights, states and noise
+    log_every: int = at_least(1, 100)  # updates between two lines of the log
+
+
+@dataclass(frozen=True, slots=True)
+class DistillData:
+    """n states, the noise the teacher was given there and the chunk it answered with, in [-1, 1]."""
+
+    features: Float[Tensor, "n f"]
+    noise: Float[Tensor, "n Tp a"]
+    chunk: Float[Tensor, "n Tp a"]
+    weight: Float[Tensor, "n Tp"]  # 0 where the teacher's chunk was cut off by the end of an episode
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __add__(self, other: DistillData) -> DistillData:
+        pairs = [
+            (getattr(self, name), getattr(other, name)) for name in ("features", "noise", "chunk", "weight")
+        ]
+        return DistillData(*(torch.cat(pair) for pair in pairs))
+
+
+def same_noise_loss(
+    head: Head,
+    features: Float[Tensor, "b f"],
+    noise: Float[Tensor, "b Tp a"],
+    chunk: Float[Tensor, "b Tp a"],
+    weight: Float[Tensor, "b Tp"],
+) -> Tensor:
+    """Mean squared distance of the jump from the noise to the teacher's endpoint."""
+    error = (head.jump(features, noise, torch.ones(len(noise))) - chunk).square().mean(dim=2)
+    return (error * weight).sum() / weight.sum().clamp(min=1.0)
+
+
+def consistency_loss(
+    head: Head,
+    target: Head,
+    features: Float[Tensor, "b f"],
+    points: list[Tensor],
+    times: list[float],
+    k: Tensor,
+) -> Tensor:
+    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the slow copy (Luo et al. 2023, LCM).
+
+    k: (b,) int64, the transition of each sample.
+    """
+    stack, grid = torch.stack(points, dim=1), torch.tensor(times)
+    rows = torch.arange(len(k))
+    with torch.no_grad():
+        goal = target.jump(features, stack[rows, k + 1], grid[k + 1]).clamp(-1.0, 1.0)
+    return (head.jump(features, stack[rows, k], grid[k]) - goal).square().mean()
+
+
+class Distiller:
+    """Trains `head` in place on the teacher's answers, update by update; everything that changes is in
+    `state_dict`.
+
+    Raises ConfigError when consistency is asked for and the teacher has no walk (a step-wise residual has
+    none).
+    """
+
+    def __init__(
+        self, head: nn.Module, data: DistillData, config: DistillConfig, path: Walk | None = None
+    ) -> None:
+        if config.consistency > 0.0 and path is None:
+            raise ConfigError(
+                "consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk."
+            )
+        self.head, self.data, self.config, self.path = head, data, config, path
+        self.average, self.slow = copy.deepcopy(head), copy.deepcopy(head)
+        self.step = 0  # updates done
+        self._rng = generator("distill", config.seed)
+        trained = [p for name, p in head.named_parameters() if not name.startswith("encoder")]
+        self._optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=1e-6, fused=True)
+        self._schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            self._optimizer, config.steps, config.lr * config.final_lr
+        )
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.config.steps
+
+    def update(self) -> dict[str, Tensor]:
+        """One update on a random batch; returns the losses."""
+        config, data, head = self.config, self.data, self.head
+        index = torch.randint(len(data), (config.batch_size,), generator=self._rng)
+        features, noise = data.features[index], data.noise[index]
+        loss = same_noise_loss(head, features, noise, data.chunk[index], data.weight[index])  # type: ignore[arg-type]
+        values = {"distill/same_noise": loss.detach()}
+        if config.consistency > 0.0 and self.path is not None:
+            with torch.no_grad():
+                points, times = self.path(features, noise)
+            k = torch.randint(len(times) - 1, (len(index),), generator=self._rng)
+            second = consistency_loss(head, self.slow, features, points, times, k)  # type: ignore[arg-type]
+            loss = loss + config.consistency * second
+            values["distill/consistency"] = second.detach()
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._optimizer.step()
+        self._schedule.step()
+        self.step += 1
+        ema_update(self.average, head, min(config.ema, 1.0 - (1.0 + self.step) ** -0.75))
+        ema_update(self.slow, head, config.consistency_decay)
+        return values
+
+    def student(self) -> nn.Module:
+        """The moving average, frozen."""
+        return self.average.eval().requires_grad_(False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "rng": self._rng.get_state(),
+            **{name: getattr(self, name).state_dict() for name in _PARTS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.step = int(state["step"])
+        self._rng.set_state(state["rng"])
+        for name in _PARTS:
+            getattr(self, name).load_state_dict(state[name])
+
+
+def distill(
+    head: nn.Module, data: DistillData, config: DistillConfig, *, path: Walk | None = None
+) -> nn.Module:
+    """Train `head` in place on the teacher's answers; returns its moving average, frozen."""
+    distiller = Distiller(head, data, config, path)
+    while not distiller.done:
+        distiller.update()
+    return distiller.student()

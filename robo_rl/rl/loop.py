@@ -1,0 +1,293 @@
+"""The loop of off-policy fine-tuning: collect with the base, burn the critics in, then act and learn.
+
+    offline_updates ─► base_steps of the base alone ─► burn_in critic updates ─► online: `utd` updates per
+    step
+
+Everything that changes is in `state_dict`, so that a run that was killed and resumed gives the same curve, to
+the last bit, as one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Logger
+from robo_rl.core.settings import at_least, check_settings, fraction, one_of
+from robo_rl.data.replay import Batch
+from robo_rl.rl.collect import Act, Collector, Episode
+from robo_rl.rl.guard import Guard
+from robo_rl.rl.mix import MixConfig, ReplayMix
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.losses import Info
+
+Phase = Literal["offline", "base", "burn_in", "online"]
+
+
+@dataclass
+class FinetuneConfig:
+    """Phases and data of off-policy fine-tuning; the learner has its own settings."""
+
+    env_steps: int = at_least(1, 12_000)  # environment steps in all, the base's included
+    offline_updates: int = at_least(0, 0)  # updates on demonstrations before the first step
+    base_steps: int = at_least(0, 4_000)  # of these, collected with the base alone, or as `warmup` says
+    warmup: str = one_of(
+        "base", "actor"
+    )  # who acts in base_steps; actor: the one that learns, as `init` left it
+    warmup_noise: float = at_least(0.0, 0.0)  # half-width of uniform noise around the base, in units of u
+    ramp_steps: int = at_least(
+        0, 0
+    )  # the actor acts with a chance that reaches 1 here, else the base; 0: always
+    reach_steps: int = at_least(
+        0, 0
+    )  # the map's range grows to its full size in so many online steps; 0: at once
+    reach_start: float = fraction(0.25, least=0.01)  # of the range, at first
+    burn_in: int = at_least(0, 3_000)  # critic updates between the two
+    burn_in_target: str = one_of(
+        "mc", "td"
+    )  # mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped
+    utd: float = at_least(0.0, 1.0)  # updates per environment step
+    replay_capacity: int = at_least(1, 200_000)  # decisions that each store keeps
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    mix: MixConfig = field(default_factory=MixConfig)
+    guard_window: int = at_least(
+        0, 40
+    )  # training episodes that are compared with the base's; 0 switches the guard off
+    guard_errors: float = at_least(0.0, 2.0)  # standard errors below the base before going back
+
+
+class FineTuner:
+    """Runs the phases. `advance` does one control step, with the updates that belong to it."""
+
+    def __init__(
+        self,
+        config: FinetuneConfig,
+        collector: Collector,
+        learner: OffPolicyLearner,
+        mix: ReplayMix,
+        generator: torch.Generator,
+        logger: Logger | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        check_settings(config)
+        if config.base_steps < 1 and config.burn_in:
+            raise ConfigError("burn_in needs data of the base: set base_steps > 0, or burn_in=0.")
+        if config.env_steps <= config.base_steps:
+            raise ConfigError(
+                f"env_steps={config.env_steps} leaves nothing to learn in: the first {config.base_steps} "
+                "(base_steps) are the base's alone. Raise env_steps, or lower method.base_steps."
+            )
+        if config.offline_updates and "demo" not in mix.fractions:
+            raise ConfigError("offline_updates learn from demonstrations: set method.mix.demo above 0.")
+        self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
+        self.generator, self.logger, self.say = generator, logger, say
+        self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
+        self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
+        self._good: dict[str, Any] | None = None  # last good weights
+        if config.reach_steps:
+            learner.map.reach = config.reach_start
+        self._last: Info = {}
+        self._batch: Batch | None = None  # the newest one of this step
+        self.warned = False  # of values that no reward can add up to
+
+    @property
+    def env_steps(self) -> int:
+        return self.collector.env_steps
+
+    @property
+    def phase(self) -> Phase:
+        if self.offline < self.config.offline_updates:
+            return "offline"
+        if self.env_steps < self.config.base_steps:
+            return "base"
+        return "burn_in" if self.burned_in < self.config.burn_in else "online"
+
+    @property
+    def done(self) -> bool:
+        return self.env_steps >= self.config.env_steps and self.phase == "online"
+
+    def advance(self, most_updates: int = 100) -> list[Episode]:
+        """One control step of all lanes, or a piece of a phase without steps. Returns the episodes that
+        ended.
+        """
+        phase = self.phase
+        if phase == "offline":
+            self._learn_offline(min(most_updates, self.config.offline_updates - self.offline))
+            return []
+        if phase == "burn_in":
+            self._burn_in(min(most_updates, self.config.burn_in - self.burned_in))
+            return []
+        anchors = self.mix.stores.get("base") if phase == "base" else None
+        self.collector.store = self.mix["online"] if anchors is None else anchors  # an empty store is falsy
+        self._batch = None
+        self.collector.begin(self._warm_up() if phase == "base" else self._explore)
+        if phase == "online":
+            self._learn()
+            self._widen()
+        episodes = self.collector.finish()
+        self._trust()
+        self._watch(episodes, phase)
+        return episodes
+
+    def _explore(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
+        u = self.learner.act(obs, ctx, explore=True)
+        if self.env_steps >= self.config.ramp_steps:
+            return u
+        chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
+        return torch.where(chosen, u, 0.0)
+
+    def _widen(self) -> None:
+        """One control step of the ramp. It grows from where it is, also after the guard went back to a
+        smaller one.
+        """
+        cfg, action_map = self.config, self.learner.map
+        if cfg.reach_steps:
+            grown = (1.0 - cfg.reach_start) * self.collector.env.num_envs / cfg.reach_steps
+            action_map.reach = min(1.0, action_map.reach + grown)
+
+    def _trust(self) -> None:
+        """The doubt of a deployed gate falls with the steps that are left. Nothing that is learned depends on
+        it.
+        """
+        cfg = self.config
+        left = (cfg.env_steps - self.env_steps) / (cfg.env_steps - cfg.base_steps)
+        self.learner.critic.doubt = cfg.learner.gate_doubt * min(1.0, max(0.0, left))
+
+    def _warm_up(self) -> Act | None:
+        """Who acts before learning starts; None is the base alone."""
+        if self.config.warmup == "actor":
+            return self._explore
+        return self._perturb if self.config.warmup_noise > 0.0 else None
+
+    def _perturb(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
+        uniform = torch.rand(len(obs), self.learner.map.dim, generator=self.generator) * 2.0 - 1.0
+        return self.config.warmup_noise * uniform
+
+    def _learn_offline(self, updates: int) -> None:
+        for _ in range(
+            updates
+        ):  # every other store is empty still, and gives its share to the demonstrations
+            self._last = self._last | self.learner.update(self._sample())
+        before, total = self.offline, self.config.offline_updates
+        self.offline += updates
+        if self.offline * 10 // total > before * 10 // total:
+            self.say(
+                f"offline: {self.offline} of {total} updates, mean Q {float(self._last['critic/q']):.3g}"
+            )
+        if self.offline == total:  # not before: a stop in between would log the same env step twice
+            self._log(self._last)
+
+    def _burn_in(self, updates: int) -> None:
+        monte_carlo = self.config.burn_in_target == "mc"
+        for _ in range(updates):
+            self._last = self.learner.burn_in(self._sample(), monte_carlo)
+        self.burned_in += updates
+        self._log(self._last)
+
+    def _learn(self) -> None:
+        self.debt += self.config.utd * self.collector.env.num_envs
+        while self.debt >= 1.0:
+            self._batch = self._sample()
+            self._last = self._last | self.learner.update(self._batch)
+            self.debt -= 1.0
+
+    def _sample(self) -> Batch:
+        cfg = self.config.learner
+        return self.mix.sample(
+            cfg.batch,
+            self.generator,
+            gamma=cfg.gamma,
+            n_step=cfg.n_step,
+            timeout_is_failure=cfg.timeout_is_failure,
+        )
+
+    def keep_weights(self) -> None:
+        """Let the guard go back to these weights: a start that an earlier run has trained."""
+        self._good = self.learner.weights()
+
+    def _watch(self, episodes: list[Episode], phase: Phase) -> None:
+        for episode in episodes:
+            self._log(
+                {
+                    "train/success": float(episode.success),
+                    "train/episode_steps": float(episode.steps),
+                    "train/return": episode.total_reward,
+                }
+            )
+            if self.guard is not None:
+                (self.guard.add_base if phase == "base" else self.guard.add)(episode.success)
+        if episodes and phase == "online":
+            self._log(self._last | self._diagnosis() | {"train/updates": float(self.learner.updates)})
+            self._check()
+
+    def _diagnosis(self) -> dict[str, Any]:
+        """What shows trouble: the critics' opinion of base and actor, and |Q| beside all that rewards can add
+        up to.
+        """
+        values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
+        limit = self.collector.reward_max / max(1.0 - self.config.learner.gamma, 1e-9)
+        if limit > 0.0 and "critic/q_abs_max" in self._last:
+            values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
+            if over > 1.0 and not self.warned:
+                self.warned = True
+                self.say(
+                    f"At {self.env_steps} steps the critics claim |Q| = {over * limit:.3g}, but no more than "
+                    f"r_max / (1 - gamma) = {limit:.3g} can be earned: they diverge. Lower "
+                    "method.learner.lr_critic or method.learner.alpha."
+                )
+        return values
+
+    def _check(self) -> None:
+        """Keep weights that do at least as well as the base; go back to them when training does worse."""
+        if self.guard is None:
+            return
+        verdict = self.guard.verdict()
+        if verdict == "good":
+            self._good = self.learner.weights()
+        if verdict != "bad":
+            return
+        where = "the start" if self._good is None else "the last good weights"
+        self.say(
+            f"At {self.env_steps} steps the last {self.guard.window} training episodes succeed "
+            f"{100 * self.guard.recent_rate:.0f} % of the time, the base {100 * self.guard.base_rate:.0f} %: "
+            f"going back to {where}."
+        )
+        self.learner.load_weights(self._good)
+        self.guard.forget()
+        self.reverts += 1
+        self._log({"train/reverts": float(self.reverts)})
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        if self.logger is not None:
+            self.logger.log(self.env_steps, values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the environment, whose snapshot the caller stores beside it."""
+        return {
+            "learner": self.learner.state_dict(),
+            "collector": self.collector.state_dict(),
+            "mix": self.mix.state_dict(),
+            "generator": self.generator.get_state(),
+            "guard": None if self.guard is None else self.guard.state_dict(),
+            "good": self._good,
+            "last": {name: value.detach().clone() for name, value in self._last.items()},
+            "counters": [self.offline, self.burned_in, self.debt, self.reverts, self.warned],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.collector.load_state_dict(state["collector"])
+        self.mix.load_state_dict(state["mix"])
+        self.generator.set_state(state["generator"])
+        if self.guard is not None:
+            self.guard.load_state_dict(state["guard"])
+        self._good = state["good"]
+        self._last = dict(state["last"])
+        offline, burned_in, self.debt, reverts, warned = state["counters"]
+        self.offline, self.burned_in, self.reverts = int(offline), int(burned_in), int(reverts)
+        self.warned = bool(warned)

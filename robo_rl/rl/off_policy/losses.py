@@ -1,0 +1,93 @@
+"""Losses of off-policy learning: pure functions of tensors that return (loss, what to log)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Info = dict[str, Tensor]
+
+
+def td_target(
+    reward: Float[Tensor, " b"], discount: Float[Tensor, " b"], next_value: Float[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """r + discount * V(s'). `discount` is gamma^steps, and 0 where the task has ended."""
+    return reward + discount * next_value
+
+
+def floored_target(
+    target: Float[Tensor, " b"], floor: Float[Tensor, " b"]
+) -> tuple[Float[Tensor, " b"], Info]:
+    """max(y, return that this decision's episode really brought) (MCAC, Wilcox et al. 2022, 2210.07432); NaN:
+    no floor.
+
+    The best policy does at least as well as the episode did, where the same actions lead to the same again.
+    Luck that cannot be repeated is overrated. Both are sums of rewards: a penalty of the actor's loss is in
+    neither.
+    """
+    raised = floor > target  # never for NaN
+    return torch.where(raised, floor, target), {"critic/floored": raised.float().mean()}
+
+
+def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[Tensor, Info]:
+    """Mean squared error per head, summed over heads, so that each head learns as if it were alone.
+
+    A NaN target (a Monte-Carlo return that is not known yet) takes no part.
+    """
+    known = torch.isfinite(target)
+    error = torch.where(known, q - torch.where(known, target, 0.0), 0.0)
+    loss = error.square().mean(dim=1).sum()
+    return loss, {
+        "critic/loss": loss.detach(),
+        "critic/q": q.detach().mean(),
+        "critic/q_abs_max": q.detach().abs().max(),
+    }
+
+
+def sac_actor_loss(
+    q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float
+) -> tuple[Tensor, Info]:
+    """E[alpha log pi(u|s) - Q(s, u)] (Haarnoja et al. 2018, eq. 7)."""
+    return (alpha * log_prob - q).mean(), {"actor/entropy": -log_prob.detach().mean()}
+
+
+def conservative_loss(
+    q: Float[Tensor, "k b"],
+    q_random: Float[Tensor, "k b n"],
+    q_actor: Float[Tensor, "k b m"],
+    log_prob: Float[Tensor, "b m"],
+    mc_return: Float[Tensor, " b"],
+    dim: int,
+) -> tuple[Tensor, Info]:
+    """E[log sum exp Q over other actions - Q(data)], summed over heads (CQL, Kumar et al. 2020, eq. 4).
+
+    Each action weighs the inverse of its density: 2^-dim for the uniform ones. Those of the actor count for
+    no less than the data's own return, so that values stay on its scale (Cal-QL, Nakamoto et al. 2023, eq.
+    5.1); NaN is none.
+    """
+    bound = torch.where(torch.isfinite(mc_return), mc_return, -torch.inf).unsqueeze(-1)
+    others = torch.cat([q_random + dim * math.log(2.0), torch.maximum(q_actor, bound) - log_prob], dim=-1)
+    gap = (torch.logsumexp(others, dim=-1) - q).mean(dim=1)
+    return gap.sum(), {"critic/conservative_gap": gap.detach().mean()}
+
+
+def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, Info]:
+    """weight * E||u||^2: keeps a residual small wherever the critic sees no difference."""
+    size = u.square().sum(-1).mean()
+    return weight * size, {"actor/u_rms": u.detach().square().mean().sqrt()}
+
+
+def temperature_loss(log_alpha: Tensor, log_prob: Float[Tensor, " b"], target_entropy: float) -> Tensor:
+    """-log alpha * (log pi + target entropy): raises alpha while the entropy is below its target."""
+    return -log_alpha * (log_prob.detach().mean() + target_entropy)
+
+
+def norm_bound_loss(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """Lagrangian of E[shift^2] <= bound per noise element (LP-DS): (the actor's term, the multiplier's
+    loss).
+    """
+    excess = mean_square - bound
+    return log_dual.exp().detach() * excess, -log_dual * excess.detach()

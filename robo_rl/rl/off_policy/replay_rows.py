@@ -1,0 +1,157 @@
+"""The loop of off-policy learning in many lanes at once, from nothing: TD3 or SAC, with a curriculum.
+
+    warm-up: lanes act at random ─► rounds of `stride` steps of all lanes, each with `updates` updates in all
+
+A lesson of the curriculum changes what steps are worth, so the rewards in the replay are worked out anew from
+the parts that lie beside them (Eschmann et al. 2024, section III). The face is that of `FirstOrder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.action_map import DirectMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.rows import RowEnv
+from robo_rl.core.settings import at_least, check_settings
+from robo_rl.data.replay import Replay
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.losses import Info
+
+
+@dataclass
+class ReplayConfig:
+    """How much data per update, and for how long."""
+
+    rounds: int = at_least(1, 300)
+    stride: int = at_least(1, 32)  # steps of every lane in a round
+    updates: int = at_least(1, 100)  # of the critics in a round
+    warmup_rounds: int = at_least(0, 8)  # in which lanes act at random and nobody learns
+    warmup_std: float = at_least(0.0, 0.5)  # of those random actions around `start`, in units of u
+    replay_capacity: int = at_least(1, 300_000)
+    lesson_rounds: int = at_least(0, 0)  # of a lesson of the curriculum; 0: no curriculum
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+
+
+class ReplayRows:
+    """Owns replay and learner. `start`: (a,) the action that acting starts from, inside (-1, 1)."""
+
+    def __init__(self, env: RowEnv, config: ReplayConfig, start: Tensor, generator: torch.Generator) -> None:
+        check_settings(config)
+        if config.learner.return_floor and config.lesson_rounds:
+            raise ConfigError(
+                "A curriculum changes what past steps are worth, and returns in the replay stay as they "
+                "were: set learner.return_floor=false, or lesson_rounds=0."
+            )
+        self.env, self.config, self.generator, self.rounds, self.start = env, config, generator, 0, start
+        width, dim = env.obs.shape[1], len(start)
+        self.learner = OffPolicyLearner(width, DirectMap(dim), config.learner, generator, env.views)
+        for actor in (self.learner.actor, self.learner.target_actor):
+            actor.start_at(start)
+        widths = {"obs": width, "next_obs": width, "critic_action": dim, "action": 0, "ctx": 0, "next_ctx": 0}
+        self.replay = Replay(config.replay_capacity, env.num, widths, extra={"parts": env.num_parts})
+        self._debt = 0.0  # updates that are due
+        self._none, self._all = torch.zeros(env.num, 0), torch.arange(env.num)
+        env.restart()
+
+    @property
+    def actor(self) -> Any:
+        return self.learner.actor
+
+    @property
+    def done(self) -> bool:
+        return self.rounds >= self.config.rounds
+
+    @property
+    def updates(self) -> int:
+        """Rounds made: what progress is counted in."""
+        return self.rounds
+
+    @property
+    def env_steps(self) -> int:
+        return self.rounds * self.config.stride * self.env.num
+
+    def update(self) -> Info:
+        """One round. Logs are tensors: cost per step, flights ended, and what the learner says."""
+        cfg = self.config
+        info: Info = {}
+        cost, ended = torch.zeros(()), torch.zeros(())
+        learning = self.rounds >= cfg.warmup_rounds
+        for _ in range(cfg.stride):
+            parts, over = self._step(explore=learning)
+            cost, ended = cost + parts, ended + over
+            self._debt += cfg.updates / cfg.stride if learning else 0.0
+            while self._debt >= 1.0:
+                info = info | self.learner.update(self._sample())
+                self._debt -= 1.0
+        self.rounds += 1
+        if cfg.lesson_rounds and self.rounds % cfg.lesson_rounds == 0:
+            self._next_lesson()
+        return {"train/cost": cost / cfg.stride, "train/ended": ended, **info}
+
+    def _step(self, explore: bool) -> tuple[Tensor, Tensor]:
+        """All lanes once, into the replay. Returns (mean cost, how many ended)."""
+        env, obs = self.env, self.env.obs
+        if explore:
+            u = self.learner.act(obs, self._none, explore=True)
+        else:
+            noise = torch.randn(env.num, len(self.start), generator=self.generator)
+            u = (self.start + self.config.warmup_std * noise).clamp(-1.0, 1.0)
+        step = env.step(u)
+        never, nothing = torch.zeros(env.num, dtype=torch.bool), torch.zeros(env.num)
+        values = {
+            "obs": obs,
+            "next_obs": step.final_obs,
+            "critic_action": u,
+            "action": self._none,
+            "ctx": self._none,
+            "next_ctx": self._none,
+            "reward": step.reward,
+            "steps": nothing + 1.0,
+            "demo": nothing,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "cut": never,
+            "parts": step.parts,
+        }
+        self.replay.add(self._all, values, self.config.learner.gamma)
+        return step.parts.sum(1).mean(), (step.terminated | step.truncated).sum()
+
+    def _sample(self) -> Any:
+        cfg = self.config.learner
+        return self.replay.sample(
+            cfg.batch,
+            self.generator,
+            gamma=cfg.gamma,
+            n_step=cfg.n_step,
+            timeout_is_failure=cfg.timeout_is_failure,
+        )
+
+    def _next_lesson(self) -> None:
+        self.env.harden()
+        data = self.replay.data
+        data["reward"] = self.env.reward_of(data["parts"], data["terminated"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, the replay too: hundreds of megabytes when it is full."""
+        return {
+            "learner": self.learner.state_dict(),
+            "replay": self.replay.state_dict(),
+            "env": self.env.state_dict(),
+            "generator": self.generator.get_state(),
+            "counters": [self.rounds, self._debt],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.replay.load_state_dict(state["replay"])
+        self.env.load_state_dict(state["env"])
+        self.generator.set_state(state["generator"])
+        rounds, self._debt = state["counters"]
+        self.rounds = int(rounds)

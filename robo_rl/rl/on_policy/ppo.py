@@ -1,0 +1,175 @@
+"""Proximal policy optimisation (Schulman et al. 2017): the maths, without networks, environments or hidden
+state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import at_least, fraction
+from robo_rl.rl.off_policy.losses import Info
+
+
+@dataclass
+class PpoConfig:
+    """What PPO has beside the learner's own settings; its discount, networks and learning rates are there."""
+
+    rollout: int = at_least(1, 700)  # control steps per lane between two rounds of learning
+    epochs: int = at_least(1, 50)  # passes over a roll-out, at most
+    minibatches: int = at_least(1, 1)  # parts of a pass
+    target_kl: float = at_least(0.0, 0.1)  # the pass that moves the policy further is the last one
+    clip: float = at_least(0.0, 0.2)  # of the probability ratio
+    gae_lambda: float = fraction(0.95)  # of the advantage: 0 trusts the critic, 1 the return
+    std: float = at_least(0.0, 0.37)  # spread of u at the start, before the map scales it
+    final_std: float = at_least(
+        0.0, 0.0
+    )  # ... at the end, reached by a constant factor per round; 0: it stays
+    squash: bool = False  # the mean goes through a tanh
+    normalize_reward: bool = True  # divide rewards by the running spread of returns
+    clip_reward: float = at_least(0.0, 5.0)  # of normalised rewards
+    value_bias: float = 0.25  # the critic's answer at the start
+    warmup: int = at_least(
+        0, 5
+    )  # roll-outs in which the learning rates rise; they fall by a cosine afterwards
+
+
+def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int = 0) -> None:
+    """Raise ConfigError where a roll-out may hold too few decisions, of `steps` control steps each, to learn
+    from.
+
+    left_out: decisions that a lane may lose at the borders of a roll-out. A minibatch needs two decisions:
+    advantages are compared with each other, and a single one, standardised, is always 0.
+    """
+    per_lane, needed = config.rollout // steps - left_out, 2 * config.minibatches
+    if lanes * per_lane >= needed:
+        return
+    enough = steps * (-(-needed // lanes) + left_out)
+    raise ConfigError(
+        f"method.ppo.rollout={config.rollout} in {lanes} lanes, at {steps} control steps per decision, may "
+        f"end with {lanes * max(0, per_lane)} whole decisions; method.ppo.minibatches={config.minibatches} "
+        f"needs {needed}, two in each. Set method.ppo.rollout={enough} or more, raise the number of lanes, "
+        "or lower method.ppo.minibatches."
+    )
+
+
+def gae(
+    reward: Float[Tensor, "n t"],
+    discount: Float[Tensor, "n t"],
+    value: Float[Tensor, "n t"],
+    next_value: Float[Tensor, "n t"],
+    terminated: Bool[Tensor, "n t"],
+    ended: Bool[Tensor, "n t"],
+    lam: float,
+) -> Float[Tensor, "n t"]:
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), n lanes of t decisions.
+
+    delta = r + gamma^steps V(s') - V(s) and A = delta + gamma^steps lambda A'. A real ending (`terminated`)
+    drops V(s'); a time-out keeps it, `next_value` being that of its true last observation; no sum crosses
+    either (`ended`).
+    """
+    delta = reward + discount * next_value.masked_fill(terminated, 0.0) - value
+    carry = (discount * lam).masked_fill(ended, 0.0)
+    advantage, running = torch.empty_like(delta), torch.zeros(len(delta))
+    for t in range(delta.shape[1] - 1, -1, -1):
+        running = delta[:, t] + carry[:, t] * running
+        advantage[:, t] = running
+    return advantage
+
+
+def normal_log_prob(u: Float[Tensor, "b d"], mean: Float[Tensor, "b d"], std: float) -> Float[Tensor, " b"]:
+    """log N(u; mean, std^2 I)."""
+    constant = u.shape[-1] * (math.log(std) + 0.5 * math.log(2.0 * math.pi))
+    return -0.5 * ((u - mean) / std).square().sum(-1) - constant
+
+
+def clipped_surrogate(
+    log_prob: Float[Tensor, " b"], old: Float[Tensor, " b"], advantage: Float[Tensor, " b"], clip: float
+) -> tuple[Tensor, Info]:
+    """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7); also logs E[(ratio - 1) - log ratio], the
+    KL.
+    """
+    log_ratio = log_prob - old
+    ratio = log_ratio.exp()
+    loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).mean()
+    with torch.no_grad():
+        kl, clipped = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > clip).float().mean()
+    return loss, {"actor/loss": loss.detach(), "actor/kl": kl, "actor/clipped": clipped}
+
+
+def value_loss(value: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> tuple[Tensor, Info]:
+    """Half the mean squared error."""
+    loss = 0.5 * (value - returns).square().mean()
+    return loss, {"critic/loss": loss.detach(), "critic/value": value.detach().mean()}
+
+
+def standardized(advantage: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    """Mean 0, standard deviation 1; zeros when all are equal."""
+    centred = advantage - advantage.mean()
+    return centred / (centred.square().mean().sqrt() + 1e-8)
+
+
+def learning_rate_factor(done: int, total: int, warmup: int) -> float:
+    """Linear from 0 over `warmup` rounds, then a cosine that ends at 0 after `total`. `done` rounds have been
+    made.
+    """
+    if done < warmup:
+        return (done + 1) / (warmup + 1)
+    share = (done - warmup) / max(1, total - warmup)
+    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, share)))
+
+
+def spread(config: PpoConfig, share: float) -> float:
+    """std (final_std / std)^share: exploration shrinks evenly in its logarithm; `share` of training is
+    over.
+    """
+    if config.final_std <= 0.0:
+        return config.std
+    return float(config.std * (config.final_std / config.std) ** min(1.0, share))
+
+
+class RewardScale:
+    """Rewards divided by the running standard deviation of discounted returns, clipped."""
+
+    def __init__(self, lanes: int, clip: float) -> None:
+        self.clip = clip
+        self._running = torch.zeros(lanes)  # discounted return so far of the running episodes
+        self._count, self._mean, self._square = 1e-4, 0.0, 0.0
+
+    def __call__(
+        self,
+        reward: Float[Tensor, "n t"],
+        discount: Float[Tensor, "n t"],
+        ended: Bool[Tensor, "n t"],
+        valid: Bool[Tensor, "n t"],
+    ) -> Float[Tensor, "n t"]:
+        """Takes these rewards into the spread, then scales them by it. Rows are `valid` from the left."""
+        seen = []
+        for t in range(reward.shape[1]):
+            row = valid[:, t]
+            grown = self._running * discount[:, t] + reward[:, t]
+            seen.append(grown[row])
+            self._running = torch.where(row, grown.masked_fill(ended[:, t], 0.0), self._running)
+        self._take(torch.cat(seen).double())
+        return (reward / math.sqrt(self._square / self._count + 1e-8)).clamp(-self.clip, self.clip)
+
+    def _take(self, returns: Tensor) -> None:
+        """Merge the moments of a sample (Chan et al. 1979)."""
+        count, mean = len(returns), float(returns.mean())
+        gap, total = mean - self._mean, self._count + count
+        self._square += float((returns - mean).square().sum()) + gap * gap * self._count * count / total
+        self._mean, self._count = self._mean + gap * count / total, total
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"running": self._running.clone(), "moments": [self._count, self._mean, self._square]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._running = state["running"].clone()
+        self._count, self._mean, self._square = (float(value) for value in state["moments"])

@@ -1,0 +1,181 @@
+"""The weights and optimisers of PPO over an action map."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from robo_rl.core.action_map import ActionMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import check_settings
+from robo_rl.core.views import ALL, Views
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.nets.flat import flat_gradient, flatten_parameters
+from robo_rl.nets.mlp import mlp
+from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
+from robo_rl.rl.off_policy.losses import Info, residual_penalty
+from robo_rl.rl.on_policy.ppo import (
+    PpoConfig,
+    clipped_surrogate,
+    learning_rate_factor,
+    normal_log_prob,
+    spread,
+    standardized,
+    value_loss,
+)
+from robo_rl.rl.on_policy.rollout import Transitions
+
+
+class PpoLearner:
+    """u ~ N(actor(s, ctx), std^2), std not learned: the map clips what the robot executes.
+
+    The actor's mean starts at 0, so that the base is the start. All random numbers come from `generator`.
+    `views`: which parts of an observation actor and critic see.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_map: ActionMap,
+        cfg: LearnerConfig,
+        ppo: PpoConfig,
+        generator: torch.Generator,
+        views: Views = ALL,
+    ) -> None:
+        check_learner(cfg)
+        check_settings(ppo, "ppo.")
+        if cfg.gate:
+            raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
+        if cfg.return_floor:
+            raise ConfigError(
+                "PPO has no targets of single actions to raise: set method.learner.return_floor=false."
+            )
+        if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
+            raise ConfigError(
+                f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1."
+            )
+        if ppo.normalize_reward and ppo.clip_reward <= 0.0:
+            raise ConfigError(
+                "ppo.clip_reward=0 makes every reward 0: give a bound above 0, or normalize_reward=false."
+            )
+        self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
+        self.updates = self.rounds = 0
+        self.std = ppo.std  # of u now
+        if action_map.ctx_dim and views != ALL:
+            raise ConfigError("Actor and critic can see different things only where the map has no context.")
+        in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
+            norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
+            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, norm)
+            actor = replace(actor, squash=ppo.squash, activation=cfg.activation)
+            self.actor = make_actor(actor)
+            state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
+            self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm)
+        nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
+        self._actor_flat, self._critic_flat = flatten_parameters(self.actor), flatten_parameters(self.critic)
+        self.actor_opt = torch.optim.Adam([self._actor_flat], lr=cfg.lr_actor, fused=True)
+        self.critic_opt = torch.optim.Adam([self._critic_flat], lr=cfg.lr_critic, fused=True)
+
+    @torch.no_grad()
+    def act(
+        self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool
+    ) -> Float[Tensor, "b d"]:
+        mean = self.actor.act(obs[:, self.views.actor], ctx)
+        return mean + self.std * torch.randn(mean.shape, generator=self.generator) if explore else mean
+
+    @torch.no_grad()
+    def value(self, obs: Float[Tensor, "... f"], ctx: Float[Tensor, "... c"]) -> Float[Tensor, "..."]:
+        """V of the current policy."""
+        return self._value(torch.cat([obs, ctx], dim=-1))
+
+    def _value(self, x: Float[Tensor, "... i"]) -> Float[Tensor, "..."]:
+        value: Tensor = self.critic(x[..., self.views.critic])
+        return value.squeeze(-1)
+
+    def log_prob(self, x: Float[Tensor, "b i"], u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+        """log pi(u | x)."""
+        return normal_log_prob(u, self.actor.mode(x[:, self.views.actor]), self.std)
+
+    def update(self, data: Transitions, total_rounds: int) -> Info:
+        """One round: at most `epochs` passes over a roll-out of the current policy. Logs the last
+        minibatch.
+        """
+        factor = learning_rate_factor(self.rounds, total_rounds, self.ppo.warmup)
+        for optimizer, rate in ((self.actor_opt, self.cfg.lr_actor), (self.critic_opt, self.cfg.lr_critic)):
+            optimizer.param_groups[0]["lr"] = rate * factor
+        x = torch.cat([data.obs, data.ctx], dim=-1)
+        with torch.no_grad():
+            old = self.log_prob(x, data.u)
+        info: Info = {}
+        for epoch in range(self.ppo.epochs):
+            for rows in self._minibatches(len(x)):
+                info = self._step(x[rows], data.u[rows], old[rows], data.advantage[rows], data.returns[rows])
+                self.updates += 1
+            info["train/epochs"] = torch.tensor(epoch + 1.0)
+            if float(info["actor/kl"]) > self.ppo.target_kl:
+                break
+        self.rounds += 1
+        self.std = spread(self.ppo, self.rounds / max(1, total_rounds))
+        return info | {"actor/std": torch.tensor(self.std)}
+
+    def _minibatches(self, size: int) -> tuple[Tensor | slice, ...]:
+        """Rows in random order; a single part is the whole roll-out in its own order."""
+        if self.ppo.minibatches == 1:
+            return (slice(None),)
+        return torch.randperm(size, generator=self.generator).tensor_split(min(size, self.ppo.minibatches))
+
+    def _step(self, x: Tensor, u: Tensor, old: Tensor, advantage: Tensor, returns: Tensor) -> Info:
+        mean = self.actor.mode(x[:, self.views.actor])
+        log_prob = normal_log_prob(u, mean, self.std)
+        loss, info = clipped_surrogate(log_prob, old, standardized(advantage), self.ppo.clip)
+        penalty, size = residual_penalty(mean, self.cfg.penalty)
+        self._descend(self.actor_opt, self._actor_flat, loss + penalty, self.actor)
+        loss, more = value_loss(self._value(x), returns)
+        self._descend(self.critic_opt, self._critic_flat, loss, self.critic)
+        return info | size | more
+
+    def _descend(
+        self, optimizer: torch.optim.Optimizer, flat: Tensor, loss: Tensor, module: nn.Module
+    ) -> None:
+        flat.grad = flat_gradient(loss, module)
+        if self.cfg.grad_clip > 0.0:
+            nn.utils.clip_grad_norm_([flat], self.cfg.grad_clip)
+        optimizer.step()
+
+    def weights(self) -> dict[str, dict[str, Tensor]]:
+        """A copy of the actor's and the critic's weights, to come back to."""
+        return {
+            name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()}
+            for name in ("actor", "critic")
+        }
+
+    def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Back to `weights`. Moments of the optimisers restart."""
+        for name, state in weights.items():
+            getattr(self, name).load_state_dict(state)
+        self.actor_opt.state.clear()
+        self.critic_opt.state.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, moments, counters and generator, as a copy."""
+        names = ("actor", "critic", "actor_opt", "critic_opt")
+        state = {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
+        return state | {
+            "counters": [self.updates, self.rounds],
+            "std": self.std,
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in ("actor", "critic", "actor_opt", "critic_opt"):
+            getattr(self, name).load_state_dict(state[name])
+        self.updates, self.rounds = (int(count) for count in state["counters"])
+        self.std = float(state.get("std", self.ppo.std))
+        self.generator.set_state(state["generator"])

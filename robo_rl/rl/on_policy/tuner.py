@@ -1,0 +1,135 @@
+"""The loop of on-policy fine-tuning: roll out, learn, forget. The face is that of `FineTuner`.
+
+    `rollout` control steps per lane ─► advantages ─► at most `epochs` passes ─► the next roll-out
+
+Everything that changes is in `state_dict`: a run that was killed and resumed equals one that was not, bit for
+bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Logger
+from robo_rl.rl.collect import Collector, Episode
+from robo_rl.rl.loop import FinetuneConfig, Phase
+from robo_rl.rl.off_policy.losses import Info
+from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.rollout import Rollout
+
+
+class PpoTuner:
+    """Drives a collector whose store is `rollout`. `advance` does one control step, and a round when it is
+    due.
+    """
+
+    offline = 0  # updates before the first step, as other tuners count them: there are none
+
+    def __init__(
+        self,
+        config: FinetuneConfig,
+        ppo: PpoConfig,
+        collector: Collector,
+        learner: PpoLearner,
+        rollout: Rollout,
+        logger: Logger | None = None,
+    ) -> None:
+        lanes = collector.env.num_envs
+        if config.base_steps or config.burn_in:
+            raise ConfigError(
+                "PPO learns from its own roll-outs alone: set method.base_steps=0 and method.burn_in=0."
+            )
+        if config.ramp_steps or config.reach_steps:
+            raise ConfigError(
+                "PPO weighs its actions by how likely they were, so nothing may hold the actor back: set "
+                "method.ramp_steps=0 and method.reach_steps=0."
+            )
+        if config.env_steps < ppo.rollout * lanes:
+            raise ConfigError(
+                f"env_steps={config.env_steps} is less than one roll-out of {ppo.rollout} steps in {lanes} "
+                "lanes. Raise env_steps, or lower method.ppo.rollout."
+            )
+        # Of each lane's decisions one is the older policy's, and the last is stored when its successor is
+        # decided.
+        steps = collector.executor.execute if collector.map.timescale == "chunk" else 1
+        check_rollout(ppo, lanes, steps, left_out=1)
+        self.config, self.ppo, self.collector, self.learner, self.rollout = (
+            config,
+            ppo,
+            collector,
+            learner,
+            rollout,
+        )
+        self.logger = logger
+        self.total_rounds = config.env_steps // (ppo.rollout * lanes)
+        self._scale = RewardScale(lanes, ppo.clip_reward) if ppo.normalize_reward else None
+        self._steps = 0  # control steps of the running roll-out
+        collector.store = rollout
+
+    @property
+    def env_steps(self) -> int:
+        return self.collector.env_steps
+
+    @property
+    def phase(self) -> Phase:
+        return "online"
+
+    @property
+    def done(self) -> bool:
+        return self.env_steps >= self.config.env_steps
+
+    def advance(self) -> list[Episode]:
+        """One control step of all lanes; learns when the roll-out is full. Returns the episodes that
+        ended.
+        """
+        self.collector.begin(self._explore)
+        episodes = self.collector.finish()
+        for episode in episodes:
+            self._log(
+                {
+                    "train/success": float(episode.success),
+                    "train/episode_steps": float(episode.steps),
+                    "train/return": episode.total_reward,
+                }
+            )
+        self._steps += 1
+        if self._steps == self.ppo.rollout:
+            self._learn()
+        return episodes
+
+    def _explore(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
+        return self.learner.act(obs, ctx, explore=True)
+
+    def _learn(self) -> None:
+        data = self.rollout.transitions(self.learner.value, self.ppo.gae_lambda, self._scale)
+        info: Info = self.learner.update(data, self.total_rounds)
+        self.rollout.clear(self.collector.running)
+        self._steps = 0
+        self._log(info | {"train/updates": torch.tensor(float(self.learner.updates))})
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        if self.logger is not None:
+            self.logger.log(self.env_steps, values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the environment, whose snapshot the caller stores beside it."""
+        return {
+            "learner": self.learner.state_dict(),
+            "collector": self.collector.state_dict(),
+            "rollout": self.rollout.state_dict(),
+            "scale": None if self._scale is None else self._scale.state_dict(),
+            "steps": self._steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.collector.load_state_dict(state["collector"])
+        self.rollout.load_state_dict(state["rollout"])
+        if self._scale is not None:
+            self._scale.load_state_dict(state["scale"])
+        self._steps = int(state["steps"])

@@ -1,0 +1,42 @@
+"""A camera of the simulated arm's scene, for whoever shows what it sees to others."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy import ndarray
+
+from robo_rl.core.errors import UnknownNameError
+from sim.arms.arm6.body import ArmBody
+from sim.render.renderer import MujocoRenderer
+
+
+class ArmCamera:
+    """Square pictures of `side_px`. Raises UnknownNameError for a camera that the scene does not have."""
+
+    def __init__(self, body: ArmBody, name: str, side_px: int) -> None:
+        known = [body.model.camera(i).name for i in range(body.model.ncam)]
+        if name not in known:
+            raise UnknownNameError("camera", name, known)
+        self._body = body
+        self._renderer = MujocoRenderer(body.model, body.data, side_px, side_px, name)
+
+    def rgb(self) -> UInt8[ndarray, "h w 3"]:
+        self._place()
+        return self._renderer.render()
+
+    def depth_m(self) -> Float[ndarray, "h w"]:
+        """Along the camera's axis; the sky is at the far end of what is drawn."""
+        self._place()
+        return self._renderer.depth_m()
+
+    def rgbd(self) -> tuple[UInt8[ndarray, "h w 3"], Float[ndarray, "h w"]]:
+        """Both from one drawing."""
+        self._place()
+        both = self._renderer.rgbd()
+        return both[..., :3].astype(np.uint8), np.ascontiguousarray(both[..., 3])
+
+    def _place(self) -> None:
+        """Cameras and lights where the arm's kinematics put them."""
+        mujoco.mj_camlight(self._body.model, self._body.data)

@@ -1,0 +1,196 @@
+"""Compiled kernels: a pure function of tensors becomes one fused loop, built once per machine and kept on
+disk.
+
+PyTorch's ahead-of-time inductor makes the code, so the same function runs eagerly (the reference, in tests),
+on a CPU (C++) and on a GPU (Triton). A kernel file is named by a hash of the traced graph, shapes, device and
+torch version: another formula is another file, and nothing is ever stale. Calling one costs about 5 us, a
+tenth of `torch.compile`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from robo_rl.core.errors import ConfigError
+from sim.compile.kernel_build import OPTIONS, build_kernel
+
+Layout = tuple[tuple[int, ...], torch.dtype, torch.device, bool]  # shape, type, place, contiguous
+TensorFn = Callable[..., tuple[Tensor, ...]]
+
+
+@dataclass
+class Kernel:
+    """A compiled function of tensors with fixed shapes. `compile_s`: CPU seconds that building took, 0 from
+    disk.
+    """
+
+    run: Callable[[list[Tensor]], Sequence[Tensor]]
+    compile_s: float
+    compiled: bool
+    expected: tuple[Layout, ...] = ()  # of the inputs; empty: any
+    checked: bool = (
+        False  # machine code reads memory as it was told to: the first inputs are compared, later ones not
+    )
+
+    def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
+        if not self.checked:
+            self.check(inputs)
+            self.checked = True
+        return self.run(list(inputs))
+
+    def check(self, inputs: Sequence[Tensor]) -> None:
+        """Raise ConfigError unless the inputs are what the kernel was compiled for."""
+        found = _layout(inputs)
+        for i, (is_, should) in enumerate(zip(found, self.expected, strict=False)):
+            if is_ != should:
+                raise ConfigError(
+                    f"Input {i} of the compiled kernel is {_words(is_)}, it was compiled for "
+                    f"{_words(should)}. Convert the input, or compile for it."
+                )
+        if self.expected and len(found) != len(self.expected):
+            raise ConfigError(f"The compiled kernel takes {len(self.expected)} inputs, found {len(found)}.")
+
+
+def cache_folder() -> Path:
+    """ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl."""
+    if chosen := os.environ.get("ROBO_RL_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robo-rl"
+
+
+def compile_kernel(
+    fn: TensorFn, examples: Sequence[Tensor], *, eager: bool = False, say: Callable[[str], None] | None = None
+) -> Kernel:
+    """Compile `fn(*tensors) -> tuple of tensors` for the shapes, types and device of `examples`.
+
+    eager: do not compile. Without a C++ compiler on a CPU the function runs eagerly as well, with a warning
+    that says what it costs and what to install. say: told when a first compilation makes the user wait.
+    """
+    if eager:
+        return Kernel(lambda inputs: fn(*inputs), 0.0, compiled=False)
+    if examples[0].device.type == "cpu" and not any(map(shutil.which, ("g++", "clang++", "c++"))):
+        warnings.warn(
+            "No C++ compiler was found: the simulator runs uncompiled, some 30 times slower. Install one, "
+            "for example: sudo apt install g++",
+            stacklevel=2,
+        )
+        return Kernel(lambda inputs: fn(*inputs), 0.0, compiled=False)
+    with torch.no_grad():
+        graph = make_fx(lambda *inputs: tuple(fn(*inputs)), tracing_mode="fake", _allow_non_fake_inputs=True)(
+            *examples
+        )
+    path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
+    start_s = _cpu_s()
+    if not path.exists():
+        (say or _print)(
+            "compiling the simulator for this task and number of lanes (once, some 30 s of CPU time) ..."
+        )
+        build_kernel(graph, examples, path)
+        compile_s = _cpu_s() - start_s
+    else:
+        compile_s = 0.0
+    model = torch._inductor.aoti_load_package(str(path))
+    run = model.loader.run
+    return Kernel(lambda inputs: run(inputs), compile_s, compiled=True, expected=_layout(examples))
+
+
+def differentiable(
+    fn: TensorFn, examples: Sequence[Tensor], wanted: Sequence[int], **options: Any
+) -> tuple[Callable[..., tuple[Tensor, ...]], float]:
+    """`fn` as an autograd function with a compiled forward and a compiled backward, and the CPU seconds to
+    build them.
+
+    wanted: positions of the inputs that get gradients. The backward kernel computes the forward again from
+    the inputs instead of keeping what lies between: it stays in registers, where memory would cost more than
+    the arithmetic.
+    """
+    forward = compile_kernel(fn, examples, **options)
+    with torch.no_grad():
+        outputs = fn(*examples)
+
+    def pull(*inputs: Tensor) -> tuple[Tensor, ...]:
+        primals, cotangents = list(inputs[: len(examples)]), inputs[len(examples) :]
+
+        def of_wanted(*chosen: Tensor) -> tuple[Tensor, ...]:
+            for i, value in zip(wanted, chosen, strict=True):
+                primals[i] = value
+            return tuple(fn(*primals))
+
+        pulled = torch.func.vjp(of_wanted, *(primals[i] for i in wanted))
+        grads: tuple[Tensor, ...] = pulled[1](tuple(cotangents))
+        return grads
+
+    backward = compile_kernel(pull, [*examples, *(torch.zeros_like(out) for out in outputs)], **options)
+
+    class Compiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+            ctx.save_for_backward(*inputs)
+            return tuple(forward(*inputs))
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+            found = backward(*ctx.saved_tensors, *(grad.contiguous() for grad in grads))
+            result: list[Tensor | None] = [None] * len(examples)
+            for i, grad in zip(wanted, found, strict=True):
+                result[i] = grad
+            return tuple(result)
+
+    return Compiled.apply, forward.compile_s + backward.compile_s
+
+
+def _name(graph: torch.fx.GraphModule, examples: Sequence[Tensor]) -> str:
+    """Hash of all that the machine code depends on: the printed graph, tensors it closes over, shapes,
+    versions.
+    """
+    shapes = [(tuple(x.shape), x.stride(), str(x.dtype), str(x.device)) for x in examples]
+    capability = torch.backends.cpu.get_cpu_capability()
+    held = [
+        (name, _bytes_of(value)) for name, value in sorted(vars(graph).items()) if isinstance(value, Tensor)
+    ]
+    held += [(name, _bytes_of(value)) for name, value in graph.named_buffers()]
+    text = "\n".join(
+        [graph.code, repr(held), *map(repr, (shapes, torch.__version__, sys.version, capability, OPTIONS))]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _bytes_of(value: Tensor) -> tuple[str, str]:
+    array = value.detach().cpu().contiguous()
+    return f"{array.dtype} {tuple(array.shape)}", hashlib.sha256(array.numpy().tobytes()).hexdigest()
+
+
+def _layout(inputs: Sequence[Tensor]) -> tuple[Layout, ...]:
+    return tuple((tuple(x.shape), x.dtype, x.device, x.is_contiguous()) for x in inputs)
+
+
+def _words(layout: Layout) -> str:
+    shape, dtype, device, contiguous = layout
+    return (
+        f"{str(dtype).removeprefix('torch.')} {shape} on {device}{'' if contiguous else ', not contiguous'}"
+    )
+
+
+def _cpu_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def _print(message: str) -> None:
+    """On a line of its own, where a progress bar is on the screen as well."""
+    from tqdm import tqdm
+
+    tqdm.write(message, file=sys.stderr)
+    sys.stderr.flush()

@@ -1,0 +1,110 @@
+"""What a flight policy's action means to the simulated craft, by level: rotor speeds, or thrust and body
+rates.
+
+    motors  command = (a + 1) / 2, held for a control step
+    rates   thrust [weights] and body rates [rad/s] from a; in every substep the craft's own rate loop turns the rotors
+
+Thrust counts in weights, so that one policy flies autopilots that count their thrust in parts of their own:
+each is told which part hovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.flight.level import LEVELS, UNITS
+from robo_rl.core.spec import ActionSpec
+from sim.engines.quad.craft import Craft, Four
+from sim.engines.quad.dynamics import Physics
+from sim.flight.control.levels import Ranges, make_level
+
+RATE_LOOPS = (
+    2  # of the craft's rate loop in a control step, so 200 Hz: 4 teach the same, and compile twice as long
+)
+MOST_RATE_RAD_S = 34.0
+MOTORS = ActionSpec((-1.0,) * 4, (1.0,) * 4, UNITS["motors"])
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLevel:
+    """What is commanded, whatever the craft. rate_rad_s: at level=rates most of roll and pitch, half of it of
+    yaw.
+    """
+
+    name: str = "motors"
+    rate_rad_s: float = 6.0
+
+
+ON_MOTORS = CommandLevel()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One level on one craft."""
+
+    level: str
+    spec: ActionSpec  # in the units of the contract
+    hover: Four  # the action, in [-1, 1], that hovers
+    rotors: Callable[
+        [Tensor, Tensor], Tensor
+    ]  # (state (17, n), action (4, n)) -> rotor commands (4, n), 0 ... 1
+
+    @property
+    def loops(self) -> bool:
+        """Does `rotors` look at the state, so that every substep has to ask it anew?"""
+        return self.level != "motors"
+
+    def normalized(self, values: Float[Tensor, "4 n"]) -> Float[Tensor, "4 n"]:
+        """What a classical controller of this level says, as an action: rotor speeds 0 ... 1, or weights and
+        rad/s.
+        """
+        if not self.loops:
+            return 2.0 * values - 1.0
+        return self.spec.normalize(values.T).T.clamp(-1.0, 1.0)
+
+
+def motors_hover(craft: Craft) -> Four:
+    """The action that hovers where an action is four rotor speeds."""
+    value = 2.0 * craft.hover_speed - 1.0
+    return value, value, value, value
+
+
+def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
+    """loop_s: period of the craft's own rate loop. Raises UnknownNameError for a level, ConfigError for its
+    bound.
+    """
+    if level.name not in LEVELS:
+        raise UnknownNameError("level of command", level.name, LEVELS)
+    if level.name == "motors":
+        return Command(level.name, MOTORS, motors_hover(craft), lambda state, action: 0.5 * action + 0.5)
+    if not 0.0 < level.rate_rad_s <= MOST_RATE_RAD_S:
+        raise ConfigError(
+            f"rate_rad_s = {level.rate_rad_s:g} cannot be asked for: above 0 and at most {MOST_RATE_RAD_S:g} "
+            "rad/s, the full scale of common gyros."
+        )
+    ranges = Ranges(rate_rad_s=level.rate_rad_s, yaw_rate_rad_s=0.5 * level.rate_rad_s)
+    inner, most = make_level("rates", craft, loop_s, ranges), craft.thrust_to_weight
+    low, high = inner.spec.low[1:], inner.spec.high[1:]
+    spec = ActionSpec((0.0, *low), (most, *high), UNITS["rates"])
+    return Command(level.name, spec, (2.0 / most - 1.0, 0.0, 0.0, 0.0), inner)
+
+
+def level_physics(level: CommandLevel, dt_s: float) -> Physics:
+    """What suits a level where nothing else is asked for: a rate loop wants substeps, and they are precise in
+    Euler.
+    """
+    return (
+        Physics(dt_s=dt_s)
+        if level.name == "motors"
+        else Physics(dt_s=dt_s, integrator="euler", substeps=RATE_LOOPS)
+    )
+
+
+def column(hover: Four, like: Tensor) -> Float[Tensor, "4 1"]:
+    """The same four numbers as a column beside drones."""
+    return like.new_tensor(hover).unsqueeze(1)

@@ -1,0 +1,125 @@
+"""Geometric tracking control on SE(3): Lee, Leok & McClamroch, Geometric tracking control of a quadrotor UAV
+on SE(3), CDC 2010, position-controlled flight mode (doi 10.1109/CDC.2010.5717652), written with z up.
+
+    A = m (-kx ex - kv ev + g z^ + a_ref)     f = A . R z^     b3 = A / |A|, b1 the projection of the heading on it
+    eR = (Rd^T R - R^T Rd)^v / 2              eW = W - R^T Rd Wd
+    M = J (-kR eR - kW eW) + W x J W - J (W x R^T Rd Wd - R^T Rd Wd')
+
+Three choices of ours. The gains kR, kW multiply J, so that they are frequencies. Wd is worked out from A',
+and A' from a low-passed A, the memory, because the reference holds no jerk and the acceleration is not
+measured; Wd' is left out. A rotor cannot pull, so f is never below zero, and A is kept within what the craft
+can fly. As in the paper, upside down is an attitude to be left slowly: eR grows with the sine of the angle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.rows import QUAT, RATE, ROTOR
+from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
+from sim.flight.control.controllers import REF_YAW, Controller
+from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.mixer import make_motors
+from sim.flight.control.position import pd_acceleration
+from sim.flight.control.rates import make_outlet, rate_gains, torque_for
+from sim.flight.control.vectors import (
+    TINY,
+    Axes,
+    Vec,
+    add,
+    axes_of,
+    clip_norm,
+    cross,
+    dot,
+    rows3,
+    scale,
+    sub,
+    to_body,
+)
+
+
+def make_geometric(
+    craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors"
+) -> Controller:
+    """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force /
+    (m kx).
+
+    At level=rates M becomes the rates that a rate loop with the gain kW turns into it, Wd - (kR eR + W x Wd)
+    / kW.
+    """
+    # Wd already leads the position's way, so the attitude can afford the damping that the others trade for
+    # speed.
+    limits = gains or replace(gains_for(craft, dt_s), attitude_damping=1.0)
+    motors, outlet = make_motors(craft, dt_s, limits.rotor_s), make_outlet(level, craft, dt_s, limits)
+    lag_s = 0.5 / limits.attitude_rad_s  # of the low pass: as fast as the attitude can use
+    share = -math.expm1(-dt_s / lag_s)
+
+    def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        axes, rate = axes_of(state[QUAT]), rows3(state[RATE])
+        accel = pd_acceleration(state, reference, limits)
+        thrust_n, up = thrust_vector(accel, axes, craft)
+        heading = heading_of(reference[REF_YAW])
+        wanted = wanted_frame(axes, up, heading)
+        passed = rows3(memory)
+        passed = add(passed, scale(share, sub(accel, passed)))
+        jerk = to_body(axes, scale(1.0 / lag_s, sub(accel, passed)))
+        turning = turning_rate(accel, jerk, wanted, to_body(axes, heading))
+        ahead = clip_norm(turning, 0.5 * limits.attitude_rad_s)
+        if level != "motors":
+            rates = add(
+                rate, scaled_rates(attitude_accel(limits, rotation_error(wanted), rate, ahead), limits)
+            )
+            return outlet(state, thrust_n, rates), torch.stack(passed)
+        torque_nm = attitude_torque(craft, limits, rotation_error(wanted), rate, ahead)
+        return motors(thrust_n, torque_nm, state[ROTOR].unbind(0)), torch.stack(passed)
+
+    return Controller(3, law)
+
+
+def attitude_torque(craft: Craft, gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+    """Torque [N m, body] of the PD law on SO(3) with e_R = `error` and the wanted rates `ahead` = R^T Rd
+    Wd.
+    """
+    return torque_for(craft, attitude_accel(gains, error, rate, ahead), rate)
+
+
+def attitude_accel(gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+    """The same law's angular acceleration [rad/s^2, body]."""
+    tilt, yaw = gains.attitude_rad_s**2, gains.yaw_rad_s**2
+    tilt_rate, yaw_rate = rate_gains(gains)
+    slow, swept = sub(ahead, rate), cross(rate, ahead)
+    return (
+        -tilt * error[0] + tilt_rate * slow[0] - swept[0],
+        -tilt * error[1] + tilt_rate * slow[1] - swept[1],
+        -yaw * error[2] + yaw_rate * slow[2] - swept[2],
+    )
+
+
+def scaled_rates(accel: Vec, gains: Gains) -> Vec:
+    """How much further than they are rates [rad/s] must be asked for, so that a rate loop accelerates like
+    this.
+    """
+    tilt_rate, yaw_rate = rate_gains(gains)
+    x, y, z = accel
+    return x / tilt_rate, y / tilt_rate, z / yaw_rate
+
+
+def turning_rate(accel: Vec, jerk: Vec, wanted: Axes, heading: Vec) -> Vec:
+    """R^T Rd Wd [rad/s, body]: how the wanted attitude turns while the acceleration changes with `jerk`, yaw
+    held.
+
+    jerk, wanted and heading as the body sees them; of the acceleration [m/s^2, world] only the magnitude
+    counts. b3' = (A' - (A' . b3) b3) / |A|, so x and y are -b3' . b2 and b3' . b1; z is -b1 . (b3' x heading)
+    / |b3 x heading|.
+    """
+    b1, b2, b3 = wanted
+    force = (accel[0], accel[1], accel[2] + GRAVITY_M_S2)
+    moved = scale((dot(force, force) + TINY).rsqrt(), sub(jerk, scale(dot(jerk, b3), b3)))
+    across = cross(b3, heading)
+    z = -dot(b1, cross(moved, heading)) * (dot(across, across) + TINY).rsqrt()
+    return add(add(scale(-dot(moved, b2), b1), scale(dot(moved, b1), b2)), scale(z, b3))

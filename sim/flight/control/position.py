@@ -1,0 +1,66 @@
+"""The outer loop: from where a craft is, and should be, to an acceleration that it can fly.
+
+Two limits keep the loops inside linear whatever is asked for. A far point is approached no faster than can be
+braked in time, v = sqrt(2 a (r - r0 / 2)) beyond r0 = a / k^2 and v = k r within; an acceleration is cut down
+to what tilt and thrust allow, height first. Controllers with a PD law see a far point as one only so far that
+they fly that v.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from sim.engines.quad.craft import GRAVITY_M_S2
+from sim.engines.quad.rows import POS, VEL
+from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL
+from sim.flight.control.gains import Gains
+from sim.flight.control.vectors import TINY, Vec, add, dot, rows3, scale, sub
+
+
+def position_gains(gains: Gains) -> tuple[float, float]:
+    """(kx [1/s^2], kv [1/s]) of a PD law: x'' = -kx x - kv x'."""
+    return gains.position_rad_s**2, 2.0 * gains.damping * gains.position_rad_s
+
+
+def approach(error_m: Vec, gains: Gains) -> Vec:
+    """Velocity [m/s] towards a point `error_m` away."""
+    kx, kv = position_gains(gains)
+    gain, brake = kx / kv, gains.brake_m_s2
+    distance = torch.sqrt(dot(error_m, error_m) + TINY)
+    braked = torch.sqrt((2.0 * brake * distance - (brake / gain) ** 2).clamp(min=TINY))
+    far = torch.where(distance > brake / gain**2, braked / distance, gain)
+    return scale(torch.minimum(far, gains.max_speed_m_s / distance), error_m)
+
+
+def near(error_m: Vec, gains: Gains) -> Vec:
+    """The error [m] with which a PD law approaches at the speed that `approach` says."""
+    kx, kv = position_gains(gains)
+    return scale(kv / kx, approach(error_m, gains))
+
+
+def pd_acceleration(state: Tensor, reference: Tensor, gains: Gains, extra: Vec | None = None) -> Vec:
+    """Acceleration [m/s^2, world] of the PD law, within the craft's limits; `extra` is added before they
+    are.
+    """
+    kx, kv = position_gains(gains)
+    error = near(sub(rows3(reference[REF_POS]), rows3(state[POS])), gains)
+    velocity_error = sub(rows3(reference[REF_VEL]), rows3(state[VEL]))
+    asked = add(add(scale(kx, error), scale(kv, velocity_error)), rows3(reference[REF_ACC]))
+    return limit_acceleration(asked if extra is None else add(asked, extra), gains)
+
+
+def limit_acceleration(accel: Vec, gains: Gains) -> Vec:
+    """Acceleration [m/s^2, world] that the craft can fly: height first, sideways what tilt and thrust
+    leave.
+    """
+    ax, ay, az = accel
+    az = az.clamp(-gains.max_sink_m_s2, gains.max_climb_m_s2)
+    up = az + GRAVITY_M_S2
+    side = torch.minimum(
+        math.tan(gains.max_tilt_rad) * up, (gains.max_accel_m_s2**2 - up * up).clamp(min=TINY).sqrt()
+    )
+    share = (side * torch.rsqrt(ax * ax + ay * ay + TINY)).clamp(max=1.0)
+    return share * ax, share * ay, az

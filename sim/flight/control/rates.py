@@ -1,0 +1,65 @@
+"""Body-rate loop: collective thrust and body rates to rotor speeds. What a flight controller runs fastest.
+
+    torque = J k (w_wanted - w) + w x J w
+
+The inertia makes k a frequency [rad/s], the same for a craft of 27 g and one of 2 kg; the gyroscopic term
+cancels what a turning body does to itself. No derivative term: the overdriven rotors (mixer.make_motors)
+leave it little to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.rows import RATE, ROTOR
+from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.mixer import make_motors
+from sim.flight.control.vectors import Vec, rows3
+
+RateLoop = Callable[[Tensor, Tensor, Vec], Tensor]
+
+
+def make_rate_loop(craft: Craft, dt_s: float, gains: Gains | None = None) -> RateLoop:
+    """loop(state (17, n), thrust_n (n,), rates 3 x (n,) [rad/s, body]) -> rotor commands (4, n), 0 ... 1."""
+    gains = gains or gains_for(craft, dt_s)
+    motors = make_motors(craft, dt_s, gains.rotor_s)
+    roll, yaw = rate_gains(gains)
+
+    def loop(state: Tensor, thrust_n: Tensor, wanted: Vec) -> Tensor:
+        rate = rows3(state[RATE])
+        wx, wy, wz = (w - r for w, r in zip(wanted, rate, strict=True))
+        torque_nm = torque_for(craft, (roll * wx, roll * wy, yaw * wz), rate)
+        return motors(thrust_n, torque_nm, state[ROTOR].unbind(0))
+
+    return loop
+
+
+def make_outlet(level: str, craft: Craft, dt_s: float, gains: Gains) -> RateLoop:
+    """Where a cascade's thrust and rates go: to its own rate loop, or at level=rates out, (4, n) [weights,
+    rad/s].
+    """
+    if level == "motors":
+        return make_rate_loop(craft, dt_s, gains)
+    per_newton = 1.0 / (craft.mass_kg * GRAVITY_M_S2)
+    return lambda state, thrust_n, wanted: torch.stack([per_newton * thrust_n, *wanted])
+
+
+def rate_gains(gains: Gains) -> tuple[float, float]:
+    """(roll and pitch, yaw) [1/s]: with attitude gains w / (2 d), w'' = -2 d w w' - w^2 angle, damping d."""
+    return 2.0 * gains.attitude_damping * gains.attitude_rad_s, 2.0 * gains.attitude_damping * gains.yaw_rad_s
+
+
+def torque_for(craft: Craft, accel: Vec, rate: Vec) -> Vec:
+    """Torque [N m, body] that turns the craft with `accel` [rad/s^2, body] while it turns with `rate` [rad/s,
+    body].
+    """
+    (jx, jy, jz), (ax, ay, az), (wx, wy, wz) = craft.inertia_kg_m2, accel, rate
+    return (
+        jx * ax + (jz - jy) * wy * wz,
+        jy * ay + (jx - jz) * wz * wx,
+        jz * az + (jy - jx) * wx * wy,
+    )

@@ -1,0 +1,57 @@
+"""The envelope that a policy has shown: what its measured flights used, and a margin."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from robo_rl.core.flight.envelope import FlightEnvelope
+from sim.flight.trial import Trial
+
+MARGIN = 1.25  # above what was flown; in a safe flight the filter must never be felt
+LEAST_TILT_RAD, LEAST_RATE_RAD_S, LEAST_SPEED_M_S, LEAST_SIDE_M = 0.35, 3.0, 0.5, 0.3
+
+
+def envelope_of(trial: Trial) -> FlightEnvelope | None:
+    """The smallest envelope that holds every successful flight of `trial`, its margins apart; None without
+    one.
+
+    A policy that hardly moved gets the least bounds above: gusts tilt it further than a calm trial shows.
+    """
+    flown = trial.held
+    if not flown.any():
+        return None
+    position, quat, velocity, rate = (
+        _in_flight(rows, flown)
+        for rows in (trial.position_m, trial.quat_wxyz, trial.velocity_m_s, trial.rate_rad_s)
+    )
+    low, high = position.amin(0), position.amax(0)
+    middle, half = (low + high) / 2, ((high - low) / 2 * MARGIN).clamp(min=LEAST_SIDE_M)
+    tilt_rad = max(LEAST_TILT_RAD, MARGIN * float(tilt(quat.unsqueeze(2)).max()))
+    return FlightEnvelope(
+        tilt_rad=min(tilt_rad, torch.pi),
+        rate_rad_s=max(LEAST_RATE_RAD_S, MARGIN * float(rate.norm(dim=1).max())),
+        speed_m_s=max(LEAST_SPEED_M_S, MARGIN * float(velocity.norm(dim=1).max())),
+        fence_low_m=_vec3(middle - half),
+        fence_high_m=_vec3(middle + half),
+        cut_tilt_rad=max(
+            2.1, min(1.1 * tilt_rad, torch.pi)
+        ),  # a policy that recovers from upside down may go on
+    )
+
+
+def _in_flight(rows: Float[Tensor, "t c n"], flown: Bool[Tensor, " n"]) -> Float[Tensor, "m c"]:
+    """All moments of these flights at which they flew: laps may be done, and the flight end later."""
+    moments = rows[:, :, flown].transpose(1, 2).flatten(0, 1)
+    return moments[~moments.isnan().any(1)]
+
+
+def tilt(quat_wxyz: Float[Tensor, "t 4 n"]) -> Float[Tensor, "t n"]:
+    """Angle between the body's z axis and the world's, rad: cos = 1 - 2 (x^2 + y^2)."""
+    return (1.0 - 2.0 * quat_wxyz[:, 1:3].square().sum(dim=1)).clamp(-1.0, 1.0).arccos()
+
+
+def _vec3(values: Tensor) -> tuple[float, float, float]:
+    x, y, z = values.tolist()
+    return x, y, z

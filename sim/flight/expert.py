@@ -1,0 +1,80 @@
+"""Classical controllers as experts: demonstrations for `quad/...` from this project's own PID.
+
+    action = clip(controller(what sensors say, reference) + noise * N(0, I), -1, 1)   in the units of the environment
+
+A controller needs what no policy sees: the true attitude, rotor speeds, and the reference it is to follow. So
+this expert is shown the environment by `watch`, and asks it for `measured()` and `reference()` alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.seeding import derive_seed
+from sim.flight.control.controllers import Controller, make_controller
+from sim.flight.vec_env import QuadVecEnv
+from sim.scenes.keyed import keyed_normal
+
+CONTROLLER = {
+    "hover": "pid",
+    "figure8": "pid",
+    "waypoints": "pid",
+    "race": "pid",
+    "obstacles": "pid",
+}  # task -> who demonstrates it
+_STREAM = 2  # of an episode's random numbers, beside those that the environment draws
+
+
+class FlightExpert:
+    """The controller of a task, with white noise on its commands, keyed by (seed, episode seed, step).
+
+    What the controller remembers of an episode (a PID's integral) starts anew wherever `step` is 0, so that
+    an episode is the same in any lane; `memory` and `recall` carry it over an interruption.
+    """
+
+    def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
+        if not 0.0 <= noise < float("inf"):
+            raise ConfigError(
+                f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action."
+            )
+        self._task, self._noise = task, noise
+        self._key = derive_seed("expert", seed)
+        self._env: QuadVecEnv | None = None
+        self._controller: Controller | None = None
+        self._memory = torch.zeros(0, 0)
+
+    def watch(self, env: VecEnv) -> None:
+        """Fly in the lanes of this environment. Raises EnvError for one of another engine."""
+        if not isinstance(env, QuadVecEnv):
+            raise EnvError(
+                f"The expert of quad/{self._task} flies in quad environments, found {env.spec.name}."
+            )
+        self._env = env
+        self._controller = make_controller(
+            CONTROLLER[self._task], env.craft, env.task.dt_s, level=env.command.level
+        )
+        self._memory = self._controller.blank(env.num_envs)
+
+    @torch.no_grad()
+    def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n 4"]:
+        if self._env is None or self._controller is None:
+            raise EnvError(
+                f"The expert of quad/{self._task} flies by the state and has not been shown the environment. "
+                "Make it by make_expert(name, noise, seed, env)."
+            )
+        memory = torch.where(step == 0, 0.0, self._memory)
+        command, self._memory = self._controller(self._env.measured(), self._env.reference(), memory)
+        action = self._env.command.normalized(command)
+        if self._noise > 0.0:
+            action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM)
+        return self._env.spec.action.denormalize(action.T).contiguous()
+
+    def memory(self) -> Float[Tensor, "m n"]:
+        return self._memory.clone()
+
+    def recall(self, memory: Float[Tensor, "m n"]) -> None:
+        self._memory = memory.clone()

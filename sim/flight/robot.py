@@ -1,0 +1,72 @@
+"""One craft in the air as a robot: commanded, stepped and read by a node, without episodes and without a
+task.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters, start
+from sim.flight.control.levels import make_level
+
+_STEP_S = (
+    0.005  # semi-implicit Euler: a quarter of the work of Runge-Kutta, which at 100 Hz in real time counts
+)
+
+
+class QuadBody:
+    """Starts at `place_m`, level, hovering; frame ENU, body FLU.
+
+    level: "motors", or "rates": then an autopilot with a rate loop of its own stands between commands and
+    rotors, and counts its thrust so that `hover`, of 0 ... 1, carries the craft.
+    """
+
+    def __init__(
+        self, craft: Craft, place_m: tuple[float, float, float] = (0.0, 0.0, 0.0), level: str = "motors",
+        hover: float = 0.5,
+    ) -> None:  # fmt: skip
+        self.craft, self._place = craft, place_m
+        self._loop = None if level == "motors" else make_level("rates", craft, _STEP_S).physical
+        self._full_n = craft.mass_kg * GRAVITY_M_S2 / hover
+        self._step, self._params = (
+            make_step(craft, Physics(dt_s=_STEP_S, integrator="euler")),
+            parameters(craft, _STEP_S),
+        )
+        self._calm = torch.zeros(EXTERNAL_ROWS, 1)
+        self.reset()
+
+    def reset(self) -> None:
+        self._state, self._left_s = start(1), 0.0
+        self._state[POS, 0] = torch.tensor(self._place)
+        self._state[ROTOR] = self.craft.hover_speed
+        self._command = self._state[ROTOR].clone()
+        if self._loop is not None:
+            self._command = torch.tensor([[self.craft.mass_kg * GRAVITY_M_S2], [0.0], [0.0], [0.0]])
+
+    def command(self, values: Float[ndarray, " 4"]) -> None:
+        """Four motor commands in [-1, 1]; at level=rates thrust, 0 ... 1, and body rates [rad/s]."""
+        if self._loop is not None:
+            thrust_n = self._full_n * float(np.clip(values[0], 0.0, 1.0))
+            self._command = torch.tensor([thrust_n, *values[1:].tolist()], dtype=torch.float32)[:, None]
+            return
+        self._command = torch.from_numpy(np.clip(0.5 * values + 0.5, 0.0, 1.0)).float()[:, None]
+
+    @torch.no_grad()
+    def advance(self, dt_s: float) -> None:
+        """Let time pass; what is less than a step is kept for the next call."""
+        steps = int((self._left_s + dt_s) / _STEP_S + 1e-6)
+        self._left_s += dt_s - steps * _STEP_S
+        for _ in range(steps):
+            rotors = self._command if self._loop is None else self._loop(self._state, self._command)
+            self._state = self._step(self._state, rotors, self._params, self._calm)
+
+    def read(self) -> tuple[ndarray, ndarray, ndarray, ndarray]:
+        """(position [m], quaternion wxyz, velocity [m/s, world], rates [rad/s, body])."""
+        rows = self._state[:, 0].double().numpy()
+        quat = rows[QUAT] / np.linalg.norm(rows[QUAT])
+        return rows[POS].copy(), quat, rows[VEL].copy(), rows[RATE].copy()

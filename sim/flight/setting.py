@@ -1,0 +1,150 @@
+"""What is flown, from a task's name and its options: the same for `robo-rl fly` and for environments by name.
+
+An environment's name carries the options that are not the default, so that whatever was trained in it can
+find it again: `quad/race:craft=cf21,track=splits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import Physics, Step
+from sim.flight.command import CommandLevel
+from sim.flight.memory import Senses
+from sim.flight.realism import Realism
+from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.names import TASKS
+from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles
+from sim.tasks.flight.protocol import FlightTask
+from sim.tasks.flight.race import RaceTask, check_race, craft_radius_m
+from sim.tasks.flight.track import load_track
+from sim.tasks.flight.tracking import TrackingTask, check_speed, figure_eight
+from sim.tasks.flight.waypoints import WaypointTask, check_waypoint_speed
+from sim.tasks.swarm.world import SwarmWorld, arm_m
+
+MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask | ObstacleTask
+ENGINES = ("quad", "pybullet")
+_OWN = {  # option -> tasks that have it; all others are everybody's
+    "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
+    **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
+    **dict.fromkeys(("density", "cylinders", "planner"), ("obstacles",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOptions:
+    """What there is to choose of a flight. None: what suits the task."""
+
+    craft: str = "cf2x_l2f"
+    engine: str = "quad"  # whose physics: quad, or pybullet: contacts, ground effect, drag of the rotors
+    speed_m_s: float | None = None  # figure8: on the curve (2); at most: waypoints 2, race 3.5, obstacles 1.5
+    track: str = "ring"  # race
+    track_scale: float = 1.0  # race: all lengths of the track times this
+    baseline_speed_m_s: float | None = None  # race: of the path of classical controllers (1.5)
+    density: float = 0.2  # obstacles: share of the 64 cells with a cylinder
+    cylinders: int = 4  # obstacles: how many of the nearest are seen
+    planner: bool = False  # obstacles: `reference` leads around the cylinders, not straight
+    history: int = 8  # last actions that are seen
+    integral: bool = True  # hover, figure8: the integral of the position error is seen
+    level: str = "motors"  # what is commanded: motors, or rates: thrust and body rates, as over a link
+    rate_rad_s: float = 6.0  # level=rates: the most that is asked for, roll and pitch; half of it yaw
+
+    @property
+    def commanded(self) -> CommandLevel:
+        return CommandLevel(self.level, self.rate_rad_s)
+
+    @property
+    def words(self) -> str:
+        """Those that are not the default, as they stand in an environment's name:
+        `:craft=cf21,track=splits`.
+        """
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        other = [
+            f"{name}={value}" for name, value in sorted(given.items()) if value != getattr(DEFAULT, name)
+        ]
+        return ":" + ",".join(other) if other else ""
+
+
+DEFAULT = FlightOptions()
+
+
+def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTask:
+    """The task as it is measured. Raises ConfigError for what the craft cannot fly, UnknownNameError for a
+    name.
+    """
+    if name not in TASKS:
+        raise UnknownNameError("flight task", name, TASKS)
+    if name == "hover":
+        return HoverTask()
+    if name == "figure8":
+        speed_m_s = 2.0 if options.speed_m_s is None else options.speed_m_s
+        check_speed(craft, speed_m_s)
+        return TrackingTask(most_speed_m_s=1.1 * speed_m_s, curve=figure_eight(speed_m_s))
+    if name == "waypoints":
+        task = WaypointTask() if options.speed_m_s is None else WaypointTask(most_speed_m_s=options.speed_m_s)
+        check_waypoint_speed(craft, task.most_speed_m_s, task)
+        return task
+    return _obstacles(craft, options) if name == "obstacles" else _race(craft, options)
+
+
+def _obstacles(craft: Craft, options: FlightOptions) -> ObstacleTask:
+    world = SwarmWorld(drones=1, density=options.density, arm_m=arm_m(craft))
+    task = ObstacleTask(world, cylinders=options.cylinders, path="planned" if options.planner else "straight")
+    if options.speed_m_s is not None:
+        guidance = replace(task.weights.guidance, most_m_s=options.speed_m_s)
+        task = replace(task, weights=replace(task.weights, guidance=guidance))
+    check_obstacles(task, craft)
+    return task
+
+
+def _race(craft: Craft, options: FlightOptions) -> RaceTask:
+    track, size = load_track(options.track, options.track_scale), options.track_scale
+    task = RaceTask(track, craft_radius_m(craft), size=size, start_before_m=0.7 * size, start_m=0.1 * size)
+    if options.speed_m_s is not None:
+        task = replace(task, most_speed_m_s=options.speed_m_s)
+    if options.baseline_speed_m_s is not None:
+        task = replace(task, baseline_speed_m_s=options.baseline_speed_m_s)
+    check_race(task, craft)
+    return task
+
+
+def senses_of(name: str, options: FlightOptions) -> Senses:
+    """What a policy sees: the integral only where the goal is stayed at for long."""
+    return Senses(options.history, options.integral and name in ("hover", "figure8"))
+
+
+def other_step(
+    options: FlightOptions, craft: Craft, task: FlightTask, num: int, realism: Realism | None = None
+) -> tuple[Physics, Step] | None:
+    """What moves the drones where it is not our dynamics, and the physics to count its steps by;
+    `bullet_step`.
+    """
+    if options.engine == "quad":
+        return None
+    # By name: that engine is built on this one, and is imported only where it flies.
+    made: tuple[Physics, Step] = import_module("sim.engines.bullet.step").bullet_step(
+        craft, task, num, None, realism, options.commanded, pure=True
+    )
+    return made
+
+
+def unused_options(name: str) -> tuple[str, ...]:
+    """Options that this task has not."""
+    return tuple(option for option, tasks in _OWN.items() if name not in tasks)
+
+
+def check_options(name: str, options: FlightOptions) -> None:
+    """Raises ConfigError for an option that this task has not: it would be thought to matter."""
+    if options.engine not in ENGINES:
+        raise UnknownNameError("engine", options.engine, ENGINES)
+    for option in unused_options(name):
+        if getattr(options, option) != getattr(DEFAULT, option):
+            owners = ", ".join(_OWN[option])
+            raise ConfigError(f"Task {name} has no {option}: leave it out, or fly one that has: {owners}.")
+    if options.level == "motors" and options.rate_rad_s != DEFAULT.rate_rad_s:
+        raise ConfigError(
+            "rate_rad_s bounds what level=rates asks for, and motors are told no rates: leave it out."
+        )

@@ -1,0 +1,76 @@
+"""What went before a collision, kept and flown again, at most ten times (QuadSwarm, arXiv 2306.09537)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+_EVERY = 25  # steps between two pictures of all worlds
+_BEFORE = 6  # pictures back: 1.5 s at 100 Hz
+_ROOM = 64  # moments kept; the oldest makes room
+_USES = 10
+
+World = dict[str, Tensor]  # name -> (rows, w, d or m)
+
+
+class Replay:
+    """Pictures of the last 1.5 s of every world, and the moments before collisions."""
+
+    def __init__(self) -> None:
+        self._pictures: list[World] = []
+        self._moments: list[World] = []
+        self._used: list[int] = []
+        self._steps = 0
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def watch(self, worlds: World, since: Int64[Tensor, " w"], collided: Bool[Tensor, " w"]) -> None:
+        """Once a step. worlds: all that a moment needs. since: steps since each world began or was put
+        back.
+        """
+        if self._pictures:  # none at the first step, when worlds may have been going on for long
+            for index in (collided & (since > _EVERY * (_BEFORE + 1))).nonzero()[:, 0].tolist():
+                self._keep({name: value[:, index].clone() for name, value in self._pictures[0].items()})
+        if self._steps % _EVERY == 0:
+            self._pictures = [
+                *self._pictures[-_BEFORE:],
+                {name: value.clone() for name, value in worlds.items()},
+            ]
+        self._steps += 1
+
+    def _keep(self, moment: World) -> None:
+        if len(self._moments) == _ROOM:
+            del self._moments[0], self._used[0]
+        self._moments.append(moment)
+        self._used.append(0)
+
+    def take(self, generator: torch.Generator) -> World:
+        """One of the moments; one that was flown often enough is forgotten."""
+        index = int(torch.randint(len(self._moments), (), generator=generator))
+        moment = self._moments[index]
+        self._used[index] += 1
+        if self._used[index] >= _USES:
+            del self._moments[index], self._used[index]
+        return moment
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "pictures": self._pictures,
+            "moments": self._moments,
+            "used": self._used,
+            "steps": self._steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._pictures, self._moments = list(state["pictures"]), list(state["moments"])
+        self._used, self._steps = [int(used) for used in state["used"]], int(state["steps"])
+
+
+def stacked(moments: list[World]) -> World:
+    """Moments side by side, as worlds."""
+    return {name: torch.stack([moment[name] for moment in moments], dim=1) for name in moments[0]}

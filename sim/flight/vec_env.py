@@ -1,0 +1,240 @@
+"""The engine behind the contract of `VecEnv`: what SAC, TD3, PPO, evaluation and bundles see of a flight
+task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.compile.kernels import compile_kernel
+from sim.engines.quad.craft import Craft, load_craft
+from sim.engines.quad.rows import POS, parameters
+from sim.flight.command import MOTORS, level_physics, make_command
+from sim.flight.flight import SEEN_ROWS, Senses, first_sight, make_flight, obs_rows
+from sim.flight.memory import layout
+from sim.flight.picture import picture
+from sim.flight.realism import Realism
+from sim.flight.setting import FlightOptions, check_options, measured_task, other_step, senses_of
+from sim.scenes.keyed import keyed_normal, keyed_uniform
+from sim.tasks.flight.protocol import FlightTask, Flying
+from sim.vec.history import place_of, seeds_of
+from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
+
+_START, _SENSOR = 0, 1  # streams of an episode's random numbers
+_KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
+
+
+def flight_spec(
+    task: FlightTask, senses: Senses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
+) -> EnvSpec:
+    """The contract of a flight policy: what it is given, in which units, and what it commands.
+
+    Its name finds the environment with these `options` again. action: that of their level.
+    """
+    front, behind = task.units
+    parts = (
+        front,
+        f"last {senses.history} actions 1",
+        "integral of position m s" if senses.integral else "",
+        behind,
+    )
+    state = ArraySpec((obs_rows(task, senses),), unit=", ".join(part for part in parts if part))
+    name = f"quad/{task.name}{'' if options is None else options.words}"
+    return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
+
+
+class QuadVecEnv:
+    """n drones in one flight task, each episode a pure function of its seed and its actions.
+
+    Small numbers of lanes run eagerly, where compiling would cost more than it saves; `compiled` overrides
+    that. Success is what the task's `score` calls so, which is what `robo-rl fly` prints. Where an episode
+    has a distance as its error, `info["error_m"]` (n,) holds it in the step that ends it; it is infinite in
+    all others, and where the box was left. The other options are those of `FlightOptions`.
+
+    `measured` and `reference` are for classical controllers, and for experts made of them; policies never see
+    them.
+    """
+
+    _state: Tensor  # (17, n)
+    _memory: Tensor
+    _external: Tensor
+    _obs: Tensor  # (o, n)
+    _episode_seed: Tensor  # (n,) of the running episodes
+    _age: Tensor  # (n,) steps made
+    _tally: Tensor  # (n,) the task's, for its verdict
+
+    def __init__(
+        self,
+        task: str,
+        num_envs: int,
+        *,
+        craft: str = "cf2x_l2f",
+        engine: str = "quad",
+        speed_m_s: float | None = None,
+        track: str = "ring",
+        track_scale: float = 1.0,
+        baseline_speed_m_s: float | None = None,
+        density: float = 0.2,
+        cylinders: int = 4,
+        planner: bool = False,
+        history: int = 8,
+        integral: bool = True,
+        level: str = "motors",
+        rate_rad_s: float = 6.0,
+        max_episode_steps: int | None = None,
+        compiled: bool | None = None,
+    ) -> None:
+        check_lane_count(num_envs, 0)
+        self.num_envs, self.metadata = num_envs, METADATA
+        self.craft: Craft = load_craft(craft)
+        options = FlightOptions(
+            craft=craft, engine=engine, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
+            baseline_speed_m_s=baseline_speed_m_s, density=density, cylinders=cylinders, planner=planner,
+            history=history, integral=integral, level=level, rate_rad_s=rate_rad_s,
+        )  # fmt: skip
+        check_options(task, options)
+        whole: Any = measured_task(task, self.craft, options)
+        self.task: FlightTask = (
+            whole if max_episode_steps is None else replace(whole, max_steps=max_episode_steps)
+        )
+        self.senses = senses_of(task, options)
+        physics, step = level_physics(options.commanded, self.task.dt_s), None
+        if (other := other_step(options, self.craft, self.task, num_envs)) is not None:
+            (physics, step), compiled = other, False
+        small_s = physics.dt_s / physics.substeps
+        self.command = make_command(options.commanded, self.craft, small_s)
+        self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
+        self._kept_rows = layout(self.task, self.senses, Realism()).kept
+        self._params = parameters(self.craft, small_s)
+        self._seeds: Iterator[int] | None = None
+        self._pending: Tensor | None = None
+        fn = make_flight(self.craft, physics, self.task, self.senses, step=step, level=options.commanded)
+        self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
+        examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
+                    torch.zeros(SEEN_ROWS, num_envs))  # fmt: skip
+        self._flight = compile_kernel(
+            fn, examples, eager=not (num_envs >= 64 if compiled is None else compiled)
+        )
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        self._seeds, self._pending = seeds, None
+        taken = torch.tensor(take_seeds(seeds, self.num_envs))
+        self._begin(torch.arange(self.num_envs), taken)
+        return {"state": self._obs.T.contiguous()}
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        if self._seeds is None:
+            raise EnvError("step before reset: call reset(seeds) first.")
+        clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
+        self._pending = self.spec.action.normalize(clipped).T.contiguous()
+
+    @torch.no_grad()
+    def step_wait(self) -> StepResult:
+        if self._pending is None or self._seeds is None:
+            raise EnvError("step_wait without step_async: there is no step to wait for.")
+        noise = keyed_normal(self._episode_seed, self._age + 1, SEEN_ROWS, _SENSOR)
+        self._state, self._memory, self._obs, cost, left, _ = self._flight(
+            self._state, self._memory, self._pending, self._params, self._external, noise
+        )
+        self._pending = None
+        self._age = self._age + 1
+        terminated = left > 0.0
+        truncated = (self._age >= self.task.max_steps) & ~terminated
+        flying = Flying(self._from_goal(), self._kept, self._age, terminated)
+        self._tally = self.task.tally(self._tally, flying)
+        success, error_m = self.task.verdict(self._tally, flying)
+        ended, seed, final = terminated | truncated, self._episode_seed, self._obs.T.contiguous()
+        obs = final
+        if ended.any():
+            rows = ended.nonzero()[:, 0]
+            self._begin(rows, torch.tensor(take_seeds(self._seeds, len(rows))))
+            obs = self._obs.T.contiguous()
+        info = {
+            "final_obs": {"state": final.clone()},
+            "final_mask": ended,
+            "success": success,
+            "episode_seed": seed.clone(),
+            "next_seed": self._episode_seed.clone(),
+        }
+        if error_m is not None:
+            info["error_m"] = error_m
+        return {"state": obs.clone()}, self.task.reward(cost), terminated, truncated, info
+
+    def _begin(self, rows: Tensor, seeds: Tensor) -> None:
+        """Start these lanes anew."""
+        state, external = self.task.start(
+            self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START)
+        )
+        noise = keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)
+        memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
+        zero = torch.zeros(len(rows))
+        if len(rows) == self.num_envs:
+            self._state, self._memory, self._external, self._obs = state, memory, external, obs
+            self._episode_seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
+            return
+        for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
+            setattr(self, name, getattr(self, name).index_copy(1, rows, new))
+        for name, new in (("_episode_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
+            setattr(self, name, getattr(self, name).index_copy(0, rows, new))
+
+    @property
+    def _kept(self) -> Float[Tensor, "k n"]:
+        return self._memory[self._kept_rows]
+
+    def _from_goal(self) -> Float[Tensor, "3 n"]:
+        return self.task.relative(self._state, self._external, self._kept)[POS]
+
+    def measured(self) -> Float[Tensor, "17 n"]:
+        """The state, of which position, velocity and rates are what sensors say."""
+        return self.task.measured(self._obs, self._state, self._external, self._kept)
+
+    def reference(self) -> Float[Tensor, "10 n"]:
+        """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
+        return self.task.reference(self._external, self._kept)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state: copying it is cheaper than flying there again."""
+        place = place_of(self._seeds)
+        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
+        seeds = {
+            "seeds_root": None if place is None else list(place[0]),
+            "seeds_count": None if place is None else place[1],
+        }
+        return {"env": self.spec.name, **kept, **seeds}
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        found = tuple(snapshot["state"].shape) if "state" in snapshot else None
+        if snapshot.get("env") != self.spec.name or found != tuple(self._state.shape):
+            raise CheckpointError(
+                f"The snapshot is of {snapshot.get('env')} with a state of {found}, this environment is "
+                f"{self.spec.name} with {tuple(self._state.shape)}. Make one that fits."
+            )
+        for name in _KEPT:
+            setattr(self, name, snapshot[name.removeprefix("_")].clone())
+        self._seeds = seeds or seeds_of(snapshot) or self._seeds
+        self._pending = None
+        return {"state": self._obs.T.contiguous()}
+
+    def render(self, lane: int = 0) -> Tensor:
+        state, offset = (
+            rows[:, lane].numpy().astype(np.float64) for rows in (self._state, self._from_goal())
+        )
+        middle_m, reach_m = self.task.scene
+        return torch.from_numpy(picture(state, reach_m, state[POS] - offset, middle_m))
+
+    def close(self) -> None:
+        """Nothing to close."""

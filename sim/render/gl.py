@@ -1,0 +1,100 @@
+"""Which OpenGL a machine without a display can use, found out before anything is loaded that cannot be
+unloaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from robo_rl.core.errors import ConfigError, MissingDependencyError
+
+BACKENDS = ("egl", "osmesa", "glfw")  # in the order of preference
+_DEVICE_PLATFORM = 0x313F  # EGL_PLATFORM_DEVICE_EXT
+_MAX_DEVICES = 16
+_SMALL_PX2 = 256 * 256
+
+
+@cache
+def backend() -> str:
+    """MUJOCO_GL when it is set; else EGL, then OSMesa, then GLFW where there is a display.
+
+    Raises ConfigError for an unknown MUJOCO_GL, MissingDependencyError with the command that installs one
+    when there is none.
+    """
+    if asked := os.environ.get("MUJOCO_GL", "").lower():
+        if asked not in BACKENDS:
+            raise ConfigError(
+                f"MUJOCO_GL is '{asked}'; expected one of {', '.join(BACKENDS)}, or leave it unset."
+            )
+        return asked
+    if _egl_works():
+        return "egl"
+    if _osmesa_works():
+        return "osmesa"
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        return "glfw"
+    raise MissingDependencyError(
+        "Rendering needs OpenGL, but neither EGL nor OSMesa works here and there is no display. "
+        "Run: apt-get install libegl1 libgl1-mesa-dri   (or: apt-get install libosmesa6)"
+    )
+
+
+def make_context(width: int, height: int) -> Any:
+    """An offscreen OpenGL context of MuJoCo's own kind, with `make_current` and `free`.
+
+    The first one of a process settles how Mesa draws without a GPU: where that is a small picture, in the
+    thread that asks, for handing it to others costs a quarter of a frame. An LP_NUM_THREADS of the user's own
+    is left alone.
+    """
+    if width * height <= _SMALL_PX2:
+        os.environ.setdefault("LP_NUM_THREADS", "0")
+    try:
+        return import_module(f"mujoco.{backend()}").GLContext(width, height)
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        raise unusable(error) from error
+
+
+def unusable(error: Exception) -> MissingDependencyError:
+    """What to say when the chosen OpenGL turns out not to work."""
+    return MissingDependencyError(
+        f"OpenGL through '{backend()}' does not work here ({error}). Unset MUJOCO_GL to have one chosen, "
+        "or run: apt-get install libegl1 libgl1-mesa-dri libosmesa6"
+    )
+
+
+def _egl_works() -> bool:
+    """Does any EGL device initialise? Asked through ctypes: PyOpenGL settles on one platform when it is
+    imported.
+    """
+    with suppress(OSError, AttributeError):
+        egl = ctypes.CDLL("libEGL.so.1")
+        egl.eglGetProcAddress.restype = ctypes.c_void_p
+        pointers = [
+            egl.eglGetProcAddress(name) for name in (b"eglQueryDevicesEXT", b"eglGetPlatformDisplayEXT")
+        ]
+        if not all(pointers):
+            return False
+        devices, found = (ctypes.c_void_p * _MAX_DEVICES)(), ctypes.c_int(0)
+        query = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(pointers[0])
+        display_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
+            pointers[1]
+        )
+        if not query(_MAX_DEVICES, devices, ctypes.byref(found)):
+            return False
+        egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
+        displays = (display_of(_DEVICE_PLATFORM, device, None) for device in devices[: found.value])
+        return any(display and egl.eglInitialize(display, None, None) for display in displays)
+    return False
+
+
+def _osmesa_works() -> bool:
+    for name in ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so"):
+        with suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False

@@ -1,0 +1,192 @@
+"""Pictures of MuJoCo simulations, fast on a CPU: no multisampling, shadows or reflections, but with the sky.
+
+On software OpenGL these three cost more than 90 % of the time of a frame; the sky costs nothing and keeps the
+picture bright. Half of what is left are the facets of round shapes, so small pictures have fewer of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.render.gl import make_context, unusable
+
+_MAX_GEOMS = 2000
+_SAMPLES = 4  # per pixel, of pretty pictures
+_SMALL_PX = 128  # pictures up to this size show no difference between the two:
+_FINE = {"numslices": 28, "numstacks": 16, "numquads": 4}  # MuJoCo's own
+_COARSE = {"numslices": 12, "numstacks": 8, "numquads": 1}
+
+
+class MujocoRenderer:
+    """Renders one simulation offscreen. `camera`: a camera of the model, or None for a free one.
+
+    `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`:
+    with shadows, reflections and smooth edges, many times slower. `upright`: pictures of a camera that is
+    mounted upside down are turned by half a turn. Not where the camera moves, or where its depths are to
+    become points: one that looks straight down has its up axis level, now a little above the horizon, now
+    below.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        width: int,
+        height: int,
+        camera: str | None = None,
+        view: Mapping[str, Any] | None = None,
+        pretty: bool = False,
+        upright: bool = False,
+    ) -> None:
+        self._model, self._data, self._turns = model, data, upright
+        self._context: Any = make_context(width, height)
+        self._context.make_current()
+        self._gpu = _on_gpu(model, width, height, pretty)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gpu)
+        self._scene = mujoco.MjvScene(model, _MAX_GEOMS)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = pretty
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = pretty
+        self._options, self._perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
+        self._camera = _camera(model, camera, view or {})
+        self._viewport = mujoco.MjrRect(0, 0, width, height)
+        self._pixels = np.empty((height, width, 3), np.uint8)
+        self._deep = np.empty((height, width), np.float32)
+        # Registered after EGL's own exit function, so run before it: a context must not outlive its display.
+        self._at_exit = partial(_close_if_alive, weakref.ref(self))
+        atexit.register(self._at_exit)
+
+    def render(self) -> NDArray[np.uint8]:
+        """(h, w, 3), the first row on top; fresh. Reads the positions that the last kinematics left."""
+        self._draw()
+        mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
+        return self._upright(self._pixels)
+
+    def depth_m(self) -> NDArray[np.float32]:
+        """(h, w) distance along the camera's axis [m]; the sky is at the far end of what it draws."""
+        self._draw()
+        mujoco.mjr_readPixels(None, self._deep, self._viewport, self._gpu)
+        return self._metres()
+
+    def rgbd(self) -> NDArray[np.float32]:
+        """(h, w, 4): red, green and blue as `render` has them, and `depth_m`, from one drawing instead of
+        two.
+        """
+        self._draw()
+        mujoco.mjr_readPixels(self._pixels, self._deep, self._viewport, self._gpu)
+        return np.concatenate(
+            [self._upright(self._pixels), self._metres()[..., None]], axis=-1, dtype=np.float32
+        )
+
+    def _metres(self) -> NDArray[np.float32]:
+        """Of the depths that were read last."""
+        near_m = self._model.vis.map.znear * self._model.stat.extent
+        far_m = self._model.vis.map.zfar * self._model.stat.extent
+        # The depth buffer holds z = (1 / near - 1 / d) / (1 / near - 1 / far).
+        return self._upright(near_m / (1.0 - self._deep * (1.0 - near_m / far_m))).astype(np.float32)
+
+    def bodies(self) -> NDArray[np.int32]:
+        """(h, w) row of the body that each pixel shows, -1 for the sky."""
+        flags = self._scene.flags
+        flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = True
+        self._draw()
+        flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = False
+        mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
+        number = self._upright(self._pixels).astype(np.int32) @ np.array([1, 1 << 8, 1 << 16], np.int32)
+        owner = np.full(
+            self._scene.ngeom + 1, -1, np.int32
+        )  # 0 is the background, 1 + i the i-th shape of the scene
+        for shape in self._scene.geoms[: self._scene.ngeom]:
+            if int(shape.objtype) == int(mujoco.mjtObj.mjOBJ_GEOM):
+                owner[shape.segid + 1] = self._model.geom_bodyid[shape.objid]
+        seen: NDArray[np.int32] = owner[number]
+        return seen
+
+    def _draw(self) -> None:
+        self._context.make_current()
+        mujoco.mjv_updateScene(
+            self._model,
+            self._data,
+            self._options,
+            self._perturbation,
+            self._camera,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        mujoco.mjr_render(self._viewport, self._scene, self._gpu)
+
+    def _upright(self, picture: NDArray[Any]) -> NDArray[Any]:
+        """A copy, the first row on top: OpenGL's first row is the lowest."""
+        turned = self._turns and self._is_upside_down()
+        return np.ascontiguousarray(picture[:, ::-1] if turned else picture[::-1])
+
+    def close(self) -> None:
+        """Free the context. May be called twice."""
+        atexit.unregister(self._at_exit)
+        if self._context is not None:
+            self._context.make_current()
+            self._gpu.free()
+            self._context.free()
+            self._context = None
+
+    def _is_upside_down(self) -> bool:
+        """Does the camera's own up axis (second column of its rotation, camera -> world) point to the
+        ground?
+        """
+        fixed = self._camera.type == mujoco.mjtCamera.mjCAMERA_FIXED
+        return bool(fixed and self._data.cam_xmat[self._camera.fixedcamid].reshape(3, 3)[2, 1] < 0)
+
+
+def _close_if_alive(reference: weakref.ref[MujocoRenderer]) -> None:
+    if (renderer := reference()) is not None:
+        renderer.close()
+
+
+def _on_gpu(model: Any, width: int, height: int, pretty: bool) -> Any:
+    """The model's shapes in OpenGL's memory, with a buffer of that size to draw in; the model is left as it
+    was.
+    """
+    visual = model.vis
+    facets = _COARSE if max(width, height) <= _SMALL_PX and not pretty else _FINE
+    wanted = [
+        (visual.global_, {"offwidth": width, "offheight": height}),
+        (visual.quality, {"offsamples": _SAMPLES if pretty else 0, **facets}),
+    ]
+    before = [{name: getattr(part, name) for name in values} for part, values in wanted]
+    _set(wanted)
+    try:
+        return mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+    except mujoco.FatalError as error:
+        raise unusable(error) from error
+    finally:
+        _set([(part, values) for (part, _), values in zip(wanted, before, strict=True)])
+
+
+def _set(parts: Sequence[tuple[Any, Mapping[str, int]]]) -> None:
+    for part, values in parts:
+        for name, value in values.items():
+            setattr(part, name, value)
+
+
+def _camera(model: Any, name: str | None, view: Mapping[str, Any]) -> Any:
+    camera = mujoco.MjvCamera()
+    if name is not None:
+        camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        camera.fixedcamid = model.camera(name).id
+        return camera
+    mujoco.mjv_defaultFreeCamera(model, camera)
+    if "trackbodyid" in view:
+        camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+    for key, value in view.items():
+        if key == "lookat":
+            camera.lookat[:] = value
+        else:
+            setattr(camera, key, value)
+    return camera

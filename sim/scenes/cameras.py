@@ -1,0 +1,145 @@
+"""Cameras of a scene as observations: pictures, depths and point clouds, taken anew where something has
+changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.spec import SEGMENTS, ArraySpec
+from sim.arms.chain import Pose
+from sim.arms.control import Reach
+from sim.arms.rotation import multiply, rotate
+from sim.engines.protocol import Engine, Physics
+from sim.scenes.point_cloud import cloud, rays
+from sim.scenes.segments import classes
+from sim.scenes.visual_randomisation import Look
+from sim.tasks.table import TaskOptions
+
+SENSES = ("rgb", "depth", "points", "segmentation")
+_KEYS = {"rgb": "image", "depth": "depth", "points": "points", "segmentation": "segmentation"}
+_SEGMENTS = ", ".join(f"{i} {name}" for i, name in enumerate(SEGMENTS))
+FAR_M = 10.0  # of a depth: the sky is no farther
+
+BESIDE_M, OFF_TABLE_M = (
+    0.1,
+    0.005,
+)  # of clouds: a hand's breadth more than the tool's space, without the table
+
+Box = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+
+class Cameras:
+    """`names` of cameras of the scene and what they give, `senses`, both joined by "+".
+
+    image.<camera> (h, w, 3) uint8, depth.<camera> (h, w) float32 [m] along the camera's axis, points.<camera>
+    (p, 3) float32 [m] in the world, within `box_m`, segmentation.<camera> (h, w, 1) uint8, places in
+    `SEGMENTS`. Raises UnknownNameError for a camera or a sense that there is not.
+    """
+
+    def __init__(
+        self, engine: Engine, names: str, senses: str, side_px: int, points: int, box_m: Box
+    ) -> None:
+        self._engine, self._side_px, self._count = engine, side_px, points
+        self._names = tuple(name for name in names.split("+") if name)
+        self._senses = tuple(senses.split("+"))
+        for sense in self._senses:
+            if sense not in SENSES:
+                raise UnknownNameError("sense of a camera", sense, SENSES)
+        if not self._names and self._senses != ("rgb",):
+            raise ConfigError(f"senses={senses} needs cameras to sense with, such as cameras=view.")
+        self._mounts = {name: self._mount(name) for name in self._names}
+        self._low_m, self._high_m = (torch.tensor(corner, dtype=torch.float32) for corner in box_m)
+        self._looks: list[Look | None] = [None] * engine.num_envs
+        self._classes = torch.from_numpy(classes(engine.scene.model))
+
+    @property
+    def specs(self) -> dict[str, ArraySpec]:
+        side = self._side_px
+        specs = {
+            "rgb": ArraySpec((side, side, 3), "uint8"),
+            "depth": ArraySpec((side, side), unit="m"),
+            "points": ArraySpec((self._count, 3), unit="m"),
+            "segmentation": ArraySpec((side, side, 1), "uint8", _SEGMENTS),
+        }
+        return {f"{_KEYS[sense]}.{name}": specs[sense] for name in self._names for sense in self._senses}
+
+    def begin(self, worlds: Iterable[int], looks: Sequence[Look]) -> None:
+        """From now on these worlds look so."""
+        for world, look in zip(worlds, looks, strict=True):
+            self._looks[world] = look
+
+    def take(self, physics: Physics, worlds: Iterable[int], before: Obs | None = None) -> Obs:
+        """What the cameras see now in these worlds, and in the others what they saw before. Fresh tensors."""
+        if not self._names:
+            return {}
+        n, rows = self._engine.num_envs, list(worlds)
+        found = {
+            key: torch.zeros(n, *spec.shape, dtype=spec.torch_dtype)
+            if before is None
+            else before[key].clone()
+            for key, spec in self.specs.items()
+        }
+        for name in self._names:
+            for world in rows:
+                self._sense(name, world, physics, found)
+        return found
+
+    def _sense(self, name: str, world: int, physics: Physics, found: Obs) -> None:
+        side, look = self._side_px, self._looks[world]
+        if "segmentation" in self._senses:
+            bodies = self._engine.render(world, name, side, side, "segment", look)
+            found[f"segmentation.{name}"][world] = self._classes[bodies.long()][..., None]
+        if not {"depth", "points"} & set(self._senses):
+            if "rgb" in self._senses:
+                found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
+            return
+        if "rgb" in self._senses:  # both from one drawing, which is what a picture costs
+            both = self._engine.render(world, name, side, side, "rgbd", look)
+            found[f"image.{name}"][world], depth_m = (
+                both[..., :3].to(torch.uint8),
+                both[..., 3].clamp_max(FAR_M),
+            )
+        else:
+            depth_m = self._engine.render(world, name, side, side, "depth", look).clamp_max(FAR_M)
+        if "depth" in self._senses:
+            found[f"depth.{name}"][world] = depth_m
+        if "points" in self._senses:
+            body, mount, looking = self._mounts[name]
+            m, quat = (part[world, body].float().cpu() for part in (physics.body_m, physics.body_quat))
+            place = Pose(m + rotate(quat, mount.m), multiply(quat, mount.quat))
+            found[f"points.{name}"][world] = cloud(
+                depth_m, looking, place, self._low_m, self._high_m, self._count
+            )
+
+    def _mount(self, name: str) -> tuple[int, Pose, Float[Tensor, "h w 3"]]:
+        """(the body that it is on, where on it, where its pixels look)"""
+        model = self._engine.scene.model
+        row = self._engine.scene.camera(name)
+        place, turn = (
+            torch.from_numpy(array[row].copy()).float() for array in (model.cam_pos, model.cam_quat)
+        )
+        looking = rays(self._side_px, self._side_px, math.radians(float(model.cam_fovy[row])))
+        return int(model.cam_bodyid[row]), Pose(place, turn), looking
+
+
+def make_cameras(engine: Engine, options: TaskOptions, box_m: Box) -> Cameras:
+    """As the options say; clouds are kept within the box."""
+    return Cameras(engine, options.cameras, options.senses, options.image_size, options.points, box_m)
+
+
+def around_tool(reach: Reach) -> Box:
+    """Where the tool may be, and a hand's breadth more, without the table."""
+    (west, south, _), (east, north, top) = reach.low_m, reach.high_m
+    return (west - BESIDE_M, south - BESIDE_M, OFF_TABLE_M), (
+        east + BESIDE_M,
+        north + BESIDE_M,
+        top + BESIDE_M,
+    )

@@ -1,0 +1,79 @@
+"""Observations that arrive late: what n worlds showed in the last steps, of which each is told an older
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from robo_rl.core.protocols import Obs
+
+_NAME = "late_"  # of what it keeps, in a snapshot
+
+
+class Late:
+    """most: steps that an observation is late at most; with 0 everything passes through and nothing is kept.
+
+    Before an episode is as old as its delay, its first observation is what is known.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._past: Obs = {}  # key -> (n, 1 + most, ...), newest first
+        self._delay = torch.zeros(0, dtype=torch.int64)
+
+    def begin(self, worlds: Int[Tensor, " k"], obs: Obs, delay: Int[Tensor, " k"]) -> None:
+        """These of all n worlds have just begun, and show rows of `obs` (n, ...)."""
+        if self._most == 0:
+            return
+        for key, value in obs.items():
+            filled = value.unsqueeze(1).repeat(1, 1 + self._most, *[1] * (value.ndim - 1))
+            past = self._past.get(key)
+            rows = worlds.to(
+                value.device
+            )  # pictures lie in the host's memory, states where the engine computes
+            self._past[key] = filled if past is None else past.index_copy(0, rows, filled[rows])
+        old = (
+            self._delay if len(self._delay) else torch.zeros(len(next(iter(obs.values()))), dtype=torch.int64)
+        )
+        self._delay = old.to(delay.device).index_copy(0, worlds, delay)
+
+    def hear(self, obs: Obs) -> Obs:
+        """All worlds show `obs` (n, ...) now; what they are told."""
+        if self._most == 0:
+            return obs
+        for key, value in obs.items():
+            self._past[key] = torch.cat([value.unsqueeze(1), self._past[key][:, :-1]], 1)
+        return self.told()
+
+    def told(self) -> Obs:
+        """What was told last."""
+        rows = torch.arange(len(self._delay), device=self._delay.device)
+        return {
+            key: past[rows.to(past.device), self._delay.to(past.device)] for key, past in self._past.items()
+        }
+
+    def save(self) -> dict[str, Tensor]:
+        kept = (
+            {}
+            if self._most == 0
+            else {"delay": self._delay, **{f"obs.{key}": v for key, v in self._past.items()}}
+        )
+        return {_NAME + key: value.clone() for key, value in kept.items()}
+
+    def load(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
+        """From a snapshot, whatever else it holds and wherever it lay. device: of states; pictures are the
+        host's.
+        """
+        mine = {
+            key.removeprefix(_NAME): value.clone() for key, value in saved.items() if key.startswith(_NAME)
+        }
+        if mine:
+            self._delay = mine.pop("delay").to(device)
+            past = {key.removeprefix("obs."): value for key, value in mine.items()}
+            self._past = past | {"state": past["state"].to(device)} if "state" in past else past

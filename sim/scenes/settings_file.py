@@ -1,0 +1,28 @@
+"""YAML files of named settings: what a randomisation or an actuator model is said in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+
+def read_settings(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """The file's keys, all of them `known` ones. Raises ConfigError for what is no such YAML,
+    UnknownNameError.
+    """
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        found = "nothing" if data is None else repr(data)
+        raise ConfigError(f"{path} holds {found}; expected keys: {', '.join(known)}.")
+    for key in data:
+        if key not in known:
+            raise UnknownNameError(f"key of {path}", str(key), known)
+    return data

@@ -1,0 +1,264 @@
+"""Tasks in scenes behind the contract of `VecEnv`, on any engine: one task, one body, one way to command
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.spec import EnvSpec
+from sim.actuators.load import load_actuator
+from sim.engines.changes import check_changes
+from sim.engines.mujoco.picture import place_bodies
+from sim.engines.protocol import Engine, Physics
+from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.table import make_engine
+from sim.scenes.cameras import make_cameras
+from sim.scenes.diverged import dump_diverged
+from sim.scenes.drive import Body, Drive, SceneTask
+from sim.scenes.randomise import load_randomise
+from sim.scenes.reset_prefetch import StartsAhead
+from sim.scenes.senses import Senses, handed_out
+from sim.scenes.task_kernels import Counts, Rules, TaskKernels, begin_counts
+from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
+from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
+from sim.vec.history import place_of, seeds_of
+from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
+
+_WORTH_COMPILING = 64  # lanes; with fewer, compiling costs more than it saves
+_KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held", "_success")
+
+
+class TaskVecEnv:
+    """n worlds of one task, each episode a pure function of its seed and its actions.
+
+    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics has
+    failed, with speeds beyond reason or not finite, the episode ends as a failure, `info["diverged"]` says
+    so, and its last observation is the last sane one. What `step` takes and returns lies in the host's
+    memory, whatever the engine's device: it is small, and replay is there.
+    """
+
+    _physics: Physics
+    _told: Obs
+    _goal: Float[Tensor, "n g"]
+    _memory: Float[Tensor, "n w"]  # of the control
+    _delay: Tensor  # (n,) steps until an action takes effect
+    _queue: Float[Tensor, "n d a"]  # the last actions, newest first
+    _episode_seed: Tensor  # (n,) int64
+    _age: Tensor  # (n,) steps made
+    _held: Tensor  # (n,) steps in a row that counted as solved
+    _success: Tensor  # (n,)
+
+    def __init__(self, task: str, num_envs: int, options: TaskOptions | None = None) -> None:
+        options = options or TaskOptions()
+        check_lane_count(num_envs, 0)
+        self.num_envs, self.metadata, self._options = num_envs, METADATA, options
+        self.task = make_task(task, options)
+        body: Body = make_body(task, self.task, options)
+        self._randomise = load_randomise(options.randomise)
+        scene = _make_scene(self.task, body, options.actuator)
+        check_changes(scene, self._randomise.changes(scene, torch.zeros(1, dtype=torch.long)), 1)
+        self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
+        self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
+        cameras = make_cameras(self._engine, options, self._drive.cloud_m)
+        self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
+        self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
+        self._starts = StartsAhead(self.task, self._drive, self._engine)
+        rules = Rules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
+        compiled = num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled
+        self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
+        self._seeds: Iterator[int] | None = None
+        self._pending: Tensor | None = None
+
+    def _make_spec(self, name: str) -> EnvSpec:
+        steps = self._options.max_episode_steps or self.task.max_steps
+        return EnvSpec(name, self._senses.specs, self._drive.action, steps, CONTROL_HZ)
+
+    @property
+    def wiring(self) -> Any:
+        """Which columns of the engine's arrays are the body's: what its `Drive` says."""
+        return self._drive.wiring
+
+    @property
+    def view(self) -> Any:
+        """The worlds as tasks and experts see them."""
+        return self._drive.view(self._physics, self._goal)
+
+    def script(self) -> Float[Tensor, "n b"]:
+        """What the task's expert wants now, in [-1, 1]; of an arm, a command of its tool and fingers."""
+        return self._drive.script(self.view)
+
+    def from_script(self, wanted: Float[Tensor, "n b"]) -> Float[Tensor, "n a"]:
+        """Such a wish in the actions of this environment's control."""
+        return self._drive.from_script(wanted, self.view, self._memory)
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        self._seeds, self._pending = seeds, None
+        late, device = self._randomise.action_delay[1], self._engine.device
+        self._delay = torch.zeros(self.num_envs, dtype=torch.long, device=device)
+        self._told = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
+        self._queue = self._memory.new_zeros(self.num_envs, 1 + late, self.spec.action.dim)
+        return handed_out(self._told)
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        if self._seeds is None:
+            raise EnvError("step before reset: call reset(seeds) first.")
+        clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
+        self._pending = clipped.to(self._memory)
+
+    @torch.no_grad()
+    def step_wait(self) -> StepResult:
+        if self._pending is None or self._seeds is None:
+            raise EnvError("step_wait without step_async: there is no step to wait for.")
+        before, action = self._engine.save(), self._pending
+        self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
+        self._pending = None
+        self._physics = self._engine.physics()
+        judged = self._kernels.judge(self._goal, Counts(self._age, self._held, self._success), self._physics)
+        self._age, self._held, self._success = judged.counts
+        diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
+        if bool(diverged.any()):
+            dump_diverged(self.spec.name, diverged, seed, self._age, before, action)
+        ended = judged.terminated | judged.truncated
+        final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._told)
+        self._told = final
+        if bool(ended.any()):
+            worlds = ended.nonzero()[:, 0]
+            self._told = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
+        info = {
+            "final_obs": handed_out(final),
+            "final_mask": ended.cpu(),
+            "success": success.cpu(),
+            "episode_seed": seed.clone().cpu(),
+            "next_seed": self._episode_seed.clone().cpu(),
+            "diverged": diverged.cpu(),
+        }
+        paid, terminated, truncated = (
+            each.cpu() for each in (judged.reward, judged.terminated, judged.truncated)
+        )
+        return handed_out(self._told), paid, terminated, truncated, info
+
+    def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
+        """The action that takes effect now: the one of some steps ago; before that, the one an episode began
+        with.
+        """
+        if self._randomise.action_delay[1] == 0:
+            return action
+        first = (self._age == 0)[:, None, None]
+        queue = torch.where(first, action[:, None], self._queue).roll(1, 1)
+        queue[:, 0] = action
+        self._queue = queue
+        return queue[torch.arange(self.num_envs, device=queue.device), self._delay]
+
+    def _servo_targets(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n u"]:
+        ctrl, self._memory = self._kernels.command(self._memory, action, self._physics)
+        return ctrl
+
+    def _begin(self, worlds: Tensor, taken: list[int], told: Obs | None) -> Obs:
+        """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
+        worlds = worlds.to(self._engine.device)
+        seeds = torch.tensor(taken, device=worlds.device)
+        (start, goal, memory), obs = self._starts.of(taken, self._seeds)
+        if self._randomise.changes_physics:
+            self._engine.randomise(worlds, self._randomise.changes(self._engine.scene, seeds))
+        self._engine.set_state(worlds, start)
+        counts = begin_counts(len(worlds), worlds.device)
+        fresh = {
+            "_goal": goal,
+            "_memory": memory,
+            "_episode_seed": seeds,
+            "_age": counts.age,
+            "_held": counts.held,
+            "_success": counts.success,
+        }
+        if self._randomise.action_delay[1]:  # what is queued goes with an episode's first action
+            fresh["_delay"] = self._randomise.delays(seeds)
+        for name, value in fresh.items():
+            kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
+            setattr(self, name, kept)
+        self._physics = self._engine.physics()
+        return self._senses.at_start(worlds, obs, self._physics, seeds, told)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state: copying it is cheaper than simulating there again."""
+        place = place_of(self._seeds)
+        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
+        return {
+            "env": self.spec.name, "obs": self._told["state"].clone(), **kept, **self._senses.save(),
+            **{f"engine_{key}": value for key, value in self._engine.save().items()},
+            "seeds_root": None if place is None else list(place[0]),
+            "seeds_count": None if place is None else place[1],
+        }  # fmt: skip
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        found = tuple(snapshot["obs"].shape) if "obs" in snapshot else None
+        if snapshot.get("env") != self.spec.name or found != (self.num_envs, *self.spec.obs["state"].shape):
+            raise CheckpointError(
+                f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
+                f"{self.spec.name} with {self.num_envs} lanes. Make one that fits."
+            )
+        device = self._engine.device  # a snapshot from a file lies in the host's memory
+        for name in _KEPT:
+            setattr(self, name, snapshot[name.removeprefix("_")].to(device, copy=True))
+        saved = {
+            key.removeprefix("engine_"): value for key, value in snapshot.items() if key.startswith("engine_")
+        }
+        if self._randomise.changes_physics:
+            changes = self._randomise.changes(self._engine.scene, self._episode_seed)
+            self._engine.randomise(torch.arange(self.num_envs, device=device), changes)
+        self._engine.load(saved)
+        self._physics = self._engine.physics()
+        self._seeds = seeds or seeds_of(snapshot) or self._seeds
+        self._pending = None
+        told = self._senses.load(
+            snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed
+        )
+        self._told = told
+        return handed_out(told)
+
+    def render(self, lane: int = 0) -> Tensor:
+        size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"
+        look = None if self._seeds is None else self._senses.look_of(int(self._episode_seed[lane]))
+        return self._engine.render(lane, "view", size, size, kind, look)
+
+    @property
+    def model(self) -> Any:
+        """mujoco.MjModel of the scene, not to be changed: for viewers."""
+        return self._engine.scene.model
+
+    def stand(self, data: Any, lane: int = 0) -> None:
+        """Bring the bodies of `data` (mujoco.MjData) to where those of a lane are."""
+        place_bodies(self._engine.scene, self._physics, lane, data)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
+    """The task's scene with the body in it, whose servos are what the actuator model says."""
+    model = load_actuator(actuator)
+
+    def edit(spec: Any) -> None:
+        task.edit(spec)
+        if model is not None:
+            model.rub(spec)
+
+    scene = compile_scene(ASSETS / task.scene, body.path, edit)
+    return scene if model is None else replace(scene, motors=model.motors(scene.model))
+
+
+def make_task_env(task: str, num_envs: int, **options: Any) -> TaskVecEnv:
+    """By the options of `sim.tasks.table.TaskOptions`, as a name spells them."""
+    return TaskVecEnv(task, num_envs, TaskOptions(**options))

@@ -1,0 +1,43 @@
+"""What tasks with cubes share: how a two-finger hand stands to a cube, and how it comes around one from
+above.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sim.arms.rotation import yaw_of
+from sim.tasks.scene_view import ToolAmongThings
+
+ABOVE_M = 0.08
+
+
+def heading(view: ToolAmongThings) -> Float[Tensor, "n 2"]:
+    """(cos, sin) of the tool's heading."""
+    yaw = yaw_of(view.tool.quat)
+    return torch.stack([yaw.cos(), yaw.sin()], -1)
+
+
+def quarter_turn_left(view: ToolAmongThings, cube: str) -> Float[Tensor, " n"]:
+    """How far the tool has to turn until its fingers lie flat on a cube; within an eighth of a turn [rad]."""
+    apart = yaw_of(view.thing(cube).quat) - yaw_of(view.tool.quat)
+    quarter = math.pi / 2
+    return torch.remainder(apart + quarter / 2, quarter) - quarter / 2
+
+
+def around(
+    view: ToolAmongThings, cube: str, left: Float[Tensor, " n"]
+) -> tuple[Float[Tensor, "n 3"], Bool[Tensor, " n"]]:
+    """(where the tool goes now, are the fingers around the cube?): over it and turned to it first, then
+    down.
+    """
+    offset_m = view.thing(cube).m - view.tool.m
+    aside_m = offset_m[:, :2].norm(dim=-1)
+    there = (aside_m < 0.012) & (left.abs() < 0.15) & (-offset_m[:, 2] < 0.012)
+    over = (aside_m < 0.02) & (left.abs() < 0.2)
+    above_m = torch.where(over | there, 0.0, ABOVE_M)
+    return view.thing(cube).m + torch.nn.functional.pad(above_m[:, None], (2, 0)), there

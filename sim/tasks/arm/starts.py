@@ -1,0 +1,48 @@
+"""Where arms start: poses whose tool is somewhere in a box, pointing down. Computed once, drawn from
+afterwards.
+
+Inverse kinematics at every start would cost more than the physics of an episode.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import generator
+from sim.arms.chain import Chain, Pose
+from sim.arms.robot import ArmRobot
+
+POSES, _LEFT = 2048, 1e-3
+
+
+class ReadyPoses:
+    """A fixed set of poses, the same in every process. Raises ConfigError where the arm cannot reach the
+    box.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        robot: ArmRobot,
+        box_m: tuple[tuple[float, float, float], tuple[float, float, float]],
+    ) -> None:
+        low, high = (chain.low_rad.new_tensor(corner) for corner in box_m)
+        unit = torch.rand(POSES, 3, generator=generator("ready poses", 0)).to(low)
+        down = low.new_tensor([0.0, 1.0, 0.0, 0.0]).expand(POSES, 4)
+        home = low.new_tensor(robot.home_rad).expand(POSES, -1)
+        self._q_rad, left = chain.inverse(Pose(low + (high - low) * unit, down), home)
+        if float(left.max()) > _LEFT:
+            missed = 100.0 * float((left > _LEFT).to(low).mean())
+            raise ConfigError(
+                f"{robot.name} cannot point its tool down in {missed:.0f} % of the box {box_m} where the "
+                "task starts. Give another robot, or a home_rad from which it can."
+            )
+        self._tool, _ = chain.place(self._q_rad)
+
+    def draw(self, uniform: Float[Tensor, " k"]) -> tuple[Float[Tensor, "k j"], Pose]:
+        """(joints, tool), chosen by numbers in (0, 1)."""
+        rows = (uniform * POSES).long().clamp_max(POSES - 1)
+        return self._q_rad[rows], Pose(self._tool.m[rows], self._tool.quat[rows])

@@ -1,0 +1,93 @@
+"""Follow a path that somebody else has planned: it is handed over step by step, as on a robot.
+
+The same observation and cost as for curves (sim/tasks/flight/tracking.py), so a policy that has learned to
+follow random curves flies any path unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.flight.flights import Flights
+from sim.flight.trial import Pilot
+from sim.tasks.flight.hover import START_NUMBERS, HoverTask
+from sim.tasks.flight.tracking import PREVIEW_S, TrackingTask
+from sim.tasks.stl.plan import Plans
+
+PATH_ROWS = 9 + 3 * len(PREVIEW_S)  # position, velocity, acceleration, and where it will be, from where it is
+_NOW = slice(EXTERNAL_ROWS, EXTERNAL_ROWS + 9)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowTask(TrackingTask):
+    """Stay with the path whose rows of this moment stand below the disturbance; `following` writes them."""
+
+    start_m: float = 0.05
+    start_tilt_rad: float = 0.2
+    start_speed_m_s: float = 0.2
+
+    @property
+    def name(self) -> str:
+        return "follow"
+
+    @property
+    def start_numbers(self) -> int:
+        return START_NUMBERS
+
+    def start(
+        self, craft: Craft, unit: Float[Tensor, "19 n"]
+    ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "27 n"]]:
+        """Near the origin, where every path begins."""
+        state, external = HoverTask.start(self, craft, unit)
+        return state, torch.cat([external, torch.zeros(PATH_ROWS, unit.shape[1])])
+
+    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+        now = external[_NOW]
+        return torch.cat([state[POS] - now[0:3], state[3:7], state[VEL] - now[3:6], state[10:]])
+
+    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        return seen, external[EXTERNAL_ROWS + 6 :]
+
+    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+        now = external[_NOW]
+        return torch.cat([now, torch.zeros_like(now[:1])])
+
+
+def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
+    """What `following` hands over at each of steps + 1 moments."""
+    times_s = torch.arange(steps + 1) * dt_s
+    now = plans.at(times_s)
+    ahead = [plans.at(times_s + later_s)[0] - now[0] for later_s in PREVIEW_S]
+    return torch.cat([*now, *ahead], dim=1)
+
+
+def hand_over(flights: Flights, row: Float[Tensor, "18 n"]) -> None:
+    """The first moment of the path, to flights that have begun without one and see it as if it lay at the
+    origin.
+    """
+    flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], row])
+    obs = flights.obs.clone()
+    obs[0:3], obs[12:15], obs[6 - PATH_ROWS :] = obs[0:3] - row[0:3], obs[12:15] - row[3:6], row[6:]
+    flights.obs = obs
+
+
+def following(pilot: Pilot, rows: Float[Tensor, "t 18 n"]) -> Pilot:
+    """The pilot in fresh flights, with the path moved on by one step after each of its decisions."""
+    step = 0
+
+    def act(flights: Flights) -> Tensor:
+        nonlocal step
+        if step == 0:
+            hand_over(flights, rows[0])
+        action = pilot(flights)
+        step += 1
+        flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], rows[step]])
+        return action
+
+    return act

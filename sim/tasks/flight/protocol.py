@@ -1,0 +1,167 @@
+"""What the flight engine asks of a task. Everything is a pure function of rows, so it compiles with the
+physics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sim.engines.quad.craft import Craft, Four
+
+
+class Moment(NamedTuple):
+    """One control step as a task sees it; columns are drones, states as in sim/engines/quad/rows.py."""
+
+    before: Float[Tensor, "17 n"]
+    after: Float[Tensor, "17 n"]
+    action: Float[Tensor, "4 n"]  # in [-1, 1], as the policy gave it
+    last: Float[Tensor, "4 n"] | None  # the action before it; None where nothing asks for it
+    external: Float[Tensor, "e n"]  # the disturbance, and what the task's `start` wrote below it
+    was: Float[Tensor, "k n"]  # the task's own rows before the step
+    kept: Float[Tensor, "k n"]  # ... after it
+    hover: Four  # the action that hovers
+
+
+class Flying(NamedTuple):
+    """One step of episodes that are under way, for scoring them without a recording; n = drones."""
+
+    offset_m: Float[Tensor, "3 n"]  # from the goal of the moment
+    kept: Float[Tensor, "k n"]
+    age: Int[Tensor, " n"]  # steps made, this one included
+    left: Bool[Tensor, " n"]  # ended by this step
+
+
+@dataclass(frozen=True, slots=True)
+class Flown:
+    """Whole recorded episodes, for scoring; t = steps, n = drones."""
+
+    offset_m: Float[Tensor, "t 3 n"]  # from the goal of the moment
+    velocity_m_s: Float[Tensor, "t 3 n"]
+    kept: Float[Tensor, "t k n"]
+    left: Bool[Tensor, "t n"]  # ended in this step, or later than that
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a task says of recorded episodes."""
+
+    error_m: Float[Tensor, " k"]  # of those that stayed, where a distance says something; else empty
+    ended: Bool[Tensor, " n"]  # left the box, or crashed
+    success: Bool[Tensor, " n"]
+    facts: dict[str, float | None] = field(
+        default_factory=dict
+    )  # figures of this task alone; None: nobody got there
+
+
+@runtime_checkable
+class FlightTask(Protocol):
+    """A task of the flight engine. `kept` are rows that it carries from step to step: a clock, a count of
+    gates.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dt_s(self) -> float: ...
+
+    @property
+    def max_steps(self) -> int:
+        """Length of a measured episode."""
+        ...
+
+    @property
+    def train_steps(self) -> int:
+        """Length of a training flight."""
+        ...
+
+    @property
+    def moves(self) -> bool:
+        """Does the goal move or change with time?"""
+        ...
+
+    @property
+    def w_action_rate(self) -> float: ...
+
+    @property
+    def start_numbers(self) -> int:
+        """How many uniform numbers describe the start of an episode."""
+        ...
+
+    @property
+    def kept_rows(self) -> int: ...
+
+    @property
+    def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Factors that bring what `view` returns to about one."""
+        ...
+
+    @property
+    def units(self) -> tuple[str, str]:
+        """What `view` returns, in words with units."""
+        ...
+
+    @property
+    def scene(self) -> tuple[tuple[float, float, float], float]:
+        """What a picture shows: its middle [m, world], and how far it goes from there [m]."""
+        ...
+
+    def start(
+        self, craft: Craft, unit: Float[Tensor, "u n"]
+    ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
+        """Start states, and their episodes' disturbances with what else the episode is made of below."""
+        ...
+
+    def first(self, external: Float[Tensor, "e n"]) -> Float[Tensor, "k n"]:
+        """`kept` at the start of an episode."""
+        ...
+
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Float[Tensor, "k n"]:
+        """`kept` after a step."""
+        ...
+
+    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Float[Tensor, "17 n"]:
+        """The state as seen from the goal of the moment, in axes of the world."""
+        ...
+
+    def view(self, seen: Float[Tensor, "18 n"], external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """What a policy is shown before and behind its memory, from what sensors say of the state from the
+        goal.
+        """
+        ...
+
+    def measured(self, obs: Float[Tensor, "o n"], state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+        """The state (17, n), its position, velocity and rates as observed: for classical controllers."""
+        ...
+
+    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+        """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
+        ...
+
+    def cost(self, moment: Moment) -> Float[Tensor, " n"]: ...
+
+    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """What a step of this cost is worth to a learner of rewards. After the end of a flight it is 0."""
+        ...
+
+    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+        """(has the episode ended, has a training flight), apart from the clock."""
+        ...
+
+    def score(self, flown: Flown) -> Score: ...
+
+    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+        """The one number, 0 at the start, that `verdict` has to know about the past."""
+        ...
+
+    def verdict(
+        self, tally: Float[Tensor, " n"], flying: Flying
+    ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
+        """What `score` says, step by step: (success so far, error [m], infinite where there is none, or
+        None).
+        """
+        ...

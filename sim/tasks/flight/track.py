@@ -1,0 +1,148 @@
+"""Race tracks as data: where the gates are and which way they are flown, one YAML file per track."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.tasks.flight.course import Room
+
+FOLDER = Path(__file__).parents[1] / "tracks"
+_KEYS = ("source", "room_m", "opening_m", "frame_m", "gates")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A square opening that stands upright."""
+
+    position_m: tuple[float, float, float]  # of its middle; world, z = 0 is the floor
+    heading_deg: float  # direction in which it is flown: 0 along x, 90 along y
+
+    @property
+    def normal(self) -> tuple[float, float]:
+        angle = math.radians(self.heading_deg)
+        return math.cos(angle), math.sin(angle)
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Gates in the order in which they are flown, again and again."""
+
+    name: str
+    source: str
+    room: Room
+    opening_m: float  # side of the square that is free
+    frame_m: float  # width of the frame around it
+    gates: tuple[Gate, ...]
+
+    @property
+    def outer_m(self) -> float:
+        return self.opening_m + 2.0 * self.frame_m
+
+    @property
+    def length_m(self) -> float:
+        """Of the straight lines from gate to gate."""
+        places = [gate.position_m for gate in self.gates]
+        return sum(math.dist(a, b) for a, b in zip(places, [*places[1:], places[0]], strict=True))
+
+
+def list_tracks() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_track(name: str, scale: float = 1.0) -> Track:
+    """A track by name, or a YAML file of one's own by path; all lengths times `scale`.
+
+    Raises UnknownNameError, or ConfigError for a track that cannot be flown.
+    """
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    if own and not path.is_file():
+        known = ", ".join(list_tracks())
+        raise ConfigError(f"Track file {path} does not exist. Check the path, or choose: {known}.")
+    if not path.exists():
+        raise UnknownNameError("track", name, list_tracks())
+    data = yaml.safe_load(path.read_text())
+    missing = [key for key in _KEYS if not isinstance(data, dict) or key not in data]
+    if missing:
+        raise ConfigError(
+            f"{path.name} does not describe a track: {missing[0]} is missing. Compare with tracks/ring.yaml."
+        )
+    try:
+        track = _read(path.stem, data)
+    except (TypeError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{path.name} does not describe a track: {error}. Compare with tracks/ring.yaml."
+        ) from error
+    return check_track(scaled(track, scale))
+
+
+def scaled(track: Track, scale: float) -> Track:
+    """The same track larger or smaller, its gates too. Raises ConfigError for a scale that is not above 0."""
+    if not scale > 0.0:
+        raise ConfigError(f"track_scale = {scale:g} is impossible: it must be above 0.")
+    room = Room(_times(track.room.low_m, scale), _times(track.room.high_m, scale))
+    gates = tuple(Gate(_times(gate.position_m, scale), gate.heading_deg) for gate in track.gates)
+    return replace(
+        track, room=room, gates=gates, opening_m=track.opening_m * scale, frame_m=track.frame_m * scale
+    )
+
+
+def check_track(track: Track) -> Track:
+    """The track, if its gates stand free and within the room. Raises ConfigError with the gates and the
+    distance.
+    """
+    if len(track.gates) < 2:
+        raise ConfigError(f"Track '{track.name}' has {len(track.gates)} gates; a lap needs at least 2.")
+    if not (track.opening_m > 0.0 and track.frame_m >= 0.0):
+        raise ConfigError(
+            f"Track '{track.name}' has an opening of {track.opening_m:g} m and a frame of {track.frame_m:g} "
+            "m: the opening must be above 0, the frame not below."
+        )
+    half = track.outer_m / 2.0
+    for number, gate in enumerate(track.gates):
+        nx, ny = gate.normal
+        reach = (half * abs(ny), half * abs(nx), half)
+        for axis, at, low, high, r in zip(
+            "xyz", gate.position_m, track.room.low_m, track.room.high_m, reach, strict=True
+        ):
+            if not low <= at - r <= at + r <= high:
+                raise ConfigError(
+                    f"Gate {number} of track '{track.name}' stands outside of the box: {axis} = {at - r:.2f} "
+                    f"... {at + r:.2f} m, which must lie within {low:g} ... {high:g} m. Move it, or widen "
+                    "room_m."
+                )
+    for (i, one), (j, two) in combinations(enumerate(track.gates), 2):
+        apart = math.dist(one.position_m, two.position_m)
+        if apart < track.outer_m:
+            raise ConfigError(
+                f"Gates {i} and {j} of track '{track.name}' stand inside each other: their middles are "
+                f"{apart:.2f} m apart, and a gate is {track.outer_m:.2f} m wide. Move one of them."
+            )
+    return track
+
+
+def _read(name: str, data: dict[str, Any]) -> Track:
+    low, high = ((float(x), float(y), float(z)) for x, y, z in data["room_m"])
+    gates = []
+    for gate in data["gates"]:
+        x, y, z = gate["position_m"]
+        gates.append(Gate((float(x), float(y), float(z)), float(gate["heading_deg"])))
+    return Track(
+        name,
+        str(data["source"]),
+        Room(low, high),
+        float(data["opening_m"]),
+        float(data["frame_m"]),
+        tuple(gates),
+    )
+
+
+def _times(v: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
+    return v[0] * scale, v[1] * scale, v[2] * scale

@@ -1,0 +1,84 @@
+"""The arrays that lanes and the vector environment exchange, over private or shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robo_rl.core.spec import EnvSpec
+
+_ALIGN = 64  # bytes: no two arrays share a cache line
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """One row per lane. n = lanes, a = action dimension, k = extra info scalars.
+
+    `reward` ... `info` describe the step just made; `obs` the newest observation, which after a reset is the
+    first one of the next episode. `success` latches: has the running episode succeeded so far.
+    """
+
+    action: NDArray[np.float32]  # (n, a), clipped to the limits
+    seed: NDArray[np.int64]  # (n,) seed for the next reset
+    obs: dict[str, NDArray[Any]]  # key -> (n, *shape)
+    reward: NDArray[np.float32]  # (n,)
+    terminated: NDArray[np.bool_]  # (n,)
+    truncated: NDArray[np.bool_]  # (n,)
+    success: NDArray[np.bool_]  # (n,)
+    info: NDArray[np.float32]  # (n, k)
+
+    @classmethod
+    def over(cls, memory: Any, spec: EnvSpec, n: int, k: int) -> Buffers:
+        """Lay the arrays out over `memory`, a writable buffer of at least `size_bytes(spec, n, k)`."""
+        arrays: dict[str, NDArray[Any]] = {}
+        offset = 0
+        for name, (shape, dtype) in _layout(spec, n, k).items():
+            count = int(np.prod(shape))
+            arrays[name] = np.frombuffer(memory, dtype, count, offset).reshape(shape)
+            offset += _padded(count * dtype.itemsize)
+        obs = {key: arrays.pop(_OBS + key) for key in spec.obs}
+        return cls(obs=obs, **arrays)
+
+    def rows(self, first: int, last: int) -> Buffers:
+        """Views of lanes first ... last - 1."""
+        rows = slice(first, last)
+        return Buffers(
+            self.action[rows],
+            self.seed[rows],
+            {key: value[rows] for key, value in self.obs.items()},
+            self.reward[rows],
+            self.terminated[rows],
+            self.truncated[rows],
+            self.success[rows],
+            self.info[rows],
+        )
+
+
+def size_bytes(spec: EnvSpec, n: int, k: int) -> int:
+    """Bytes that `Buffers.over` needs."""
+    return sum(_padded(int(np.prod(shape)) * dtype.itemsize) for shape, dtype in _layout(spec, n, k).values())
+
+
+_OBS = "obs."
+
+
+def _layout(spec: EnvSpec, n: int, k: int) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    flag, real = np.dtype(np.bool_), np.dtype(np.float32)
+    obs = {_OBS + key: ((n, *array.shape), np.dtype(array.dtype)) for key, array in spec.obs.items()}
+    return {
+        "action": ((n, spec.action.dim), real),
+        "seed": ((n,), np.dtype(np.int64)),
+        **obs,
+        "reward": ((n,), real),
+        "terminated": ((n,), flag),
+        "truncated": ((n,), flag),
+        "success": ((n,), flag),
+        "info": ((n, k), real),
+    }
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN

@@ -1,0 +1,102 @@
+"""What every lane has done since its last reset: all that is needed to come back to this instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import EnvSpec
+
+
+class History:
+    """Seed and actions of the running episode of n lanes; t = steps made, at most
+    `spec.max_episode_steps`.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int) -> None:
+        self.seed = np.zeros(num_envs, np.int64)  # (n,)
+        self.length = np.zeros(num_envs, np.int64)  # (n,) t of each lane
+        self._actions = np.zeros((num_envs, spec.max_episode_steps, spec.action.dim), np.float32)
+        self._lanes = np.arange(num_envs)
+
+    def push(self, action: NDArray[np.float32]) -> None:
+        """Note the action (n, a) that every lane has just made."""
+        self._actions[self._lanes, self.length] = action
+        self.length += 1
+
+    def begin(self, rows: Sequence[int] | NDArray[np.int64], seeds: Sequence[int]) -> None:
+        """These rows have started a new episode."""
+        self.seed[rows] = seeds
+        self.length[rows] = 0
+
+    def restore(self, seeds: NDArray[np.int64], actions: Mapping[int, NDArray[np.float32]]) -> None:
+        """Be as after these episodes; `actions`: lane -> (t, a)."""
+        self.seed[:] = seeds
+        for lane, sequence in actions.items():
+            self.length[lane] = len(sequence)
+            self._actions[lane, : len(sequence)] = sequence
+
+    def actions(self, row: int) -> NDArray[np.float32]:
+        """(t, a)"""
+        return self._actions[row, : self.length[row]]
+
+    def describe(self) -> str:
+        lanes = (
+            f"{lane}: {seed}, {t}" for lane, (seed, t) in enumerate(zip(self.seed, self.length, strict=True))
+        )
+        return f"Running episodes (lane: seed, steps made): {'; '.join(lanes)}."
+
+
+SeedsPlace = tuple[tuple[int | str, ...], int] | None  # root and count of an `EpisodeSeeds`
+
+
+def place_of(seeds: Iterator[int] | None) -> SeedsPlace:
+    """Where an `EpisodeSeeds` stands; None for any other iterator, which cannot tell."""
+    return (seeds.root, seeds.count) if isinstance(seeds, EpisodeSeeds) else None
+
+
+def pack(spec: EnvSpec, history: History, place: SeedsPlace) -> dict[str, Any]:
+    """A snapshot as tensors, numbers and strings; `unpack` and `seeds_of` read it."""
+    return {
+        "env": spec.name,
+        "episode_seed": torch.from_numpy(history.seed.copy()),  # (n,) int64
+        "length": torch.from_numpy(history.length.copy()),  # (n,) int64
+        "actions": torch.from_numpy(
+            np.concatenate([history.actions(row) for row in range(len(history.seed))])
+        ),
+        "seeds_root": None if place is None else list(place[0]),
+        "seeds_count": None if place is None else place[1],
+    }
+
+
+def unpack(snapshot: Mapping[str, Any], spec: EnvSpec, num_envs: int) -> dict[int, NDArray[np.float32]]:
+    """Lane -> its recorded actions (t, a). Raises CheckpointError when the snapshot is of another
+    environment.
+    """
+    found = f"{snapshot.get('env')} with {len(snapshot.get('episode_seed', ()))} lanes"
+    expected = f"{spec.name} with {num_envs} lanes"
+    if found != expected:
+        raise CheckpointError(
+            f"The snapshot is of {found}, this environment is {expected}. Make one that fits."
+        )
+    length, actions = snapshot["length"].numpy(), snapshot["actions"].numpy()
+    if actions.shape != (length.sum(), spec.action.dim) or length.max() >= spec.max_episode_steps:
+        raise CheckpointError(
+            f"The snapshot holds {actions.shape} actions in episodes of up to {length.max()} steps; expected "
+            f"{(int(length.sum()), spec.action.dim)} in episodes under {spec.max_episode_steps}. "
+            "Restore it with the options it was taken with."
+        )
+    ends = np.cumsum(length)
+    return {lane: actions[end - t : end] for lane, (end, t) in enumerate(zip(ends, length, strict=True))}
+
+
+def seeds_of(snapshot: Mapping[str, Any]) -> Iterator[int] | None:
+    """The seed iterator a snapshot describes, if it describes one."""
+    root, count = snapshot.get("seeds_root"), snapshot.get("seeds_count")
+    return None if root is None or count is None else EpisodeSeeds(root, int(count))

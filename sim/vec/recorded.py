@@ -1,0 +1,118 @@
+"""Keep the episodes that a learner makes while it learns: what it has found out is what the next policy can
+imitate.
+
+Recorded(environment, writer) ─► the same environment; every episode that succeeds is committed to the dataset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.protocols import Obs, StepResult, VecEnv
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.episode_buffer import Take, write_take
+
+Step = tuple[Obs, Tensor, Tensor]  # observation, what was executed from it (n, a), reward (n,)
+
+
+class Recorded:
+    """A VecEnv whose episodes go into `writer`'s dataset as they end: those that succeed, or, with
+    `keep_all`, all.
+
+    What is stored as the action is what was really executed. A snapshot holds the running episodes; coming
+    back to it takes out of the dataset what was recorded since, so that a run that was killed and resumed
+    records the same.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        writer: DatasetWriter,
+        *,
+        keep_all: bool = False,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._env, self._writer, self._keep_all, self._info = env, writer, keep_all, dict(info or {})
+        self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
+        self._low, self._high = torch.tensor(env.spec.action.low), torch.tensor(env.spec.action.high)
+        self._obs: Obs = {}
+        self._action = torch.zeros(env.num_envs, env.spec.action.dim)  # of the step under way
+        self._past: list[Step] = []  # all steps since the oldest running episode began
+        self._length = torch.zeros(env.num_envs, dtype=torch.long)  # steps of the running episodes
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        self._obs, self._past, self._length = self._env.reset(seeds), [], torch.zeros_like(self._length)
+        return self._obs
+
+    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Float[Tensor, "n a"]) -> None:
+        low, high = self._low.to(action.device), self._high.to(action.device)
+        self._action = torch.minimum(torch.maximum(action.float(), low), high)
+        self._env.step_async(action)
+
+    def step_wait(self) -> StepResult:
+        obs, reward, terminated, truncated, info = self._env.step_wait()
+        self._past.append((self._obs, info.get("executed_action", self._action), reward))
+        self._obs, self._length = obs, self._length + 1
+        for lane in torch.nonzero(info["final_mask"]).flatten().tolist():
+            if self._keep_all or bool(info["success"][lane]):
+                write_take(
+                    self._writer, self._take(lane, terminated, info), task=self.spec.name, info=self._info
+                )
+            self._length[lane] = 0
+        self._past = self._past[len(self._past) - int(self._length.max()) :]
+        return obs, reward, terminated, truncated, info
+
+    def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> Take:
+        """The episode that has just ended in this lane."""
+        steps = self._past[len(self._past) - int(self._length[lane]) :]
+        seen = [obs for obs, _, _ in steps] + [info["final_obs"]]
+        return Take(
+            seed=int(info["episode_seed"][lane]),
+            obs=[{key: value[lane].cpu().numpy() for key, value in obs.items()} for obs in seen],
+            action=[action[lane].cpu().numpy() for _, action, _ in steps],
+            reward=[float(reward[lane]) for _, _, reward in steps],
+            terminated=bool(terminated[lane]),
+            success=bool(info["success"][lane]),
+            done=True,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The environment's own snapshot, the running episodes, and where the dataset ends."""
+        columns = {f"obs.{name}": [obs[name] for obs, _, _ in self._past] for name in self.spec.obs}
+        columns |= {"action": [step[1] for step in self._past], "reward": [step[2] for step in self._past]}
+        past = {name: torch.stack(values) for name, values in columns.items() if values}
+        ours = {"length": self._length.clone(), "past": past, "next_number": self._writer.next_number}
+        return {"env": self._env.snapshot(), "recorded": ours}
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        """Raises CheckpointError for a snapshot that was taken without recording."""
+        if "recorded" not in snapshot:
+            raise CheckpointError(
+                "The snapshot is of an environment that recorded nothing. Resume with record=none."
+            )
+        inner: Any = self._env
+        self._obs = inner.restore(snapshot["env"]) if seeds is None else inner.restore(snapshot["env"], seeds)
+        ours = snapshot["recorded"]
+        past, self._length = ours["past"], ours["length"].clone()
+        self._past = [
+            ({name: past[f"obs.{name}"][i] for name in self.spec.obs}, past["action"][i], past["reward"][i])
+            for i in range(int(self._length.max()))
+        ]
+        self._writer.rewind(int(ours["next_number"]))
+        return self._obs
+
+    def render(self, lane: int = 0) -> Tensor:
+        return self._env.render(lane)
+
+    def close(self) -> None:
+        self._env.close()

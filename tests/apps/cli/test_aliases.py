@@ -1,0 +1,87 @@
+"""Whoever names an engine is led to the verb that trains in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+
+def test_an_engine_leads_to_its_verb() -> None:
+    """Flights to `fly`, swarms to `swarm`; what names no engine stays."""
+    assert by_engine("train", ["data=d", "out=r"]) == ("train", ["data=d", "out=r"])
+    assert by_engine("fly", ["task=race"]) == ("fly", ["task=race"])
+    assert by_engine("train", ["task=trajectory", "engine=quad", "seeds=2"]) == (
+        "fly", ["task=figure8", "engine=quad", "seeds=2"]
+    )  # fmt: skip
+    assert by_engine("train", ["engine=quad"]) == ("fly", ["task=hover", "engine=quad"])
+    assert by_engine("train", ["engine=pybullet", "task=race"]) == ("fly", ["task=race", "engine=pybullet"])
+    assert by_engine("train", ["engine=pybullet", "task=vision_hover"]) == ("vision", [])
+    assert by_engine("train", ["engine=quad", "task=swarm", "drones=4"]) == (
+        "swarm",
+        ["engine=quad", "drones=4"],
+    )
+    assert by_engine("train", ["task=swarm", "engine=pybullet"]) == ("swarm", ["engine=pybullet"])
+
+
+@pytest.mark.parametrize(
+    ("task", "verb", "words"),
+    [
+        ("hover", "fly", ["task=hover"]),
+        ("trajectory", "fly", ["task=figure8"]),
+        ("waypoints", "fly", ["task=waypoints"]),
+        ("race", "fly", ["task=race"]),
+        ("obstacles", "fly", ["task=obstacles"]),
+        ("swarm", "swarm", []),
+        ("mission", "mission", []),
+        ("vision", "vision", []),
+    ],
+)
+def test_a_flight_needs_no_engine_to_be_trained(task: str, verb: str, words: list[str]) -> None:
+    """`robo-rl train task=race` is the training of that flight, its settings passed on; a dataset is not
+    asked for.
+    """
+    assert by_engine("train", [f"task={task}", "seeds=2", "out=r"]) == (verb, [*words, "seeds=2", "out=r"])
+    with pytest.raises(ConfigError, match="without data="):
+        by_engine("train", [f"task={task}", "data=d"])
+
+
+def test_a_task_of_arms_is_one_word() -> None:
+    """Task, engine, robot, control and clearance become the environment's name, in any verb that takes
+    one.
+    """
+    assert by_engine("finetune", ["task=peg_insert", "engine=mujoco", "num_envs=64"]) == (
+        "finetune", ["env=arm/peg_insert:engine=mujoco", "num_envs=64"]
+    )  # fmt: skip
+    assert by_engine("view", ["task=lift"]) == ("view", ["env=arm/lift"])
+    assert by_engine("collect", ["control=joint_velocity", "out=d", "task=lift"]) == (
+        "collect", ["env=arm/lift:control=joint_velocity", "out=d"]
+    )  # fmt: skip
+    with pytest.raises(UnknownNameError, match="Did you mean 'stack'"):
+        by_engine("view", ["task=stck"])
+    with pytest.raises(ConfigError, match="not both"):
+        by_engine("view", ["task=lift", "env=arm/stack"])
+    note = ["env=arm/stack", "task=put it there"]
+    assert by_engine("collect", note) == ("collect", note)
+    same = ["env=arm/stack:engine=pybullet", "task=stack"]
+    assert by_engine("collect", same) == ("collect", same)
+    with pytest.raises(
+        ConfigError, match=r"task=lift beside env=metaworld/reach-v3 would be no more than a note"
+    ):
+        by_engine("collect", ["task=lift", "env=metaworld/reach-v3"])
+    with pytest.raises(ConfigError, match="robo-rl collect task=lift"):
+        by_engine("train", ["task=lift", "engine=mujoco"])
+
+
+def test_engines_that_do_not_fly_a_task_say_which_does() -> None:
+    """Missions fly in one engine and cameras see in the other; other names are met with the known ones."""
+    with pytest.raises(ConfigError, match="task=mission is flown in engine=quad alone"):
+        by_engine("train", ["task=mission", "engine=pybullet"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'quad'"):
+        by_engine("train", ["engine=quadd"])
+    with pytest.raises(ConfigError, match="is flown in engine=pybullet alone"):
+        by_engine("train", ["task=vision", "engine=quad"])
+    for words in (["engine=quad", "task=waypoint"], ["task=waypoint"]):
+        with pytest.raises(UnknownNameError, match="waypoints"):
+            by_engine("train", words)

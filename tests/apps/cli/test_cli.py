@@ -1,0 +1,208 @@
+"""The command line as a user meets it: a second process, its output and its exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.cli import main as cli
+from robo_rl.apps.cli.verbs import VERBS, Verb
+from robo_rl.conf.schema import InfoConfig
+from robo_rl.core.errors import DiskFullError, EnvError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def robo_rl(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "robo_rl.apps.cli.main", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"},
+    )
+
+
+def test_help_is_instant_and_names_every_verb() -> None:
+    """A newcomer's first command imports neither torch nor hydra; CPU time, so that a busy machine does not
+    matter.
+    """
+    before = os.times()
+    done = robo_rl("--help")
+    after = os.times()
+    assert done.returncode == 0
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.3
+    for name, verb in VERBS.items():
+        assert name in done.stdout
+        assert verb.examples[0] in done.stdout
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
+    """A hasty Ctrl-C comes before the first verb is known; a traceback would look like a defect."""
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'robo_rl.apps.cli.verbs': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from robo_rl.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    here = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=here, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was begun.\n")
+
+
+def test_no_argument_shows_the_help() -> None:
+    """Typing the name alone is a question."""
+    assert robo_rl().stdout == robo_rl("--help").stdout
+
+
+@pytest.mark.parametrize("verb", ["collect", "data validate", "doctor"])
+def test_verb_help_shows_keys_types_and_defaults(verb: str) -> None:
+    """Generated from the schema, without importing torch."""
+    done = robo_rl(*verb.split(), "--help")
+    assert done.returncode == 0
+    assert "Setting" in done.stdout
+    assert "Examples" in done.stdout
+    assert VERBS[verb].examples[0] in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["colect"], "Unknown verb 'colect'. Did you mean 'collect'?"),
+        (["data", "valdate"], "Did you mean 'data validate'?"),
+        (["collect", "epsiodes=3"], "no setting 'epsiodes'. Did you mean 'episodes'?"),
+        (["view", "tsk=lift"], "no setting 'tsk'. Did you mean 'task'?"),
+        (["view", "task=lift", "engin=pybullet"], "no setting 'engin'. Did you mean 'engine'?"),
+        (["finetune", "engine=pybullet", "out=o"], "give task=... too"),
+        (
+            ["collect", "env=e", "out=o", "episodes=many"],
+            "episodes=many cannot be used, expected: whole number >= 1",
+        ),
+        (["collect", "out=o"], "needs env=..."),
+        (["data", "info", "path=nowhere"], "nowhere"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence_and_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+    """No traceback, nothing on stdout, the way out in the sentence."""
+    done = robo_rl(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def fake_verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[object], int | None]) -> None:
+    """Make `robo-rl fake` call `run`."""
+    monkeypatch.setattr(cli, "fake_main", run, raising=False)
+    monkeypatch.setitem(
+        VERBS, "fake", Verb("robo_rl.apps.cli.main:fake_main", "sim", VERBS["info"].schema, "", ("",))
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (EnvError("The environment died."), 3, "The environment died."),
+        (DiskFullError("The disk is full."), 4, "The disk is full."),
+        (OSError(28, "No space left on device", "a.zarr"), 4, "disk is full (a.zarr)"),
+        (PermissionError(13, "Permission denied", "/data"), 2, "Permission denied: /data"),
+        (FileExistsError(17, "File exists", "runs"), 2, "File exists: runs. Choose another path"),
+        (KeyboardInterrupt("saved 3 episodes in data/x"), 130, "stopped; saved 3 episodes in data/x."),
+        (KeyboardInterrupt(), 130, "stopped; what was committed before is kept."),
+        (ModuleNotFoundError("No module", name="metaworld"), 2, "pip install 'robo-rl[sim]'"),
+        (ModuleNotFoundError("No module", name="cv2.data"), 2, "pip install 'robo-rl[train]'"),
+    ],
+)
+def test_expected_errors_have_a_sentence_and_a_code(
+    error: BaseException,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each kind of failure has its own exit code, so that scripts can tell them apart."""
+
+    def run(config: object) -> int:
+        raise error
+
+    fake_verb(monkeypatch, run)
+    assert cli.main(["fake"]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_a_defect_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is ours to mend is shown in full, with the request to report it."""
+    fake_verb(monkeypatch, lambda config: 1 // 0)
+    assert cli.main(["fake"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "ZeroDivisionError" in said
+    assert "robo-rl doctor" in said
+
+
+def test_a_missing_module_of_ours_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An import of ours that fails must not be blamed on the user's installation."""
+
+    def run(config: object) -> int:
+        raise ModuleNotFoundError("No module named 'sim.gone'", name="sim.gone")
+
+    fake_verb(monkeypatch, run)
+    assert cli.main(["fake"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    """`robo-rl --help | head -1` ends quietly."""
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import time; time.sleep(0.5); from robo_rl.apps.cli.main import main; raise "
+            "SystemExit(main([]))",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=60)
+    assert b"Traceback" not in said
+
+
+def test_json_flag_is_a_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--json` is what people type; it means json=true."""
+    seen: list[object] = []
+    fake_verb(monkeypatch, lambda config: seen.append(config))
+    assert cli.main(["fake", "--json"]) == 0
+    assert seen == [InfoConfig(json=True)]
+
+
+def test_every_verb_has_a_schema_and_a_summary() -> None:
+    """The table holds nothing that cannot be called."""
+    start = time.monotonic()
+    for verb in VERBS.values():
+        assert verb.summary
+        assert all(example.startswith("robo-rl ") for example in verb.examples)
+    assert time.monotonic() - start < 1.0

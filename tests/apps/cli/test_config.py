@@ -1,0 +1,158 @@
+"""Overrides become a dataclass; slips become sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from robo_rl.apps.cli.config import load_config, preview
+from robo_rl.conf.fields import REQUIRED, at_least, one_of, settings, variant
+from robo_rl.core.errors import ConfigError, UnknownNameError
+
+
+@dataclass
+class _Net:
+    """width: neurons per layer."""
+
+    name: str = "small"
+    width: int = 8
+
+
+@dataclass
+class _DeepNet(_Net):
+    name: str = "deep"
+    width: int = 8
+    depth: int = 5  # layers
+
+
+@dataclass
+class _Optimizer:
+    lr: float = 1e-3  # learning rate
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.99])
+
+
+@dataclass
+class _Config:
+    """What these tests configure."""
+
+    data: str = REQUIRED  # where the data are
+    episodes: int = at_least(1, 20)  # how many
+    keep: str = one_of("success", "all")  # which
+    base: str | None = None  # a policy
+    resume: bool = False
+    net: _Net = variant({"small": _Net, "deep": _DeepNet})  # the network
+    optimizer: _Optimizer = field(default_factory=_Optimizer)
+
+
+def load(*overrides: str) -> _Config:
+    return load_config("test", overrides, _Config)
+
+
+def test_overrides_arrive_typed() -> None:
+    """Every kind of value, nested ones and a chosen variant included, ends as the type that the dataclass
+    says.
+    """
+    config = load(
+        "data=d", "episodes=3", "optimizer.lr=1e-4", "resume=true", "net=deep", "net.depth=2", "base=none"
+    )
+    assert config == _Config("d", 3, "success", None, True, _DeepNet(depth=2), _Optimizer(1e-4))
+
+
+@pytest.mark.parametrize(
+    "path", ["a b/c", "runs/x[1]", "it's", "~/a=b", "data{1}", "1e-3", "null", "a,b", "back\\slash"]
+)
+def test_any_text_passes_as_text(path: str) -> None:
+    """Paths with characters of hydra's grammar, and text that looks like a number, need no quoting by the
+    user.
+    """
+    assert load(f"data={path}").data == path
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("epsiodes=3", ["no setting 'epsiodes'", "'episodes'"]),
+        ("lr=3", ["no setting 'lr'", "'optimizer.lr'"]),
+        ("optimizer.lrr=3", ["'optimizer.lr'"]),
+        ("episodes=abc", ["episodes=abc", "whole number >= 1"]),
+        ("episodes=1.5", ["episodes=1.5", "whole number"]),
+        ("episodes=1,2", ["episodes=1,2", "whole number"]),
+        ("episodes=", ["episodes=", "whole number"]),
+        ("episodes=[", ["episodes=[", "whole number"]),
+        ("episodes=0", ["episodes=0", ">= 1"]),
+        ("optimizer.lr=fast", ["optimizer.lr=fast", "number"]),
+        ("optimizer.betas=[1,x]", ["optimizer.betas", "[number, ...]"]),
+        ("resume=maybe", ["resume=maybe", "true or false"]),
+        ("keep=sucess", ["keep=sucess", "Did you mean 'success'"]),
+        ("net.depth=3", ["net.depth=3", "the net chosen has no such setting"]),
+        ("--episodes", ["--episodes", "key=value", "'episodes=...'"]),
+        ("episodes", ["key=value"]),
+    ],
+)
+def test_a_slip_names_the_key_and_the_way_out(override: str, words: list[str]) -> None:
+    """One sentence: what was found, what was expected, nothing of hydra's own words."""
+    with pytest.raises(ConfigError) as caught:
+        load("data=d", override)
+    message = str(caught.value)
+    assert all(word in message for word in words), message
+    assert "\n" not in message
+    assert "hydra" not in message.lower()
+
+
+def test_a_variant_that_does_not_exist_is_named() -> None:
+    """`net=depe` lists the nets there are."""
+    with pytest.raises(UnknownNameError, match=r"Unknown net 'depe'\. Did you mean 'deep'"):
+        load("data=d", "net=depe")
+
+
+def test_a_missing_setting_says_what_it_is() -> None:
+    """The comment of the field tells the user what to give."""
+    with pytest.raises(ConfigError, match=r"needs data=... \(where the data are\)"):
+        load("episodes=3")
+
+
+def test_settings_come_from_the_source() -> None:
+    """Comments and docstrings of the dataclasses are the help text: keys, types, defaults and meanings."""
+    found = settings(_Config)
+    assert list(found)[:3] == ["data", "episodes", "keep"]
+    assert found["data"].default_words == "required"
+    assert (found["episodes"].type_words, found["episodes"].default_words) == ("whole number >= 1", "20")
+    assert found["keep"].type_words == "success | all"
+    assert found["net"].type_words == "small | deep"
+    assert found["net.width"].meaning == "neurons per layer"
+    assert found["net.depth"].meaning == "[deep] layers"
+    assert found["optimizer.lr"].meaning == "learning rate"
+    assert found["optimizer.betas"].type_words == "[number, ...]"
+    assert "net.name" not in found
+
+
+def test_yaml_groups_are_applied(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`optimizer=fast` takes the values of optimizer/fast.yaml; overrides come on top; other names are
+    refused.
+    """
+    from pathlib import Path
+
+    conf = Path(str(tmp_path))
+    (conf / "optimizer").mkdir()
+    (conf / "optimizer" / "slow.yaml").write_text("lr: 0.001\n")
+    (conf / "optimizer" / "fast.yaml").write_text("lr: 0.5\nbetas: [0.5, 0.6]\n")
+    (conf / "test.yaml").write_text("defaults: [test_schema, optimizer: slow, _self_]\n")
+    monkeypatch.setattr("robo_rl.apps.cli.config.CONF", conf)
+    assert load("data=d").optimizer.lr == 0.001
+    assert load("data=d", "optimizer=fast", "optimizer.betas=[1.0]").optimizer == _Optimizer(0.5, [1.0])
+    with pytest.raises(UnknownNameError, match=r"Unknown optimizer 'fats'\. Did you mean 'fast'"):
+        load("data=d", "optimizer=fats")
+
+
+def test_help_shows_the_values_of_a_choice() -> None:
+    """With overrides, `--help` shows what the verb would run with; settings of other variants stay blank."""
+    assert preview("test", ["net=deep", "optimizer.lr=0.5"], _Config)["net.depth"] == 5
+    shown = preview("test", ["optimizer.lr=0.5"], _Config)
+    assert (shown["optimizer.lr"], shown["data"], shown["net"], shown["net.depth"]) == (
+        0.5,
+        REQUIRED,
+        "small",
+        "",
+    )
+    assert preview("test", [], _Config)["episodes"] == 20

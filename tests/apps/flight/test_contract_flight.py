@@ -1,0 +1,99 @@
+"""`robo-rl contract` for bundles that fly: does this one fit the link of that craft?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardware.checks.flight_contract import check_link
+from hardware.quads.link import quad_link
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.nodes.node_sets import load_set
+from robo_rl.apps.nodes.preflight import check
+from robo_rl.core.errors import CheckpointError, ConfigError
+from tests.hardware.bundles import quad_bundle, rates_bundle
+
+CRAZYFLIE = "driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7\n"
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return rates_bundle(tmp_path_factory.mktemp("rates") / "bundle")
+
+
+@pytest.mark.parametrize("robot", ["crazyflie", "px4", "px4_topics", "crazyswarm2"])
+def test_it_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["contract", f"bundle={rates.folder}", f"robot={robot}"]) == 0
+    said = capsys.readouterr().out
+    assert f"pd-rates fits a {robot}: thrust and body rates up to 4 rad/s" in said
+    assert "level=rates hover=<its hover thrust> ground=-0.6" in said
+
+
+def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A PX4 lets 4 rad/s through unless its file says otherwise; the sentence says both ways out."""
+    bundle, file = rates_bundle(tmp_path / "bundle", rate_rad_s=6.0), tmp_path / "px4.yaml"
+    given = ["contract", f"bundle={bundle.folder}"]
+    assert main([*given, "robot=crazyflie"]) == 0
+    assert main([*given, "robot=px4"]) != 0
+    assert (
+        "lets 4 through: train with rate_rad_s=4, or set the driver's max_rate_rad_s"
+        in capsys.readouterr().err
+    )
+    file.write_text("driver: px4\nmax_rate_rad_s: 6\n")
+    assert main([*given, f"robot={file}"]) == 0
+    file.write_text("driver: px4\nmax_rate_rad_s: fast\n")
+    assert main([*given, f"robot={file}"]) != 0
+    assert "expected a number" in capsys.readouterr().err
+    assert main([*given, "robot=ur"]) != 0
+
+
+def test_what_no_link_carries_is_refused(rates: Bundle, tmp_path: Path) -> None:
+    """Motors, another task, a rate above the link's, a bundle without an envelope."""
+    link = quad_link("crazyflie", {})
+    with pytest.raises(CheckpointError, match="turns motors, which no link carries"):
+        check_link(quad_bundle(tmp_path / "motors"), link)
+
+    def changed(**env: Any) -> Bundle:
+        return replace(rates, env=replace(rates.env, **env))
+
+    with pytest.raises(CheckpointError, match="acts at 200 Hz, the link carries commands at 100 Hz"):
+        check_link(changed(control_hz=200.0), link)
+    with pytest.raises(CheckpointError, match=r"trained for quad/race:level=rates"):
+        check_link(changed(name="quad/race:level=rates"), link)
+    with pytest.raises(CheckpointError, match="no flight envelope"):
+        check_link(replace(rates, envelope=None), link)
+
+
+def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) -> None:
+    """With the driver's own bounds; and nobody takes off who does not know where the ground is."""
+    file = tmp_path / "cf.yaml"
+    file.write_text(CRAZYFLIE)
+    words = {
+        "bundle": str(rates.folder),
+        "driver": str(file),
+        "level": "rates",
+        "hover": "0.56",
+        "ground": "-0.6",
+    }
+    commands = load_set("quad").commands(words)
+    check(commands)
+    assert "ground_m=-0.6" in commands["robot_driver"]
+    assert {"ground_m=-0.6", "hover=0.56", "level=rates"} <= set(commands["flight_filter"])
+    assert "hover=0.56" in commands["quad_policy"]
+    with pytest.raises(ConfigError, match=r"ground=-0\.6"):
+        check(load_set("quad").commands({k: v for k, v in words.items() if k != "ground"}))
+    file.write_text(CRAZYFLIE + "max_rate_rad_s: 2\n")
+    with pytest.raises(CheckpointError, match="lets 2 through"):
+        check(commands)
+
+
+def test_it_runs_in_the_simulated_craft(rates: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes, filter and an autopilot that counts thrust its own way; the next line names the level."""
+    assert main(["run", f"bundle={rates.folder}", "robot=sim_quad", "episodes=1"]) == 0
+    said = capsys.readouterr().out
+    assert "1/1 episodes succeeded" in said
+    assert f"robo-rl up quad_sim bundle={rates.folder} level=rates" in said

@@ -1,0 +1,80 @@
+"""`robo-rl fly method=... start=...`: every learner leaves the same files, and what cannot be is said in a
+sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.cli.main import main
+
+SMALL = ["task=hover", "hidden=[8]", "history=8", "eval_flights=6", "video=false", "eval_s=0.2", "eager=true"]
+REPLAY = [
+    "method.lanes=8",
+    "method.stride=4",
+    "method.updates=4",
+    "method.warmup_rounds=1",
+    "method.learner.batch=16",
+]
+LEARNERS = {
+    "shac": ["flights=8", "horizon=4"],
+    "td3": [*REPLAY, "method.lesson_rounds=2", "method.reward=l2f"],
+    "sac": REPLAY,
+    "ppo": ["method.lanes=16", "method.ppo.rollout=4"],
+}
+
+
+@pytest.mark.parametrize("method", sorted(LEARNERS))
+def test_every_method_leaves_the_same(method: str, tmp_path: Path) -> None:
+    """results.json in the shape of the first-order method, with the method's name; a bundle and a C
+    header.
+    """
+    out = tmp_path / "fly"
+    assert main(["fly", *SMALL, f"method={method}", *LEARNERS[method], "updates=3", f"out={out}"]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert {
+        "position_error_m",
+        "terminated_fraction",
+        "train_cpu_s",
+        "compile_cpu_s",
+        "seeds",
+    } <= results.keys()
+    assert results["method"] == method
+    assert results["rows"][0]["env_steps"] > 0
+    assert results["rows"][0]["train_cpu_s"] > 0.0
+    for name in ("policy.h", "bundle/policy.onnx", "policy/weights.safetensors"):
+        assert (out / name).stat().st_size > 0
+
+
+def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It trains and becomes a bundle; that there is no C is said."""
+    out = tmp_path / "fly"
+    assert main(["fly", *SMALL, "start=lqr", "flights=8", "horizon=4", "updates=2", f"out={out}"]) == 0
+    assert "C: not written" in capsys.readouterr().out
+    assert (out / "bundle" / "policy.onnx").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["method=tdd3"], "td3"),
+        (["method=td3", "method.lanse=3"], "method.lanes"),
+        (["method=td3", "task=figure8"], "learns task=hover only"),
+        (["start=lqr", "task=figure8"], "law about hover"),
+        (["start=lqr", "method=ppo"], "method=ppo"),
+        (["start=lqr", "craft=cf21"], "Raise history"),
+        (["method=td3", "method.learner.activation=relu"], "method.learner.activation=relu cannot be used"),
+        (["method=sac", "method.learner.actor_norm=true"], "method.learner.actor_norm=true cannot be used"),
+        (["method=ppo", "method.ppo.squash=false"], "method.ppo.squash=false cannot be used"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    wrong: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fly", *SMALL, "updates=1", *wrong, f"out={tmp_path / 'fly'}"]) != 0
+    captured = capsys.readouterr()
+    assert words in captured.err + captured.out
+    assert "Traceback" not in captured.err + captured.out

@@ -1,0 +1,60 @@
+"""`robo-rl mission`: planned, flown, judged; mistakes answered before the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policies.checkpoint import save_policy
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.fly import FlyConfig
+
+FEW = ["scenes=2", "attempts=2", "iterations=60", "draws=20"]
+
+
+def untrained(folder: Path, task: str) -> str:
+    """A run whose policy has learned nothing."""
+    config = FlyConfig(task=task, history=1)
+    setting = Setting.of(config)
+    run = RunDir.create(folder, config)
+    hover = 2.0 * setting.craft.hover_speed - 1.0
+    save_policy(run.policy, FlightPolicy(setting.spec(), (8,), setting.scale(), hover), {})
+    return f"run={folder}"
+
+
+def test_a_mission_is_planned_flown_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PID follows the path and satisfies the formula; a policy that learned nothing falls, which is told."""
+    run = untrained(tmp_path / "run", "figure8")
+    out = tmp_path / "out"
+    assert main(["mission", "missions=[reach]", run, *FEW, f"out={out}"]) == 0
+    policy, pid = json.loads((out / "results.json").read_text())["flights"]
+    assert pid["formula"] == "(F[0,6] a & G[0,6] arena)"
+    assert pid["planned"]["k"] == pid["satisfied"]["k"] == 2
+    assert min(pid["margin_m"]) > 0.1
+    assert policy["satisfied"]["k"] == 0
+    assert policy["margin_m"] == [None, None]
+    assert (out / "missions.png").stat().st_size > 0
+    printed = capsys.readouterr().out
+    assert "PID" in printed
+    assert "2/2" in printed
+
+
+def test_mistakes_are_answered_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown missions, formulas that cannot be read, policies that follow nothing, limits that cannot be."""
+    (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] (a\nplaces: [a]\n")
+    hover = untrained(tmp_path / "hover", "hover")
+    for given, words in (
+        (["missions=[reech]"], "Did you mean 'reach'?"),
+        (["missions=[]"], "nothing to fly"),
+        ([f"missions=[{tmp_path / 'mine.yaml'}]"], "a '(' is not closed"),
+        (["missions=[reach]", hover], "does not hold a policy that follows curves"),
+        (["missions=[reach]", hover, "most_speed_m_s=0"], "most_speed_m_s"),
+        (["missions=[reach]", "controllers=[pidd]", hover], "pidd"),
+    ):
+        assert main(["mission", *given, f"out={tmp_path / 'out'}", "overwrite=true"]) == 2
+        assert words in capsys.readouterr().err

@@ -1,0 +1,157 @@
+"""`robo-rl swarm` from nothing to a bundle, small; killed and resumed to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from policies.deploy.bundle import load_bundle
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.swarm import SwarmSetting, train_all
+from robo_rl.conf.swarm import SwarmConfig
+
+SMALL = [
+    "drones=3",
+    "worlds=2",
+    "horizon=3",
+    "width=8",
+    "token=4",
+    "heads=2",
+    "neighbours=2",
+    "cylinders=2",
+    "history=1",
+    "train_s=0.2",
+    "episodes=3",
+    "eval_s=0.1",
+    "video=false",
+    "eager=true",
+]
+
+
+def same(first: Path, second: Path) -> bool:
+    one, two = (load_file(run / "policy" / "weights.safetensors") for run in (first, second))
+    return one.keys() == two.keys() and all(one[key].equal(two[key]) for key in one)
+
+
+def trained(given: list[str], out: Path, *, resume: bool) -> None:
+    """What the verb does before it reports: a bundle and pictures are another test's business."""
+    config = SwarmConfig(out=str(out), resume=resume, **settings(given))
+    train_all(config, SwarmSetting.of(config), RunDir.create(out, config, resume=resume))
+
+
+def settings(given: list[str]) -> dict[str, Any]:
+    """key=value as the command line reads it."""
+    return {key: json.loads(value) for key, value in (item.split("=") for item in given)}
+
+
+def test_it_leaves_results_a_picture_a_film_and_a_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two seeds, two sizes of swarm: the table has a row for all and for each scenario; the graph equals
+    torch.
+    """
+    out = tmp_path / "swarm"
+    given = [item for item in SMALL if item != "video=false"]
+    scenarios = "scenarios=[swap,pursuit]"
+    assert (
+        main(["swarm", *given, scenarios, "also=[5x40]", "updates=2", "seeds=2", "seed=4", f"out={out}"]) == 0
+    )
+    results = json.loads((out / "results.json").read_text())
+    assert results["seeds"] == [4, 5]
+    rows = [(row["seed"], row["drones"], row["scenario"], row["success"]["n"]) for row in results["rows"]]
+    one = [(3, "all", 9), (3, "swap", 6), (3, "pursuit", 3), (5, "all", 5), (5, "swap", 5)]
+    assert rows == [(seed, *row) for seed in (4, 5) for row in one]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "hit cylinder" in printed
+    assert f"{results['c']['macs']} multiply-adds" in printed
+    assert "differs from torch by" in printed
+    for name in ("swarm.png", "swarm.mp4", "bundle/policy.onnx", "policy.h"):
+        assert (out / name).stat().st_size > 0
+    bundle = load_bundle(out / "bundle")
+    assert bundle.manifest["measured"]["n"] == 9
+    assert 3.0 <= bundle.manifest["measured"]["effective_n"] <= 9.0  # three worlds of three drones
+    assert bundle.manifest["graphs"][0]["parity"] < 1e-5
+
+
+@pytest.mark.parametrize("engine", ["quad", "pybullet"])
+def test_killed_and_resumed_is_never_killed(engine: str, tmp_path: Path) -> None:
+    """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
+    if engine == "pybullet":
+        pytest.importorskip("pybullet")
+    given = [
+        *SMALL,
+        f'engine="{engine}"',
+        "updates=12",
+        "seeds=2",
+        "horizon=2",
+        "checkpoint_every=2",
+        "episodes=1",
+    ]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    trained(given, whole, resume=False)
+    command = [sys.executable, "-m", "robo_rl.apps.cli.main", "swarm", *given, f"out={cut}"]
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        for _ in range(12_000):
+            if (cut / "checkpoints" / "00000014").exists():
+                break
+            time.sleep(0.005)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert not (cut / "results.json").exists()
+    trained(given, cut, resume=True)
+    assert same(whole, cut)
+    assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("density=1.5", "0 ... 1"),
+        ("drones=60", "free cells"),
+        ("high_m=12", "lie outside"),
+        ("scenarios=[swop]", "swap"),
+        ("also=[many]", "32x80"),
+        ("also=[60x80]", "free cells"),
+        ("downwash=true", "cf2x_gym"),
+        ("craft=cf12", "cf21"),
+        ("token=5", "multiple of heads"),
+        ("replay=2", "share"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback and a non-zero exit code."""
+    key = wrong.split("=")[0]
+    given = [item for item in SMALL if not item.startswith(f"{key}=")]
+    assert main(["swarm", *given, wrong, f"out={tmp_path / 'swarm'}"]) != 0
+    captured = capsys.readouterr()
+    assert words in captured.err + captured.out
+    assert "Traceback" not in captured.err + captured.out
+
+
+def test_the_contract_says_what_is_seen() -> None:
+    """Of things near a policy sees bearings, without unit, not places in metres; the goal is bent."""
+    unit = SwarmSetting.of(SwarmConfig()).spec().obs["state"].unit
+    assert "bent towards 1.5 m" in unit
+    assert (
+        "6 drones (bearing 1, relative velocity m/s, nearness 1), 4 cylinders (bearing 1, nearness 1)" in unit
+    )

@@ -1,0 +1,139 @@
+"""Swarms in PyBullet by the verbs: trained there, or trained in `quad` and moved there unchanged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from policies.checkpoint import load_policy
+from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.flight.transfer_swarm import load_swarm
+from robo_rl.apps.swarm import evaluated
+from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.conf.transfer import TransferConfig
+from sim.engines.quad.rows import POS
+
+pytest.importorskip("pybullet")
+
+SMALL = [
+    "drones=3",
+    "worlds=2",
+    "horizon=3",
+    "width=8",
+    "token=4",
+    "heads=2",
+    "neighbours=2",
+    "cylinders=2",
+    "history=1",
+    "train_s=0.2",
+    "episodes=4",
+    "eval_s=0.3",
+    "video=false",
+    "eager=true",
+    "updates=2",
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same short training in both engines."""
+    folder = tmp_path_factory.mktemp("swarms")
+    for engine in ("quad", "pybullet"):
+        assert main(["train", "task=swarm", f"engine={engine}", *SMALL, f"out={folder / engine}"]) == 0
+    return folder
+
+
+def test_a_swarm_is_trained_and_measured_in_pybullet(runs: Path) -> None:
+    """Results and bundle say where; the weights are other ones than those of `quad`, from the same start."""
+    for engine, name in (("quad", "quad/swarm"), ("pybullet", "quad/swarm:engine=pybullet")):
+        assert json.loads((runs / engine / "results.json").read_text())["engine"] == engine
+        manifest = json.loads((runs / engine / "bundle" / "manifest.json").read_text())
+        assert manifest["env"]["name"] == name
+    one, two = (load_policy(runs / engine / "policy") for engine in ("quad", "pybullet"))
+    assert isinstance(one, SwarmPolicy)
+    assert isinstance(two, SwarmPolicy)
+    apart = [(one.state_dict()[key] - value).abs().max() for key, value in two.state_dict().items()]
+    assert 0.0 < max(apart) < 0.2
+
+
+def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
+    """No weights and the bias that hovers: without effects nobody moves in PyBullet, as nobody does in
+    `quad`.
+    """
+    config = SwarmConfig(
+        drones=3, worlds=2, episodes=2, eval_s=1.0, engine="pybullet", eager=True, density=0.1
+    )
+    setting = SwarmSetting.of(config)
+    policy = setting.policy(config)
+    with torch.no_grad():
+        policy.last.weight.zero_()
+    swarm = setting.swarm(config, setting.world, 1)
+    action = policy.columns(swarm.obs)
+    assert action.sub(2.0 * setting.craft.hover_speed - 1.0).abs().max() < 1e-6
+    began = swarm.state[POS].clone()
+    for _ in range(50):
+        swarm.advance(policy.columns(swarm.obs))
+    assert (swarm.state[POS] - began)[0:2].abs().max() < 1e-3
+    trial, _ = evaluated(config, setting, setting.world, policy.columns)
+    assert trial.reached.shape == (2, 3)
+
+
+def test_a_swarm_is_moved_to_pybullet_unchanged(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One table for both engines, a row per scenario, the same from a run and from a bundle that was moved
+    away.
+    """
+    moved = shutil.copytree(runs / "quad" / "bundle", tmp_path / "moved")
+    found = []
+    for given in (f"run={runs / 'quad'}", f"bundle={moved}"):
+        out = tmp_path / given.split("=")[0]
+        assert main(["transfer", given, "episodes=5", "video=false", f"out={out}"]) == 0
+        found.append(json.loads((out / "results.json").read_text()))
+        assert (out / "transfer.png").stat().st_size > 0
+    assert found[0]["rows"] == found[1]["rows"]
+    rows = found[0]["rows"]
+    assert [row["scenario"] for row in rows] == ["all", "random", "swap", "same_goal", "formation", "pursuit"]
+    assert (rows[0]["quad"]["n"], rows[0]["pybullet"]["n"]) == (15, 15)
+    lost = rows[0]["only_home"] - rows[0]["only_away"]
+    assert rows[0]["drop_points"] == pytest.approx(100.0 * lost / 15)
+    assert found[0]["drop_points"] == rows[0]["drop_points"]
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "5 worlds, the same in both engines" in printed
+    assert "effects: ground, downwash, drag (prop_radius_m, ground_effect" in printed
+
+
+def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
+    """Weights to the bit, and the settings of its training but for where and how long it is measured."""
+    _, policy, settings = load_swarm(TransferConfig(run=str(runs / "quad"), episodes=7, seed=3))
+    trained = load_policy(runs / "quad" / "policy")
+    assert isinstance(trained, SwarmPolicy)
+    assert all(value.equal(trained.state_dict()[key]) for key, value in policy.state_dict().items())
+    assert (settings.drones, settings.history, settings.episodes, settings.eval_seed) == (3, 1, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (
+            ["transfer", "run=RUN", "above_m=1"],
+            "above_m=1.0 cannot be used: for single drones, not for a swarm",
+        ),
+        (["transfer", "run=RUN", "effects=wind"], "wind"),
+        (["swarm", "engine=pybullet", "downwash=true"], "downwash=true is for engine=quad"),
+        (["swarm", "engine=gazebo"], "quad | pybullet"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    words: list[str], answer: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is flown."""
+    given = [word.replace("RUN", str(runs / "quad")) for word in words]
+    assert main([*given, f"out={tmp_path / 'out'}"]) == 2
+    assert answer in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,182 @@
+"""`robo-rl transfer` from a run and from a bundle: one table, results.json, pictures; mistakes in one
+sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from policies.checkpoint import load_policy, save_policy
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.flight_run import load_flown
+from robo_rl.apps.fly import Setting
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.transfer import Drop, TransferRow
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError
+from sim.flight.trial import Trial
+
+pytest.importorskip("pybullet")
+
+SMALL = ["flights=8", "horizon=2", "updates=1", "hidden=[8]", "eval_flights=4", "eval_s=0.2", "video=false",
+         "eager=true"]  # fmt: skip
+FEW = ["episodes=4", "eval_s=0.3"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hover policy without integral from `robo-rl fly`, and one for the figure-eight that learned
+    nothing.
+    """
+    folder = tmp_path_factory.mktemp("runs")
+    assert main(["fly", "task=hover", "integral=false", "history=2", *SMALL, f"out={folder / 'hover'}"]) == 0
+    config = FlyConfig(task="figure8", speed_m_s=1.5, history=1, eval_s=0.2)
+    setting = Setting.of(config)
+    hover = 2.0 * setting.craft.hover_speed - 1.0
+    run = RunDir.create(folder / "eight", config)
+    save_policy(
+        run.policy, FlightPolicy(setting.spec(), (8,), setting.scale(), hover), {"settings": asdict(config)}
+    )
+    return folder
+
+
+def test_a_run_is_flown_in_both_engines(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two rows per pilot on the same starts, with interval, difference and p; pictures and films."""
+    out = tmp_path / "transfer"
+    given = [
+        "controllers=[pid]",
+        "pretty=true",
+        "size=[128,96]",
+        "height_m=0.4",
+        "above_m=0.8",
+        "randomize=0.1",
+    ]
+    assert main(["transfer", f"run={runs / 'hover'}", *FEW, *given, f"out={out}"]) == 0
+    results = json.loads((out / "results.json").read_text())
+    rows = [(row["pilot"], row["engine"]) for row in results["rows"]]
+    assert rows == [(pilot, engine) for pilot in ("policy", "pid") for engine in ("quad", "pybullet")]
+    assert all(row["held"]["n"] == 4 for row in results["rows"])
+    held = [row["held"]["success"] for row in results["rows"][:2]]
+    assert results["drop_points"] == pytest.approx(100.0 * (held[0] - held[1]))
+    assert 0.0 <= results["mcnemar_p"] <= 1.0
+    assert set(results["scene"]["borrowed"]) >= {"ground_effect", "downwash"}
+    printed = capsys.readouterr().out
+    assert "pybullet" in printed
+    assert "difference" in printed
+    for name in ("transfer.png", "transfer.mp4", "pybullet.mp4"):
+        assert (out / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("place", "history", "integral"), [("hover/bundle", 2, False), ("eight/policy", 1, True)]
+)
+def test_moved_away_from_its_run_it_says_itself_what_it_flies(
+    place: str, history: int, integral: bool, runs: Path, tmp_path: Path
+) -> None:
+    """Its note tells the settings of its training; the weights are those that were trained."""
+    moved = shutil.copytree(runs / place, tmp_path / "moved")
+    flown = load_flown(TransferConfig(**{"bundle" if "bundle" in place else "run": str(moved)}))  # type: ignore[arg-type]
+    assert (flown.senses.history, flown.senses.integral) == (history, integral)
+    assert flown.task.moves == place.startswith("eight")
+    assert flown.craft.name == "cf2x_l2f"
+    trained = load_policy(runs / place.split("/")[0] / "policy")
+    assert isinstance(trained, torch.nn.Module)
+    for key, value in flown.policy.state_dict().items():
+        assert value.equal(trained.state_dict()[key])
+
+
+def test_a_figure_eight_is_flown_without_any_effects(runs: Path, tmp_path: Path) -> None:
+    """Other tasks go the same way; "none" is no effect."""
+    given = [
+        f"run={runs / 'eight'}",
+        "speed_m_s=1",
+        *FEW,
+        "effects=none",
+        "video=false",
+        f"out={tmp_path / 'out'}",
+    ]
+    assert main(["transfer", *given]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["task"] == "figure8"
+    assert results["scene"]["effects"] == []
+    assert not (tmp_path / "out" / "transfer.mp4").exists()
+
+
+def test_a_run_keeps_its_own_settings(runs: Path) -> None:
+    """Speed of the figure and length of the episodes are those of the training, unless others are asked
+    for.
+    """
+    flown = load_flown(TransferConfig(run=str(runs / "eight")))
+    assert flown.trained.speed_m_s == 1.5
+    assert flown.task.max_steps == 20
+    slower = load_flown(TransferConfig(run=str(runs / "eight"), speed_m_s=1.0, eval_s=1.0))
+    assert slower.trained.speed_m_s == 1.0
+    assert slower.task.max_steps == 100
+    with pytest.raises(ConfigError, match="Task hover has no speed_m_s"):
+        load_flown(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
+
+
+def test_the_difference_by_hand() -> None:
+    """3 of 4 held at home, 1 of 4 away, one start the other way round: 50 points, p = 2 (1 + 3) / 8 cut at
+    1.
+    """
+
+    def row(engine: str, *held: bool) -> TransferRow:
+        none = torch.zeros(1, 3, len(held))
+        won = torch.tensor(held)
+        return TransferRow(
+            "policy", engine, Trial(none, none, none, none, none, none, torch.zeros(1), ~won, won)
+        )
+
+    drop = Drop.of(row("quad", True, True, True, False), row("pybullet", False, False, False, True))
+    assert drop.points == 50.0
+    assert (drop.test.only_first, drop.test.only_second) == (3, 1)
+    assert drop.test.p_value == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "run="),
+        (["run=nowhere"], "no policy"),
+        (["run=RUN", "bundle=RUN/bundle"], "not both"),
+        (["run=RUN", "effects=wind"], "downwash"),
+        (["run=RUN", "engine=gazebo"], "pybullet"),
+        (["run=RUN", "controllers=[pd]"], "pid"),
+        (["run=RUN", "history=3"], "history"),
+        (["run=RUN", "aero=cf12"], "cf21"),
+        (["run=RUN", "randomize=1"], "vanish"),
+        (["run=RUN", "pretty=true", "size=[640]"], "two sides"),
+        (["run=RUN", "engines=mujoco,pybullet"], "for policies of tasks in scenes, not for a flight"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    given: list[str], words: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, a non-zero exit code, nothing written."""
+    given = [item.replace("RUN", str(runs / "hover")) for item in given]
+    assert main(["transfer", *given, *FEW, f"out={tmp_path / 'out'}"]) != 0
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_pybullet_it_says_what_to_install(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is flown."""
+    monkeypatch.setitem(sys.modules, "pybullet", None)
+    assert main(["transfer", f"run={runs / 'hover'}", *FEW]) != 0
+    assert "pip install 'robo-rl[pybullet]'" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""A policy of an arm in other engines, by the verb: table, figures, film, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.cli import main as cli
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base policy of a few dozen updates: what it can do does not matter here."""
+    folder = tmp_path_factory.mktemp("arm")
+    data, run = folder / "data", folder / "run"
+    assert cli.main(["collect", "task=lift", f"out={data}", "episodes=3", "num_envs=3", "num_workers=0"]) == 0
+    assert cli.main(["train", f"data={data}", f"out={run}", "steps=60", "net.width=32"]) == 0
+    return run
+
+
+@pytest.mark.pybullet
+def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "transfer"
+    assert cli.main(["transfer", f"run={base}", f"out={out}", "engines=mujoco,pybullet", "episodes=3"]) == 0
+    printed = capsys.readouterr().out
+    assert "3 starts, the same in every engine" in printed
+    results = json.loads((out / "results.json").read_text())
+    assert [row["engine"] for row in results["rows"]] == ["mujoco", "pybullet"]
+    assert all(row["n"] == 3 for row in results["rows"])
+    assert results["rows"][1]["mcnemar_p"] is not None
+    assert (out / "mujoco.mp4").stat().st_size > 1000
+    assert (out / "pybullet.mp4").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["engines=mujoco,bulet"], "Did you mean 'pybullet'"),
+        (["bundle=x"], "not both"),
+        (["effects=none", "rate_hz=480"], "effects=none, rate_hz=480.0 cannot be used: for flights"),
+        (["controllers=[pid]"], "controllers=['pid'] cannot be used: for flights"),
+        (["randomize=0.2"], "options in env="),
+    ],
+)
+def test_mistakes_end_in_a_sentence(
+    base: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["transfer", f"run={base}", "episodes=1", *words]) != 0
+    assert says in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one, engines= was answered as a mistake about flights."""
+    assert cli.main(["transfer", "engines=mujoco,pybullet"]) != 0
+    assert "Give run=<folder of a run> or bundle=<folder>" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_engine_that_cannot_run_is_named_before_any_episode(
+    base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred episodes in the first engine were lost to the second one's missing package."""
+    monkeypatch.setattr("robo_rl.apps.flight.transfer_arm.evaluate", None)
+    given = [f"run={base}", "env=arm/lift:actuator=dc_motor", "engines=mujoco,isaacgym", "episodes=1"]
+    assert cli.main(["transfer", *given]) != 0
+    assert "The engine isaacgym has no actuator models" in capsys.readouterr().err.replace("\n", " ")

@@ -1,0 +1,76 @@
+"""`robo-rl vision` from nothing to a bundle, tiny: what it leaves, and which teachers it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.vision import taught, with_craft_of
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.errors import CheckpointError, ConfigError
+
+pytest.importorskip("pybullet")
+
+SMALL = [
+    "px=16", "flights=2", "rounds=2", "shots=8", "eye_updates=4", "eval_flights=2", "eval_s=0.12",
+    "teacher_updates=1", "eager=true",
+]  # fmt: skip
+
+
+def test_it_leaves_results_a_film_and_a_bundle_that_sees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The contract names picture and state with their rates; teacher and dark camera stand beside the
+    student.
+    """
+    out = tmp_path / "vision"
+    assert main(["vision", *SMALL, f"out={out}"]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert {
+        "position_error_m",
+        "terminated_fraction",
+        "success",
+        "train_cpu_s",
+        "px",
+        "camera_hz",
+    } <= results.keys()
+    assert [row["name"] for row in results["rows"]] == ["policy", "teacher", "blind"]
+    manifest = json.loads((out / "bundle" / "manifest.json").read_text())
+    assert manifest["env"]["obs"]["image.down"]["shape"] == [16, 16, 3]
+    assert manifest["env"]["obs"]["image.down"]["dtype"] == "uint8"
+    assert manifest["rates_hz"] == {"image.down": 25.0, "state": 100.0}
+    for name in ("flight.png", "flight.mp4", "bundle/policy.onnx"):
+        assert (out / name).stat().st_size > 0
+    assert "camera dark" in capsys.readouterr().out
+    policy, settings = taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+    assert settings.integral is False
+    assert policy.obs_spec["state"].shape == (18 + 32,)
+    config = out / "teacher" / "config.yaml"
+    config.write_text(config.read_text().replace("task: hover", "task: figure8"))
+    with pytest.raises(CheckpointError, match="integral=false"):
+        taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+
+
+def test_the_craft_is_the_teachers() -> None:
+    """Figures of one craft must not be kept under the name of another."""
+    given = FlyConfig(task="hover", craft="cf21", integral=False)
+    assert with_craft_of(VisionConfig(teacher="runs/cf21"), given).craft == "cf21"
+    with pytest.raises(ConfigError, match="craft=racer5 cannot be flown after a teacher of craft cf21"):
+        with_craft_of(VisionConfig(teacher="runs/cf21", craft="racer5"), given)
+
+
+@pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole control"), ("px=4", ">= 16")])
+def test_mistakes_are_answered_in_one_sentence(
+    wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is trained."""
+    given = [item for item in SMALL if not item.startswith(wrong.split("=")[0])]
+    assert main(["vision", *given, wrong, f"out={tmp_path / 'vision'}"]) != 0
+    captured = capsys.readouterr()
+    assert words in captured.err + captured.out
+    assert "Traceback" not in captured.err + captured.out
+    assert not (tmp_path / "vision" / "teacher").exists()

@@ -1,0 +1,125 @@
+"""Launch files, against a stand-in that has launch's documented signatures; the real one is in
+test_ros_launch.py.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps.nodes import node_life
+from robo_rl.apps.nodes.node_sets import MODULE, load_set
+from robo_rl.core.errors import ConfigError
+from tests.apps.nodes.fake_launch import DeclareLaunchArgument, Shutdown, install, launch
+
+LAUNCH = Path(__file__).resolve().parents[3] / "launch"
+FILES = {"arm": "arm", "quad": "quad", "teleop": "teleop", "sim": "arm_sim"}
+GIVEN = {"bundle": "/b", "robot": "ur5e"}
+
+
+@pytest.fixture(autouse=True)
+def ros(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+
+
+def describe(file: str) -> Any:
+    """As `ros2 launch` loads it: by path, not as a module of a package."""
+    return runpy.run_path(str(LAUNCH / f"{file}.launch.py"))["generate_launch_description"]()
+
+
+def test_there_are_no_other_launch_files() -> None:
+    """And the folder is no package: ROS 2 owns the name."""
+    assert {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"} == {
+        f"{n}.launch.py" for n in FILES
+    }
+
+
+@pytest.mark.parametrize(("file", "name"), FILES.items())
+def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
+    """Same nodes, same settings, one source; each as `python3 -m`, which colcon builds and pip installs both
+    have.
+    """
+    chosen = load_set(name)
+    given = {key: GIVEN[key] for key in GIVEN if key in {argument.name for argument in chosen.arguments}}
+    nodes = launch(describe(file), **given)
+    expected = chosen.commands(given)
+    assert [node.name for node in nodes] == list(expected)
+    for node in nodes:
+        assert (node.executable, node.package) == ("python3", None)
+        assert node.arguments == ["-m", MODULE, *expected[node.name], "bus=rclpy"]
+        assert isinstance(node.on_exit, Shutdown)
+        assert node.name in node.on_exit.reason
+        assert not node.respawn
+        assert node.output == "screen"
+        assert node.sigterm_timeout_s > 5.0  # braking takes 5 s at most
+        assert node.namespace is None
+
+
+def test_a_namespace_and_a_bus_reach_every_node() -> None:
+    nodes = launch(describe("sim"), namespace="left")
+    assert {node.namespace for node in nodes} == {"left"}
+    assert all(node.arguments[-1] == "bus=rclpy" for node in nodes)
+
+
+@pytest.mark.parametrize("bus", ["dds", "auto"])
+def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
+    """Who has no rclpy reads no `--ros-args`: two robots would share one filter's topics."""
+    nodes = launch(describe("sim"), namespace="left", bus=bus)
+    assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
+    with pytest.raises(ConfigError, match="needs bus=rclpy"):
+        launch(describe("arm"), **GIVEN, bus=bus, controller="joint_trajectory_controller")
+
+
+def test_a_controller_takes_what_the_filter_sends() -> None:
+    """By remapping, so that the filter stays the only publisher to the robot; nobody else is remapped."""
+    nodes = launch(describe("arm"), **GIVEN, controller="joint_trajectory_controller")
+    taken = {node.name: node.remappings for node in nodes if node.remappings}
+    assert taken == {"safety_filter": [("command/safe", "joint_trajectory_controller/joint_trajectory")]}
+    assert not any(node.remappings for node in launch(describe("arm"), **GIVEN))
+
+
+def test_the_flight_filter_has_the_time_to_land() -> None:
+    """SIGTERM is a second request: the motors would stop in the air."""
+    stops_s = {node.name: node.sigterm_timeout_s for node in launch(describe("quad"), bundle="/b")}
+    assert stops_s["flight_filter"] > node_life.REST_S
+    assert stops_s["quad_policy"] < 10.0
+
+
+def test_sim_takes_either_set() -> None:
+    """The quadcopter needs a bundle, and says so; the arm does without."""
+    assert "safety_filter" in [node.name for node in launch(describe("sim"))]
+    assert "flight_filter" in [node.name for node in launch(describe("sim"), set="quad_sim", bundle="/b")]
+    with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle="):
+        launch(describe("sim"), set="quad_sim")
+
+
+def test_optional_nodes_come_with_their_argument() -> None:
+    names = [node.name for node in launch(describe("arm"), **GIVEN, camera="0", record="/d")]
+    assert {"camera", "recorder"} <= set(names)
+    assert not {"camera", "recorder"} & {node.name for node in launch(describe("arm"), **GIVEN)}
+
+
+def test_each_camera_is_a_node_of_its_own() -> None:
+    """One name each on the graph, one topic each."""
+    cameras = {"camera": "0+/dev/video2", "camera_name": "wrist+front"}
+    nodes = {node.name: node.arguments for node in launch(describe("arm"), **GIVEN, **cameras, record="/d")}
+    assert {"source=0", "camera=wrist", "name=camera_wrist"} <= set(nodes["camera_wrist"])
+    assert {"source=/dev/video2", "camera=front", "name=camera_front"} <= set(nodes["camera_front"])
+    assert "cameras=wrist+front" in nodes["recorder"]
+
+
+@pytest.mark.parametrize(("file", "missing"), [("arm", "bundle"), ("quad", "bundle"), ("teleop", "robot")])
+def test_what_is_required_launch_asks_for(file: str, missing: str) -> None:
+    with pytest.raises(RuntimeError, match=f"Required launch argument '{missing}'"):
+        launch(describe(file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_arguments_are_described(file: str) -> None:
+    """`ros2 launch robo_rl arm.launch.py --show-args` lists them with their meaning."""
+    declared = [entity for entity in describe(file).entities if isinstance(entity, DeclareLaunchArgument)]
+    assert {"namespace", "bus"} <= {argument.name for argument in declared}
+    assert len({argument.name for argument in declared}) == len(declared)

@@ -1,0 +1,171 @@
+"""`python -m robo_rl.apps.node`: one node as a process of its own, over DDS on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from hardware.bus.dds.bus import DdsBus
+from hardware.messages import JointTrajectory
+from hardware.topics import SAFE, SAFETY_STATE
+from robo_rl.apps import node as node_verb
+from robo_rl.apps.node import NODES, main
+from robo_rl.apps.nodes.node_life import Ending
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def node(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A node that is ended, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robo_rl.apps.node", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> None:
+    """kill -9 of `robo-rl up`: who prints then gets a broken pipe; the stop is braked and sent all the
+    same.
+    """
+    with (
+        closing(DdsBus("probe", domain=domain)) as bus,
+        node("safety_filter", "robot=sim_arm", "bus=dds") as process,
+    ):
+        alive = list[float]()
+        SAFETY_STATE.subscribe(bus, lambda m, at: alive.append(at))
+        end_s = bus.now() + 30.0
+        bus.spin(lambda: bool(alive) or bus.now() > end_s)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20.0) == 0
+        process.stdout = None
+
+
+@pytest.mark.parametrize(
+    ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "SIGINT")]
+)
+def test_a_filter_process_ends_in_a_stop_that_is_said(
+    domain: int, signals: list[signal.Signals], words: str
+) -> None:
+    """Armed and holding a simulated arm; a signal, or two at once: exit code 0, the reason on the
+    terminal.
+    """
+    heard: list[JointTrajectory] = []
+    bus = DdsBus("probe", warn=lambda sentence: None)
+    SAFE.subscribe(bus, lambda message, at: heard.append(message))
+    with (
+        node("sim_robot", "bus=dds"),
+        node("safety_filter", "robot=sim_arm", "arm=true", "bus=dds") as filter_,
+    ):
+        end_s = time.monotonic() + 40.0
+        bus.spin(lambda: len(heard) > 5 or time.monotonic() > end_s)
+        assert len(heard) > 5
+        for number in signals:
+            filter_.send_signal(number)
+        said = filter_.communicate(timeout=20.0)[0]
+    bus.close()
+    assert filter_.returncode == 0, said
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["safety_filtr"], "Unknown node 'safety_filtr'. Did you mean 'safety_filter'?"),
+        (["safety_filter"], "python -m robo_rl.apps.node safety_filter needs robot=..."),
+        (["safety_filter", "robot=ur99", "bus=dds"], "Unknown robot 'ur99'."),
+        (["safety_filter", "robot=sim_arm", "bus=in_process"], "joins nodes of one process"),
+        (["sim_robot", "robot=spot"], "robot=spot cannot be used"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], domain: int
+) -> None:
+    assert main([*words, "--ros-args", "-r", "__ns:=/left"]) == (3 if "bus=in_process" in words else 2)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(NODES))
+def test_help_lists_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert "namespace" in capsys.readouterr().out
+
+
+class Begun:
+    """A node and its bus in one, which note how they were left."""
+
+    name, at_rest = "begun", True
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    def stop(self, why: str) -> str:
+        return why
+
+    def last_word(self) -> None:
+        self.left.append("last word")
+
+    def close(self) -> None:
+        self.left.append("closed")
+
+
+def test_a_signal_between_loading_and_living_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node is made and nothing spins yet: it is left in order, and that is said."""
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lambda nodes, ending: signal.raise_signal(signal.SIGTERM))
+    assert main(["task"]) == 0
+    assert begun.left == ["last word", "closed"]
+    assert capsys.readouterr().out == "task: SIGTERM while it was starting: nothing was sent.\n"
+
+
+def test_a_late_second_signal_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All is over and only the handlers are not yet what they were."""
+
+    def lived(nodes: object, ending: Ending) -> None:
+        ending.started = True
+        ending.ask("SIGTERM")
+        raise KeyboardInterrupt
+
+    begun = Begun()
+    monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
+    monkeypatch.setattr(node_verb, "live", lived)
+    assert main(["task"]) == 0
+    assert begun.left == []
+    assert capsys.readouterr().out == ""
+
+
+def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who was asked to end may take an error for the answer."""
+
+    def broken(name: str, config: object) -> None:
+        raise ImportError("a defect")
+
+    monkeypatch.setattr(node_verb, "start", broken)
+    with pytest.raises(ImportError, match="a defect"):
+        main(["task"])

@@ -1,0 +1,263 @@
+"""`robo-rl run robot=...`: the whole graph on the real clock, with the inference in its own process."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from hardware.bus.in_process import World
+from hardware.bus.protocol import Bus
+from hardware.messages import JointState
+from hardware.safety.reasons import Reason
+from hardware.topics import JOINT_STATES
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.contract import next_step
+from robo_rl.apps.nodes.node_life import leave
+from robo_rl.apps.nodes.run_arm import arm_cell
+from robo_rl.apps.nodes.run_robot import Cell, _Director
+from robo_rl.apps.run import next_step as after_run
+from robo_rl.conf.schema import ContractConfig, RunConfig
+from robo_rl.core.seeding import derive_seed
+from sim.registry import make_env
+from tests.hardware.bundles import arm_bundle, quad_bundle
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle for the simulated arm; it has learned nothing, so it does not solve anything either."""
+    return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
+
+
+def test_an_arm_is_driven_and_the_filter_speaks(
+    reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second and a half: ticks, deadlines, what the filter did, why it ended."""
+    out = tmp_path / "report.json"
+    assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", f"out={out}"]) == 0
+    said = capsys.readouterr().out
+    for words in ("ticks at 50 Hz", "missed deadlines", "safety filter:", "chunks were inferred", "ended by"):
+        assert words in said
+    report = json.loads(out.read_text())
+    assert (report["robot"], report["success"]) == (
+        "sim_arm",
+        [],
+    )  # its episode had not ended: neither k nor n
+    assert "no episode ended" in said
+    assert "ended by the time is over" in said
+    times = [report[f"{key}"] for key in ("decision_ms_p50", "decision_ms_p99", "tick_ms_p99", "late_ms_p99")]
+    assert all(0.0 < time_ms < 1500.0 for time_ms in times)
+    assert report["decision_ms_p50"] <= report["decision_ms_p99"]
+    assert report["rate_hz"] == 50.0
+    assert report["ticks"] >= 50
+    assert report["missed"] + report["skipped"] <= 1.5 * 50 + report["ticks"]
+    assert f"Next:   robo-rl up arm_sim bundle={reach.folder}" in said
+
+
+def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
+    """Seed 0's goal lies 2.8 cm from where the arm is at home: there would be nothing to see."""
+    world, heard = World(clock=time.monotonic), list[JointState]()
+    cell = arm_cell(RunConfig(str(reach.folder), robot="sim_arm", seed=0), reach, world)
+    try:
+        bus = world.bus("listener")
+        JOINT_STATES.subscribe(bus, lambda state, _: heard.append(state))
+        bus.spin(lambda: bool(heard))
+    finally:
+        leave(cell.nodes)
+    with closing(make_env("arm6/reach", 1)) as env:
+        state = env.reset(iter([derive_seed("eval", 0, 0)]))["state"][0].numpy()
+    np.testing.assert_allclose(heard[0].position_rad, state[:6], atol=0.01)  # it sags a little
+
+
+def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, out = quad_bundle(tmp_path / "hover"), tmp_path / "report.json"
+    words = ["run", f"bundle={bundle.folder}", "robot=sim_quad", "seconds=1", f"out={out}"]
+    assert main(words) in (0, 3)  # 3: a machine too busy
+    said = capsys.readouterr().out
+    assert "decisions at 100 Hz" in said
+    assert "landing, then motors off" in said or "no new" in said
+    report = json.loads(out.read_text())
+    assert {"missed", "skipped", "ticks", "rate_hz"} < report.keys()
+    assert 0.0 < report["decision_ms_p50"] <= report["decision_ms_p99"] == report["tick_ms_p99"]
+
+
+class _Judged:
+    """A task whose judge says what the test tells it to."""
+
+    def __init__(self) -> None:
+        self.success = list[bool]()
+
+    def begin(self, episode: int) -> None:
+        self.success.append(False)
+
+
+def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
+    """A robot that is ready at once, with episodes of 5 s."""
+    return Cell([], task, lambda: True, str, lambda: (True, ""), stopped, {}, str, dict, "", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "at_s", "expected", "why"),
+    [
+        ({"seconds": 7.0}, 7.0, [True], "the time is over"),  # the second episode was cut off
+        ({"seconds": 10.0}, 10.0, [True, False], "the time is over"),
+        ({"episodes": 2}, 10.0, [True, False], "all episodes have ended"),
+    ],
+)
+def test_only_episodes_that_ended_are_counted(
+    given: dict[str, Any], at_s: float, expected: list[bool], why: str
+) -> None:
+    """k/n of a robot's episodes: the one that the clock cuts off counts for neither, and landing changes
+    nothing.
+    """
+    task, bus, now_s = _Judged(), SimpleNamespace(now=lambda: now_s), 0.0
+    cell = cell_of(task, lambda: None)
+    director = _Director(RunConfig("bundle", **given), cell, cast(Bus, bus))
+    while not director.over():
+        task.success[0] = True
+        now_s += 0.5
+    task.success[:] = [False] * len(task.success)  # while it lands, the judge goes on looking
+    assert (now_s, director.success, director.why()) == (at_s, expected, why)
+
+
+def test_an_episode_that_the_filter_ended_failed() -> None:
+    task, bus, stop = _Judged(), SimpleNamespace(now=lambda: 1.0), list[Reason]()
+    cell = cell_of(task, lambda: stop[0] if stop else None)
+    director = _Director(RunConfig("bundle", seconds=9.0), cell, cast(Bus, bus))
+    assert not director.over()
+    stop.append(Reason.STALE_STATE)
+    assert director.over()
+    assert director.success == [False]
+
+
+def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same graph, its chunks inferred by torch and guided: it follows, and says what it did."""
+    assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", "realtime=true"]) == 0
+    said = capsys.readouterr().out
+    assert "chunks were inferred, the last in" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
+        (["robot=mine.yaml"], "robo-rl up arm_sim bundle=... robot=mine.yaml"),
+        (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
+        (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
+        (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
+        (["realtime=true"], "realtime=true is for robot=sim_arm: an environment waits for each chunk"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    reach: Bundle, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"bundle={reach.folder}", *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("seed", "end"),
+    [(2, "ended by the safety filter: "), (0, "ended by a fault: the inference process has died")],
+)
+def test_a_killed_inference_stops_the_arm(
+    reach: Bundle, capsys: pytest.CaptureFixture[str], seed: int, end: str
+) -> None:
+    """kill -9 of the child: held, stopped, said, exit code 3 (2 where it was not even ready); nothing hangs.
+
+    With seed 2 the arm follows the policy, and the filter stops it. With seed 0 it has not taken a command
+    yet.
+    """
+    ends = threading.Event()
+
+    def killer() -> None:
+        while not ends.wait(0.2):
+            for child in mp.active_children():
+                if child.name == "inference" and time.monotonic() > begun_s + 6.0 and child.pid is not None:
+                    os.kill(child.pid, signal.SIGKILL)
+
+    begun_s = time.monotonic()
+    thread = threading.Thread(target=killer, daemon=True)
+    thread.start()
+    try:
+        code = main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=60", f"seed={seed}"])
+    finally:
+        ends.set()
+        thread.join()
+    output = capsys.readouterr()
+    assert "the inference process has died" in output.out + output.err
+    assert code in (2, 3)
+    assert code == 2 or end in output.out
+    assert time.monotonic() < begun_s + 50.0
+
+
+LOADING = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt as stop:
+    raise ImportError("initialization failed") from stop  # what an extension module makes of it
+"""
+
+
+@pytest.mark.parametrize("module", ["mujoco", "torch"])
+def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
+    """SIGINT and SIGTERM in the middle of an import, before and after the verb listens to signals itself."""
+    (tmp_path / f"{module}.py").write_text(LOADING)
+    words = [sys.executable, "-m", "robo_rl", "run", f"bundle={reach.folder}", "robot=sim_arm"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    asked: dict[signal.Signals, subprocess.Popen[str]] = {
+        number: subprocess.Popen(
+            words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    for number, process in asked.items():
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loading\n"
+            process.send_signal(number)
+            said = process.communicate(timeout=30.0)[0]
+        finally:
+            process.kill()
+            process.communicate()
+        assert "Traceback" not in said
+        if module == "mujoco":
+            assert process.returncode == 128 + number
+            assert said == f"robo-rl: {number.name} while the nodes were being loaded: nothing was sent.\n"
+        else:  # nothing of ours hears SIGTERM yet, so that it ends the process as the kernel does
+            assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[number]
+
+
+def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the contract to the simulated arm; with another robot's description, to that robot, unarmed."""
+    assert main(["contract", f"bundle={reach.folder}", "robot=sim_arm"]) == 0
+    assert f"Next:   robo-rl run bundle={reach.folder} robot=sim_arm" in capsys.readouterr().out
+    config = ContractConfig(bundle=str(reach.folder), robot="mine.yaml")
+    assert next_step(config, reach).startswith(
+        f"robo-rl up arm bundle={reach.folder} robot=mine.yaml driver=<"
+    )
+    assert after_run(reach) == f"robo-rl contract bundle={reach.folder} robot=sim_arm"
+    push = replace(reach, env=replace(reach.env, name="pusht", action=replace(reach.env.action, unit="px")))
+    assert after_run(push) == ""
+    fly = replace(reach, env=replace(reach.env, name="quad/hover"))
+    assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"

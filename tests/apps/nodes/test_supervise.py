@@ -1,0 +1,214 @@
+"""Several processes as one: real processes, that write down what happens to them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.nodes import supervise
+from robo_rl.apps.nodes.supervise import Supervisor, ending
+
+ROOT = Path(__file__).resolve().parents[3]
+# A node that comes to rest after 0.1 s, and says each step; `stubborn` ones do not listen.
+NODE = """
+import signal, sys, time
+name, stubborn = sys.argv[1], len(sys.argv) > 2
+say = lambda *words: sys.stdout.write(" ".join(map(str, words)) + "\\n") and sys.stdout.flush()  # a line in one piece
+asked = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: asked.append(signal.Signals(number).name))
+say("up")
+while not asked or stubborn:
+    time.sleep(0.01)
+say("braking after", *asked)
+time.sleep(0.1)
+say("at rest after", len(asked), "signals")
+"""
+
+
+def node(*words: str) -> list[str]:
+    return [sys.executable, "-c", NODE, *words]
+
+
+def wait_for(lines: list[str], text: str, seconds: float = 10.0) -> None:
+    late_s = time.monotonic() + seconds
+    while not any(text in line for line in lines) and time.monotonic() < late_s:
+        time.sleep(0.02)
+
+
+class Ctrl:
+    """Prints like a terminal, and presses Ctrl-C when it has read enough."""
+
+    def __init__(self, lines: int, number: int = signal.SIGINT) -> None:
+        self.lines: list[str] = []
+        self._left, self._number = lines, number
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), self._number)
+
+
+@pytest.fixture
+def hears_hang_up() -> Iterator[None]:
+    """Whoever started the tests may have done so by `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hears_hang_up")
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal is gone")],
+)
+def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> None:
+    """Each hears one SIGINT, and the next one only when it is at rest; lines carry the node's name."""
+    terminal = Ctrl(3, number)
+    code = Supervisor({"robot": node("r"), "filter": node("f"), "policy": node("p")}, terminal).run()
+    assert code == 0
+    assert terminal.lines[3] == f"up: {why}: stopping policy, filter, robot."
+    rest = terminal.lines[4:-1]
+    assert rest == [
+        f"{name:<6} | {what}"
+        for name in ("policy", "filter", "robot")
+        for what in ("braking after SIGINT", "at rest after 1 signals")
+    ]
+    assert terminal.lines[-1] == "up: all nodes are stopped."
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("raise SystemExit(2)", "policy has ended by itself (exit code 2)"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "policy has ended by itself (killed by SIGKILL)",
+        ),
+        ("pass", "policy has ended by itself (exit code 0)"),
+    ],
+)
+def test_the_end_of_one_stops_all(script: str, said: str) -> None:
+    """Whatever ends it: the others brake, and the reason is said."""
+    lines: list[str] = []
+    commands = {"robot": node("r"), "filter": node("f"), "policy": [sys.executable, "-c", script]}
+    assert Supervisor(commands, lines.append).run() == 3
+    assert f"up: {said}: stopping filter, robot." in lines
+    assert sum("at rest" in line for line in lines) + sum("up" in line and "|" in line for line in lines) >= 2
+
+
+TYPIST = """
+import fcntl, sys, termios
+from robo_rl.apps.nodes.supervise import Supervisor
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+reads = "import os, tty; tty.setcbreak(0); print('ready'); print('key', os.read(0, 1)); os.kill(os.getpid(), 9)"
+idles = "import sys, time; print('keyless', sys.stdin.read() == ''); time.sleep(60)"
+commands = {name: [sys.executable, "-uc", script] for name, script in (("other", idles), ("hand", reads))}
+Supervisor(commands, lambda line: print(line, flush=True), "hand").run(30.0)
+print("lines again", bool(termios.tcgetattr(0)[3] & termios.ICANON))
+"""
+
+
+def test_a_node_may_read_the_keys_of_our_terminal_which_is_given_back() -> None:
+    """A key without Enter reaches one node, the others have none; killed, it leaves the terminal as it
+    was.
+    """
+    ours, terminal = pty.openpty()
+    argv = [sys.executable, "-c", TYPIST]
+    with subprocess.Popen(
+        argv, stdin=terminal, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as up:
+        os.close(terminal)
+        assert up.stdout is not None
+        lines = []
+        for line in up.stdout:
+            lines.append(line.rstrip())
+            if "ready" in line:
+                os.write(ours, b"q")
+    os.close(ours)
+    assert "hand  | key b'q'" in lines
+    assert "other | keyless True" in lines
+    assert lines[-1] == "lines again True"
+
+
+def test_it_stops_by_itself_after_a_time() -> None:
+    lines: list[str] = []
+    assert Supervisor({"robot": node("r")}, lines.append).run(seconds=0.6) == 0
+    assert "up: the time is over: stopping robot." in lines
+
+
+def test_who_does_not_stop_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "REST_S", 0.3)
+    terminal = Ctrl(2)
+    Supervisor({"robot": node("r"), "filter": node("f", "stubborn")}, terminal).run()
+    assert any("filter did not stop within 0.3 s and was killed" in line for line in terminal.lines)
+    assert any("robot" in line and "at rest" in line for line in terminal.lines)
+
+
+def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node rests in 0.1 s here, which is more than what others get."""
+    monkeypatch.setattr(supervise, "REST_S", 0.02)
+    terminal = Ctrl(2)
+    Supervisor({"flight_filter": node("f"), "policy": node("p")}, terminal).run()
+    assert any("policy did not stop" in line for line in terminal.lines)
+    assert any("flight_filter" in line and "at rest" in line for line in terminal.lines)
+
+
+def test_a_second_ctrl_c_hurries_the_node_that_brakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets its second SIGINT, at which a node holds at once; the wait after that is short."""
+    monkeypatch.setattr(supervise, "KILL_S", 0.3)
+    terminal = Ctrl(2)
+    start_s = time.monotonic()
+
+    def say(line: str) -> None:
+        terminal(line)
+        if "stopping" in line:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    Supervisor({"filter": node("f", "stubborn"), "policy": node("p")}, say).run()
+    assert time.monotonic() - start_s < supervise.REST_S
+    killed = (
+        "up: filter did not stop within 0.3 s of the second request and was killed; see that the robot holds."
+    )
+    assert killed in terminal.lines
+
+
+def test_exit_codes_in_words() -> None:
+    assert ending(3) == "exit code 3"
+    assert ending(-signal.SIGSEGV) == "killed by SIGSEGV"
+
+
+KEEPER = """
+import os, subprocess, sys, time
+child = [sys.executable, "-c", "from robo_rl.apps.nodes.parent_death_signal import tend; import sys; tend(int(sys.argv[1]));" + {node!r}]
+processes = [subprocess.Popen([*child, str(os.getpid())], start_new_session=True) for _ in range(2)]
+time.sleep(600)
+"""
+
+
+def test_nodes_come_to_rest_when_their_keeper_is_killed() -> None:
+    """kill -9 of `robo-rl up` leaves no robot that follows a policy nobody watches."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", KEEPER.format(node=NODE)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert keeper.stdout is not None
+    assert [keeper.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+    keeper.kill()
+    keeper.wait()
+    rest = keeper.stdout.read().splitlines()  # ends when both nodes have
+    keeper.stdout.close()
+    assert rest.count("braking after SIGTERM") == 2

@@ -1,0 +1,41 @@
+"""How much of the CPU a training takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from robo_rl.apps.runs.device import share_out
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """What torch would take by itself here; back to the one of all tests afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("threads", "images", "taken"), [(0, False, 1), (0, True, 2), (1, True, 1), (3, False, 3), (3, True, 3)]
+)
+def test_one_thread_unless_there_are_images_or_the_user_says(
+    threads: int, images: bool, taken: int, two_threads: None
+) -> None:
+    share_out(threads, images)
+    assert torch.get_num_threads() == taken
+
+
+def test_training_on_states_takes_one(dataset: Path, tmp_path: Path, two_threads: None) -> None:
+    """By default; the setting may differ between a run and its resumption."""
+    from robo_rl.apps import train
+    from tests.apps.conftest import train_config
+
+    assert train.main(train_config(dataset, tmp_path / "run", steps=4)) == 0
+    assert torch.get_num_threads() == 1
+    assert train.main(train_config(dataset, tmp_path / "run", steps=4, resume=True, threads=2)) == 0
+    assert torch.get_num_threads() == 2

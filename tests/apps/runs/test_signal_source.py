@@ -1,0 +1,74 @@
+"""Who ended a program is said as far as it can be known."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.runs.signals import KEEPER, ended_by, signal_source
+
+ROOT = Path(__file__).resolve().parents[3]
+AT_A_TERMINAL = """
+import fcntl, signal, termios
+from robo_rl.apps.runs.signals import signal_source
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+print(signal_source(signal.SIGINT), signal_source(signal.SIGTERM))
+"""
+
+
+def test_a_signal_without_a_terminal_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kill -INT`, `ros2 launch` and systemd press no key."""
+    monkeypatch.delenv(KEEPER, raising=False)
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "__stdin__", nothing)
+        assert signal_source(signal.SIGINT) == "SIGINT"
+    monkeypatch.setattr(sys, "__stdin__", None)
+    assert signal_source(signal.SIGINT) == "SIGINT"
+    assert signal_source(signal.SIGTERM) == "SIGTERM"
+
+
+def test_in_the_foreground_of_a_terminal_it_is_ctrl_c() -> None:
+    """A real terminal, whose foreground is the process that asks."""
+    ours, theirs = pty.openpty()
+    try:
+        environment = {key: value for key, value in os.environ.items() if key != KEEPER}
+        done = subprocess.run(
+            [sys.executable, "-c", AT_A_TERMINAL],
+            stdin=theirs,
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout.split() == ["Ctrl-C", "SIGTERM"]
+
+
+def test_nohup_outlives_its_terminal() -> None:
+    """An ssh that breaks is a safe stop, unless the user said that the program should go on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        assert signal.SIGHUP in ended_by()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert ended_by() == (signal.SIGINT, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_kept_node_knows_its_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`robo-rl up` stops its nodes by SIGINT; when it is killed itself, the kernel sends them SIGTERM."""
+    monkeypatch.setenv(KEEPER, str(os.getppid()))
+    assert signal_source(signal.SIGINT) == "robo-rl up stops it"
+    assert signal_source(signal.SIGTERM) == "SIGTERM"
+    monkeypatch.setenv(KEEPER, "1" if os.getppid() != 1 else "2")
+    assert signal_source(signal.SIGTERM) == signal_source(signal.SIGINT) == "robo-rl up is gone"

@@ -1,0 +1,26 @@
+"""The first Ctrl-C is answered at once and waits for a whole state; the second one does not wait."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from robo_rl.apps.runs.signals import SAME_S, stop_between_steps
+
+
+def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_between_steps() as stop:
+        assert not stop.asked
+        signal.raise_signal(signal.SIGINT)
+        assert stop.asked
+        assert "once more stops at once" in capfd.readouterr().err
+        signal.raise_signal(signal.SIGTERM)  # the same request, told twice
+        time.sleep(SAME_S + 0.1)
+        with pytest.raises(KeyboardInterrupt, match="the last checkpoint is kept"):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

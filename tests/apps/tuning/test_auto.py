@@ -1,0 +1,390 @@
+"""`method=auto`: the probe chooses, stages follow one another, and the best policy is what is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
+
+from policies.base.generative import GenerativePolicy
+from policies.checkpoint import load_policy
+from robo_rl.apps import finetune as finetune_verb
+from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.finetune import replanned
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.tuning import auto, imitation
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.data.store import EpisodeStore
+from robo_rl.eval.probe import Probe
+from robo_rl.eval.rollout import eval_seeds
+from robo_rl.eval.stats import SuccessRate
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
+
+TOTAL = 900
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(demonstrations, base policy), hardly trained."""
+    folder = tmp_path_factory.mktemp("auto")
+    data, out = folder / "data", folder / "base"
+    assert (
+        robo_rl(
+            ["collect", "env=metaworld/reach-v3", f"out={data}", "episodes=3", "num_envs=2", "num_workers=0"]
+        )
+        == 0
+    )
+    assert (
+        robo_rl(["train", f"data={data}", f"out={out}", "steps=60", "net.width=16", "process.steps=2"]) == 0
+    )
+    return data, out
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks, short stages, four episodes per comparison."""
+    recipe = auto.stage_method
+
+    def shrunk(name: str) -> MethodConfig:
+        method = recipe(name)
+        if name == "auto":
+            return method
+        method.learner.hidden, method.burn_in = [16], min(method.burn_in, 20)
+        method.env_steps = min(method.env_steps, 300)
+        return method
+
+    monkeypatch.setattr(auto, "stage_method", shrunk)
+    monkeypatch.setattr(auto, "CHOICE_EPISODES", 4)
+    monkeypatch.setattr(auto, "LEAST_STEPS", 100)
+    monkeypatch.setattr(imitation, "UPDATES", 20)
+
+
+def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
+    """The verb, in this process."""
+    return robo_rl(
+        [
+            "finetune",
+            f"base={base[1]}",
+            f"demos={base[0]}",
+            f"out={out}",
+            "method=auto",
+            f"env_steps={TOTAL}",
+            "eval_every=300",
+            "eval_episodes=2",
+            "final_episodes=4",
+            "max_episode_steps=40",
+            "checkpoint_every=200",
+            *more,
+        ]
+    )
+
+
+def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: int) -> None:
+    """Let the probe find these successes in 20 episodes."""
+    rates = [SuccessRate(k, 20) for k in (gaussian, zero, best_of)]
+    found = Probe(*rates, draws=8, env_steps=0, cpu_s=0.0)
+    monkeypatch.setattr(auto, "probe", lambda *_, **__: found)
+
+
+def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record failures, too: so few steps hold no success. They are not imitated, but there is something to
+    merge.
+    """
+    recorded = finetune_verb.Recorded
+
+    def keeping(*arguments: Any, **settings: Any) -> Any:
+        return recorded(*arguments, **settings | {"keep_all": True})
+
+    monkeypatch.setattr(finetune_verb, "Recorded", keeping)
+
+
+def note(out: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((out / "policy" / "policy.json").read_text())["train"]
+    return data
+
+
+def test_steering_then_a_residual_on_the_steps_that_are_left(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe sees support, steering does not get all the way in its 300 steps, the residual takes the
+    other 600.
+    """
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "run") == 0
+    assert (tmp_path / "run/steering/run/policy").exists()
+    assert (tmp_path / "run/residual/run/policy").exists()
+    assert note(tmp_path / "run")["env_steps"] == TOTAL
+    curve = json.loads((tmp_path / "run/curve.json").read_text())
+    assert curve["env_steps"] == sorted(curve["env_steps"])
+    assert len(curve["env_steps"]) == len(curve["rates"]) == len(curve["returns"])
+
+
+def test_no_stage_beyond_what_is_enough(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a policy is good enough the other steps are not spent."""
+    monkeypatch.setattr(auto, "ENOUGH", 0.0)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "run") == 0
+    assert not (tmp_path / "run/residual").exists()
+    assert note(tmp_path / "run")["env_steps"] == 300
+
+
+def test_a_residual_alone_where_no_noise_helps(
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And when nothing beats the base, the base itself is what is left: `auto` never makes a policy worse."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 20, 20, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(0, 4))
+    assert finetune(base, tmp_path / "run") == 0
+    assert not (tmp_path / "run/steering").exists()
+    weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
+    assert weights[0] == weights[1]
+    assert "no noise helps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        (999, []),
+        (1000, [1000]),
+        (23_999, [24_000]),
+        (24_000, [12_000, 12_000]),
+        (38_000, [12_668, 12_668, 12_664]),
+        (50_000, [12_500] * 4),
+    ],
+)
+def test_residuals_share_the_steps(total: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 12,000 steps or more, all steps spent, whole steps of four lanes; too few are left alone."""
+    monkeypatch.setattr(auto, "LEAST_STEPS", 1000)
+    spent: list[int] = []
+    while steps := auto.round_steps(total - sum(spent)):
+        spent.append(-(-steps // 4) * 4)
+    assert spent == expected
+
+
+def test_a_residual_corrects_what_imitates_the_one_before(
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two rounds: what the first recorded, beside the demonstrations, teaches a base like the first and is
+    replayed.
+    """
+    record_all(monkeypatch)
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(2, 4))
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    assert finetune(base, tmp_path / "run") == 0
+    run = tmp_path / "run"
+    first, made = EpisodeStore(run / "residual/run/episodes"), EpisodeStore(run / "imitation/data")
+    assert len(first) > 0
+    assert len(made) == len(EpisodeStore(base[0])) + len(first)
+    imitator = load_policy(run / "imitation/run/policy")
+    assert isinstance(imitator, GenerativePolicy)
+    built, first_base = imitator.config(), load_policy(base[1] / "policy").config()
+    assert all(
+        built[name] == first_base[name] for name in ("net", "process", "obs_steps", "chunk", "execute")
+    )
+    settings = yaml.safe_load((run / "residual2/run/config.yaml").read_text())
+    assert settings["demos"] == str(run / "imitation/data")
+    weights = [
+        (run / name / "weights.safetensors").read_bytes()
+        for name in ("imitation/run/policy", "residual2/base")
+    ]
+    assert weights[0] == weights[1]
+    assert (run / "imitation2/run/policy").exists()
+    assert note(run)["env_steps"] == TOTAL
+    assert "imitation: 2/4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("successes", "corrected"), [(3, "imitation/run/policy"), (2, "residual/run/policy")]
+)
+def test_a_far_worse_imitation_is_not_built_upon(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, corrected: str
+) -> None:
+    """Up to ten points below the best, a policy without corrections is still the better one to correct."""
+    record_all(monkeypatch)
+    rates = [
+        SuccessRate(k, 20) for k in (1, 4, successes, successes, *[1] * 9)
+    ]  # start, residual, imitation twice
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "CLOSE", 0.07)
+    monkeypatch.setattr(auto, "own_rates", lambda *_: [rates[0]] * 2)
+    remaining = iter(rates[1:])
+    monkeypatch.setattr(auto, "rate_of", lambda *_: next(remaining))
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    assert finetune(base, tmp_path / "run") == 0
+    weights = [
+        (tmp_path / "run" / name / "weights.safetensors").read_bytes()
+        for name in (corrected, "residual2/base")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_what_looks_good_enough_meets_more_episodes(
+    base: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """49 of 50 may be luck: training goes on when 200 episodes say 0.94, and is over when they say 0.98;
+    asked once.
+    """
+    config, policy, asked = FinetuneVerb(out="unused", base=str(base[1])), flow_policy(SPEC), []
+    for successes, arrived in ((188, False), (196, True)):
+
+        def measured(*_: Any, successes: int = successes) -> SuccessRate:
+            asked.append(1)
+            return SuccessRate(successes, 200)
+
+        monkeypatch.setattr(auto, "rate_of", measured)
+        course = auto._Course(
+            config, policy, RunDir(Path("unused")), auto.Stage(policy, 0.0, SuccessRate(49, 50))
+        )
+        assert course.arrived() == course.arrived() == arrived
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("successes", "recipe", "scale"), [(17, "residual_far", 0.4), (18, "residual", 0.2)])
+def test_a_weak_start_gets_a_longer_reach(
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    successes: int,
+    recipe: str,
+    scale: float,
+) -> None:
+    """Below 90 % the base may miss by more than the usual correction can bridge."""
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 0, 0, 20)
+    monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
+    monkeypatch.setattr(auto, "own_rates", lambda *_: [SuccessRate(successes, 20)] * 2)
+    assert finetune(base, tmp_path / "run") == 0
+    config = yaml.safe_load((tmp_path / "run/residual/run/config.yaml").read_text())
+    assert (config["method"]["name"], config["method"]["map"]["scale"]) == (recipe, scale)
+
+
+def test_a_stopped_run_goes_on_inside_its_stage(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at the start of the residual, moved, resumed: the same policy as without, steering not
+    repeated.
+    """
+    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    fixed(monkeypatch, 8, 10, 20)
+    assert finetune(base, tmp_path / "whole") == 0
+    rate_of, calls = auto.rate_of, []
+
+    def stop(*arguments: Any) -> SuccessRate:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt("here")
+        return rate_of(*arguments)
+
+    monkeypatch.setattr(auto, "rate_of", stop)
+    stopped = finetune(base, tmp_path / "stopped")
+    monkeypatch.setattr(auto, "rate_of", rate_of)
+    assert stopped == 130
+    (tmp_path / "stopped").rename(tmp_path / "moved")
+    assert finetune(base, tmp_path / "moved", "resume=true") == 0
+    weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "moved")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("eval_seed", range(4))
+def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
+    """The best of several on 50 episodes looks better there than it is: the final 100 must be others."""
+    chosen = auto.choice_seed(FinetuneVerb(eval_seed=eval_seed))
+    assert not set(eval_seeds(chosen, auto.SURE * 50)) & set(eval_seeds(eval_seed, 100))
+
+
+@pytest.mark.parametrize(
+    ("total", "episodes", "draws"),
+    [(2_000, 10, 4), (9_999, 10, 4), (10_000, 10, 8), (25_000, 25, 8), (50_000, 50, 8), (400_000, 50, 8)],
+)
+def test_a_short_run_is_probed_shortly(
+    total: int,
+    episodes: int,
+    draws: int,
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the default's 50,000 steps on as always; with 2,000 steps the probe had up to 27 times as many as
+    training.
+
+    What the probe is really asked for, and how many episodes a comparison meets.
+    """
+    monkeypatch.setattr(auto, "CHOICE_EPISODES", 50)
+    asked: dict[str, Any] = {}
+
+    def probed(*_: Any, **settings: Any) -> Probe:
+        asked.update(settings)
+        return Probe(*(SuccessRate(1, 2) for _ in range(3)), draws=8, env_steps=0, cpu_s=0.0)
+
+    def measured(*arguments: Any) -> Any:
+        asked["compared"] = arguments[-1]
+        return SimpleNamespace(rate=SuccessRate(1, 2))
+
+    monkeypatch.setattr(auto, "probe", probed)
+    monkeypatch.setattr(auto, "measure", measured)
+    config = FinetuneVerb(out="unused", base=str(base[1]), env_steps=total)
+    policy = flow_policy(SPEC)
+    auto.probe_base(config, policy, RunDir(tmp_path))
+    auto.rate_of(config, policy, 0.0)
+    found = [asked[name] for name in ("episodes", "best_of_seeds", "draws", "compared")]
+    assert found == [episodes, episodes // 2, draws, episodes]
+
+
+@pytest.mark.parametrize(
+    ("own_zero", "own_noisy", "zero", "noisy", "execute", "scale"),
+    [(5, 5, 5, 5, 2, 0.0), (5, 5, 6, 5, 1, 0.0), (5, 5, 5, 6, 1, 1.0), (5, 7, 6, 6, 2, 1.0)],
+)
+def test_the_start_is_the_best_way_to_run_the_base(
+    own_zero: int, own_noisy: int, zero: int, noisy: int, execute: int, scale: float,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of 20 episodes each; on a tie its own rhythm and zero noise. A second call reads what the first one
+    measured.
+    """
+    own = iter([own_zero, own_noisy])
+    monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(next(own), 20))
+    base, run = flow_policy(SPEC), RunDir(tmp_path)
+    found = Probe(
+        SuccessRate(noisy, 20), SuccessRate(zero, 20), SuccessRate(9, 20), draws=8, env_steps=0, cpu_s=0.0
+    )
+    for _ in range(2):
+        start = auto.start_of(FinetuneVerb(), base, replanned(base, 1), found, run)
+        assert (start.policy.execute, start.noise_scale) == (execute, scale)
+
+
+def test_a_recipe_cannot_be_changed_from_outside(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings that would not reach the stages are refused, before anything is written."""
+    assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
+    assert "method=steering" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def auto_choice(method: str) -> Any:
+    from robo_rl.eval.probe import Recommendation
+
+    return Recommendation(method, "no noise helps")  # type: ignore[arg-type]

@@ -1,0 +1,299 @@
+"""Composition: every kind of method starts as its base, resumes exactly, and what does not fit is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from policies.tuned.direct import DirectPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.tuning.compose import Session, build_map, build_session, ignores_noise
+from robo_rl.conf.finetune import MapConfig, MethodConfig
+from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.eval.rollout import eval_seeds, evaluate
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.loop import FineTuner
+from robo_rl.rl.mix import MixConfig
+from robo_rl.rl.off_policy.config import LearnerConfig
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
+
+DEMOS = MixConfig(online=0.5, demo=0.5)
+ANCHORS = MixConfig(online=0.5, base=0.5)
+
+
+def method(
+    kind: str, mix: MixConfig | None = None, algorithm: str = "off_policy", **options: Any
+) -> MethodConfig:
+    """A tiny run: 48 steps of the base, 5 updates of burn-in, 48 online."""
+    where = {name: options.pop(name) for name in list(options) if name in MapConfig.__dataclass_fields__}
+    learner: Any = {"hidden": [16], "batch": 16} | options
+    return MethodConfig(
+        env_steps=96, base_steps=48, burn_in=5, replay_capacity=300, learner=LearnerConfig(**learner),
+        mix=mix or MixConfig(), map=MapConfig(kind=kind, **where), algorithm=algorithm, name=kind,
+    )  # fmt: skip
+
+
+METHODS: dict[str, MethodConfig] = {
+    "DSRL-SAC": method("steering"),
+    "steering from the base's noise, low rank": method("steering", origin="gaussian", rank=2, norm_bound=0.5),
+    "DSRL-NA": method("steering", algorithm="noise_aliased", auto_alpha=True, heads=3),
+    "DSRL-NA by TD3": method("steering", algorithm="noise_aliased", actor="deterministic"),
+    "ResFiT": method(
+        "residual", DEMOS, actor="deterministic", n_step=3, heads=4, target_subset=2, actor_delay=2
+    ),
+    "gated residual": method("residual", DEMOS, actor="deterministic", gate=True),
+    "residual of chunks": method("residual", per_chunk=True),
+    "DAWN": method("residual", ANCHORS),
+    "SAC": method("direct", auto_alpha=True, entropy_in_target=True),
+    "RLPD": method("direct", DEMOS, heads=4, target_subset=2, entropy_in_target=True),
+}
+
+
+def base_of(config: MethodConfig) -> SavedPolicy:
+    return DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
+    """Two successes and a failure of the toy world."""
+    return dataset(tmp_path_factory.mktemp("demos"), SPEC, [True, False, True])
+
+
+def dataset(path: Path, spec: EnvSpec, outcomes: list[bool]) -> EpisodeStore:
+    writer = DatasetWriter.create(path / "data", spec)
+    for seed, outcome in enumerate(outcomes):
+        with writer.episode(task="reach", seed=seed) as episode:
+            for frame in range(5):
+                shape = spec.obs["state"].shape
+                episode.add(
+                    {"state": np.full(shape, frame, np.float32)}, np.full(spec.action.dim, 0.5, np.float32),
+                    reward=0.0, terminated=outcome and frame == 4,
+                )  # fmt: skip
+            episode.commit(
+                success=outcome, final_obs={"state": np.full(spec.obs["state"].shape, 5, np.float32)}
+            )
+    return EpisodeStore(path / "data")
+
+
+class Log(list[tuple[int, dict[str, float]]]):
+    def log(self, step: int, values: Any) -> None:
+        self.append((step, {name: float(value) for name, value in values.items()}))
+
+
+def session(config: MethodConfig, demos: EpisodeStore, log: Any = None) -> tuple[Session, Any]:
+    env = make_env(3)
+    given = demos if config.mix.demo else None
+    made = build_session(config, base_of(config), env, seed=0, demos=given, logger=log, say=lambda _: None)
+    return made, env
+
+
+def begin(made: Session, env: Any) -> EpisodeSeeds:
+    seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
+    made.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(3)])
+    return seeds
+
+
+def to_the_end(made: Session) -> None:
+    while not made.tuner.done:
+        made.tuner.advance()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_resumes_exactly(name: str, demos: EpisodeStore, tmp_path: Path) -> None:
+    """Promise 7: stopped before, in and after the burn-in, through files; weights, replay and log to the last
+    bit.
+    """
+    config, whole_log = METHODS[name], Log()
+    whole, env = session(config, demos, whole_log)
+    begin(whole, env)
+    to_the_end(whole)
+    env.close()
+    for stop_at in (24, 48, 75):
+        log = Log()
+        first, env = session(config, demos, log)
+        seeds = begin(first, env)
+        while first.tuner.env_steps < stop_at:
+            first.tuner.advance()
+        save_state(tmp_path, {"tuner": first.tuner.state_dict(), "env": env.snapshot(), "seeds": seeds.count})
+        env.close()
+        state = load_state(tmp_path)
+        second, env = session(config, demos, log)
+        env.restore(state["env"], EpisodeSeeds(second.seed_root, int(state["seeds"])))
+        second.tuner.load_state_dict(state["tuner"])
+        to_the_end(second)
+        env.close()
+        assert log == whole_log
+        same_tuner(whole.tuner, second.tuner)
+
+
+def same_tuner(one: Any, other: Any) -> None:
+    for name, weights in one.learner.weights().items():
+        for key, value in weights.items():
+            assert torch.equal(value, other.learner.weights()[name][key]), (name, key)
+    for name, store in one.mix.stores.items():
+        for key, value in store.data.items():
+            assert torch.equal(value.nan_to_num(-9.0), other.mix[name].data[key].nan_to_num(-9.0)), (
+                name,
+                key,
+            )
+
+
+@pytest.mark.parametrize("name", [name for name, config in METHODS.items() if config.map.kind != "direct"])
+def test_evaluation_at_step_zero_equals_the_base(name: str, demos: EpisodeStore) -> None:
+    """Promise 1: same successes, same lengths, on the same seeds; from zero noise for steering that starts
+    there.
+    """
+    config = METHODS[name]
+    made, env = session(config, demos)
+    still = config.map.kind == "steering" and config.map.origin == "zero"
+    results = [
+        evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), scale), eval_seeds(0, 12))
+        for policy, scale in ((made.policy, made.noise_scale), (flow_policy(SPEC), 0.0 if still else 1.0))
+    ]
+    env.close()
+    assert results[0].success == results[1].success
+    assert results[0].length == results[1].length
+
+
+def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
+    """deploy_noise is the policy's, base_noise the collector's: at step 0 it is the zero-noise base, bit for
+    bit.
+    """
+    config = replace(METHODS["residual of chunks"], deploy_noise=0.0)
+    made, env = session(config, None)  # type: ignore[arg-type]
+    assert (made.noise_scale, made.tuner.collector.noise.scale) == (0.0, 1.0)  # type: ignore[attr-defined]
+    results = [
+        evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), 0.0), eval_seeds(0, 12))
+        for policy in (made.policy, flow_policy(SPEC))
+    ]
+    env.close()
+    assert (results[0].success, results[0].length) == (results[1].success, results[1].length)
+
+
+def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
+    """Evaluations during training see training; nothing has to be copied."""
+    made, env = session(METHODS["gated residual"], demos)
+    env.close()
+    assert isinstance(made.tuner, FineTuner)
+    assert isinstance(made.policy, ResidualPolicy)
+    assert made.policy.actor is made.tuner.learner.actor
+    assert made.policy.gate is made.tuner.learner.critic
+
+
+def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) -> None:
+    """With chunks only the lanes that are due decide: a row of noise would belong to another lane every
+    time.
+    """
+    by_lane = [("deterministic", {"explore_correlation": 0.95}), ("deterministic", {"explore_least": 0.0})]
+    for actor, change in [*by_lane, ("gaussian", {"explore_correlation": 0.95})]:
+        config = method("residual", DEMOS, actor=actor, per_chunk=True, **change)
+        with pytest.raises(ConfigError, match="explore_correlation=0"):
+            session(config, demos)
+
+
+@pytest.mark.parametrize("kind", ["steering", "direct"])
+def test_a_gate_that_would_not_be_deployed_is_refused(kind: str) -> None:
+    """The critics of a residual travel with it; others would act by a gate in training and without one ever
+    after.
+    """
+    config = method(kind, gate=True)
+    with pytest.raises(ConfigError, match="gate=false"):
+        build_session(config, base_of(config), make_env(1), seed=0, demos=None)
+
+
+def test_the_base_does_not_learn(demos: EpisodeStore) -> None:
+    """Bit for bit the same after training: a residual over a moving base would be a residual over nothing."""
+    made, env = session(METHODS["ResFiT"], demos)
+    base = made.policy.base  # type: ignore[attr-defined]
+    before = {key: value.clone() for key, value in base.state_dict().items()}
+    begin(made, env)
+    to_the_end(made)
+    env.close()
+    assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
+    assert not any(parameter.requires_grad for parameter in base.parameters())
+
+
+def steered(origin: str) -> SteeredPolicy:
+    action_map = LatentMap(4, 1, 1.5, origin)  # type: ignore[arg-type]
+    return SteeredPolicy(
+        flow_policy(SPEC), make_actor(ActorConfig("gaussian", 4 + action_map.ctx_dim, 4)), action_map
+    )
+
+
+def residual(base: SavedPolicy) -> ResidualPolicy:
+    return ResidualPolicy(base, make_actor(ActorConfig("deterministic", 5, 1)), ResidualMap(1, 0.2))
+
+
+def test_noise_is_ignored_anywhere_in_the_stack() -> None:
+    """Steering such a policy again, or distilling it with noise, would be for nothing."""
+    assert ignores_noise(steered("zero"))
+    assert ignores_noise(residual(steered("zero")))
+    assert not ignores_noise(residual(steered("gaussian")))
+    assert not ignores_noise(flow_policy(SPEC))
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "words"),
+    [
+        (MapConfig("steering"), lambda: DirectPolicy(SPEC), "generative base"),
+        (MapConfig("residual"), lambda: DirectPolicy(SPEC), "needs a base"),
+        (MapConfig("steering"), lambda: steered("zero"), "ignores it"),
+        (MapConfig("residual", per_chunk=True), lambda: residual(flow_policy(SPEC)), "per_chunk=false"),
+        (MapConfig("direct"), lambda: flow_policy(SPEC), "kind 'generative'"),
+        (MapConfig("steering", rank=5), lambda: flow_policy(SPEC), "rank"),
+        (MapConfig("residual", scale=2.0), lambda: flow_policy(SPEC), "scale"),
+        (MapConfig("steering", magnitude=0.0), lambda: flow_policy(SPEC), "magnitude"),
+    ],
+)
+def test_maps_that_do_not_fit_their_base_are_refused(
+    config: MapConfig, base: Callable[[], SavedPolicy], words: str
+) -> None:
+    """Each in one sentence, before a simulator is started for nothing."""
+    with pytest.raises(ConfigError, match=words):
+        build_map(config, base())
+
+
+def test_missing_and_foreign_demonstrations_are_refused(tmp_path: Path) -> None:
+    """Another robot's recordings have another state, or other action limits; failures teach nothing."""
+    env = make_env(1)
+    config = METHODS["ResFiT"]
+    wide = EnvSpec("toy/target", {"state": ArraySpec((3,))}, SPEC.action, 6, 50.0)
+    strong = EnvSpec("toy/target", SPEC.obs, ActionSpec((-9.0,), (9.0,)), 6, 50.0)
+    cases: list[tuple[EpisodeStore | None, type[Exception], str]] = [
+        (None, ConfigError, "demos=<dataset>"),
+        (dataset(tmp_path / "wide", wide, [True]), CheckpointError, "'state'"),
+        (dataset(tmp_path / "strong", strong, [True]), CheckpointError, "limits"),
+        (dataset(tmp_path / "failed", SPEC, [False]), ConfigError, "None of the 1"),
+    ]
+    for given, error, words in cases:
+        with pytest.raises(error, match=words):
+            build_session(config, flow_policy(SPEC), env, seed=0, demos=given)
+    env.close()
+
+
+def test_steering_with_demonstrations_is_refused(demos: EpisodeStore) -> None:
+    """Nobody knows the noise of a human's action."""
+    with pytest.raises(ConfigError, match=r"mix\.demo=0"):
+        session(method("steering", DEMOS), demos)
+
+
+def test_aliasing_without_steering_is_refused(demos: EpisodeStore) -> None:
+    """A mistyped combination of map and algorithm."""
+    with pytest.raises(ConfigError, match="steering"):
+        session(method("residual", algorithm="noise_aliased"), demos)

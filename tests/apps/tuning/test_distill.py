@@ -1,0 +1,189 @@
+"""Distillation as the verb composes it: who drives, who answers, and which teachers are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.base.noise import EpisodeNoise
+from policies.checkpoint import save_policy
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.single_step import SingleStepPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.distill import main, train_note
+from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, walk_of
+from robo_rl.conf.distill import DistillVerb
+from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError, RoboRLError
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
+
+
+def steered(origin: str = "gaussian", base: SavedPolicy | None = None) -> SteeredPolicy:
+    torch.manual_seed(1)
+    action_map = LatentMap(4, 1, 1.5, origin)  # type: ignore[arg-type]
+    actor = make_actor(ActorConfig("gaussian", 4 + action_map.ctx_dim, 4, (8,)))
+    torch.nn.init.normal_(actor.net[-1].weight)
+    return SteeredPolicy(base or flow_policy(SPEC), actor, action_map)
+
+
+def residual(steps: int = 1) -> ResidualPolicy:
+    torch.manual_seed(2)
+    actor = make_actor(ActorConfig("deterministic", 4 + steps, steps, (8,)))
+    torch.nn.init.normal_(actor.net[-1].weight)
+    return ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3, steps))
+
+
+def head() -> SingleStepPolicy:
+    torch.manual_seed(0)
+    return SingleStepPolicy(SPEC, flow_policy(SPEC).encoder, MlpDenoiserConfig(width=8, depth=1), 2, 4, 2)
+
+
+def distilled(teacher: SavedPolicy, **changes: Any) -> Distilled:
+    small: dict[str, Any] = {
+        "teacher": "t",
+        "out": "o",
+        "steps": 300,
+        "batch_size": 64,
+        "lr": 3e-3,
+        "rollout_steps": 300,
+        "rounds": 1,
+        "round_steps": 150,
+        "net": MlpDenoiserConfig(width=64, depth=2),
+        "num_envs": 3,
+    }
+    env = make_env(3)
+    rounds = Rounds(DistillVerb(**small | changes), teacher, 1.0, env)
+    while not rounds.done:
+        rounds.update() if rounds.learns else rounds.gather()
+    env.close()
+    return rounds.result()
+
+
+TEACHERS = {
+    "base": flow_policy(SPEC),
+    "steered": steered(),
+    "steered from zero": steered("zero"),
+    "residual per step": residual(),
+    "residual per chunk": residual(2),
+}
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_a_head_answers_like_its_teacher(name: str) -> None:
+    """In one call, on fresh states and noise; from zero noise where the teacher ignores it."""
+    teacher = TEACHERS[name]
+    result = distilled(teacher)
+    assert result.noise_scale == (0.0 if name == "steered from zero" else 1.0)
+    env, noise = make_env(3), EpisodeNoise((4, 1), result.noise_scale)
+    seen = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=99).gather(150).data
+    env.close()
+    with torch.no_grad():
+        found = result.head.sample_from(seen.features, seen.noise)
+    error = ((found - seen.chunk).square().mean(2) * seen.weight).sum() / seen.weight.sum()
+    spread = seen.chunk[:, :2].var()
+    assert error < 0.15 * spread, (float(error), float(spread))
+
+
+def test_the_note_says_what_the_training_cost() -> None:
+    """The comparison with the teacher comes after it and is not part of it."""
+    result = distilled(TEACHERS["base"])
+    assert result.cpu_s > 0.0
+    assert result.wall_s > 0.0
+    note = train_note(DistillVerb(teacher="t", out="o"), result)
+    assert (note["train_wall_s"], note["train_cpu_s"]) == (round(result.wall_s, 2), round(result.cpu_s, 2))
+
+
+def test_the_same_seed_gives_the_same_head() -> None:
+    """Promise 8: states, noise, weights and order of batches all follow from the seed."""
+    heads = [distilled(flow_policy(SPEC), steps=20, seed=seed).head.state_dict() for seed in (3, 3, 4)]
+    assert all(torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
+    assert not all(torch.equal(heads[0][key], heads[2][key]) for key in heads[0])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share: float) -> None:
+    """DAgger (Ross et al. 2011): the student's own mistakes are among the states, the teacher's chunk is the
+    label.
+    """
+    teacher, student, driven = flow_policy(SPEC), head(), list[Tensor]()
+
+    class Marked(SingleStepPolicy):
+        """The student drives with an action that nobody else would choose."""
+
+        def sample_from(self, features: Tensor, noise: Tensor) -> Tensor:
+            return torch.full_like(noise, 0.12345)
+
+    student.__class__ = Marked
+    env = make_env(3)
+    step = env.step
+    env.step = lambda action: (driven.append(action), step(action))[1]  # type: ignore[method-assign]
+    found = Gatherer(env, teacher, ChunkExecutor, EpisodeNoise((4, 1)), False, seed=0).gather(
+        600, student, share
+    )
+    env.close()
+    mine = (SPEC.action.normalize(torch.cat(driven)) - 0.12345).abs() < 1e-5
+    assert abs(mine.float().mean() - share) < 0.12
+    with torch.no_grad():
+        assert torch.equal(found.data.chunk, teacher.sample_from(found.data.features, found.data.noise))
+
+
+def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say() -> None:
+    """One sentence instead of an empty dataset."""
+    env = make_env(3)
+    made = Gatherer(env, residual(), ChunkExecutor, EpisodeNoise((4, 1)), True, seed=0)
+    with pytest.raises(ConfigError, match="student_share"):
+        made.gather(60, head(), 1.0)
+    env.close()
+
+
+def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
+    """What a head sees is the noise before steering; the rest of the walk is the base's from the steered
+    noise.
+    """
+    teacher, features, noise = steered(), torch.randn(5, 4), torch.randn(5, 4, 1)
+    walk = walk_of(teacher)
+    assert walk is not None
+    with torch.no_grad():
+        points, times = walk(features, noise)
+        end = teacher.sample_from(features, noise)
+    assert torch.equal(points[0], noise)
+    assert torch.equal(points[-1].clamp(-1.0, 1.0), end)
+    assert (times[0], times[-1]) == (1.0, 0.0)
+
+
+def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
+    """Consistency distillation asks for the points between noise and action."""
+    assert walk_of(residual()) is None
+    assert walk_of(steered(base=residual())) is None
+    assert walk_of(flow_policy(SPEC)) is not None
+
+
+@pytest.mark.parametrize(
+    ("teacher", "changes", "words"),
+    [
+        (head(), {}, "already decides in a single step"),
+        (residual(), {"consistency": 1.0}, "no walk"),
+        (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained in .* on"),
+    ],
+)
+def test_refused_before_anything_is_written(
+    teacher: SavedPolicy, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """Minutes of rollouts before the message would be rude; a folder left behind would be in the way."""
+    if "env" in changes:
+        pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
+    save_policy(tmp_path / "teacher", teacher)
+    settings: dict[str, Any] = {"teacher": str(tmp_path / "teacher"), "out": str(tmp_path / "out")} | changes
+    with pytest.raises(RoboRLError, match=words):
+        main(DistillVerb(**settings))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,198 @@
+"""Killed at the worst moments: a distillation resumes to the same bits from wherever it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.checkpoint import save_policy
+from robo_rl.apps import distill
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.tuning.distill_rounds import Rounds
+from robo_rl.conf.distill import DistillVerb
+from robo_rl.core.errors import ConfigError, RoboRLError
+from robo_rl.core.files import state_io
+from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.rl.distillation.dagger import Gatherer
+from tests.apps.tuning.dying import Killed, dying
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
+
+ROOT = Path(__file__).resolve().parents[3]
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: Patch) -> None:
+    """The verb finds the toy world under every name."""
+    monkeypatch.setattr(distill, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kill") / "teacher"
+    save_policy(folder, flow_policy(SPEC))
+    return folder
+
+
+def config(teacher: Path, out: Path, **changes: Any) -> DistillVerb:
+    """Three rounds of 40 updates with both losses, a line of log every 5 updates, a checkpoint every 15."""
+    small: dict[str, Any] = {
+        "teacher": str(teacher),
+        "out": str(out),
+        "steps": 40,
+        "batch_size": 8,
+        "consistency": 0.5,
+        "log_every": 5,
+        "rollout_steps": 100,
+        "round_steps": 100,
+        "num_envs": 2,
+        "eval_episodes": 3,
+        "checkpoint_every": 15,
+        "net": MlpDenoiserConfig(width=16, depth=1),
+    }
+    return DistillVerb(**small | changes)
+
+
+@pytest.fixture(scope="module")
+def whole(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("kill") / "whole"
+    with Patch.context() as patch:
+        patch.setattr(distill, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+        assert distill.main(config(teacher, out)) == 0
+    return out
+
+
+def same_run(one: Path, other: Path) -> None:
+    """Head, log and counts are equal; seconds are not."""
+    for name in ("policy/weights.safetensors", "metrics.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    results = [json.loads((run / "results.json").read_text()) for run in (one, other)]
+    notes = [json.loads((run / "policy" / "policy.json").read_text())["train"] for run in (one, other)]
+    for result in (*results, *notes):
+        for part in (result, result.get("head"), result.get("teacher")):
+            for key in ("wall_s", "cpu_s", "train_wall_s", "train_cpu_s") if isinstance(part, dict) else ():
+                part.pop(key, None)
+    assert results[0] == results[1]
+    assert notes[0] == notes[1]
+
+
+DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+    "in the first gathering": (Gatherer, "_decide", 10, False),
+    "between the first gathering and its checkpoint": (Rounds, "gather", 1, True),
+    "before the first checkpoint of the training": (Rounds, "update", 9, False),
+    "in the middle of a round": (Rounds, "update", 33, True),
+    "after the last update of a round": (Rounds, "update", 40, True),
+    "in the student's first gathering": (Rounds, "gather", 2, False),
+    "after the student's first gathering": (Rounds, "gather", 2, True),
+    "in the last round": (Rounds, "update", 111, False),
+    "while a checkpoint is written": (state_io, "write_json", 4, False),
+    "between a checkpoint and the removal of the one before": (shutil, "rmtree", 6, False),
+    "before the head is saved": (distill, "save_policy", 1, False),
+    "in the comparison at the end": (distill, "evaluate", 2, False),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_resumed_equals_never_killed(death: str, teacher: Path, whole: Path, tmp_path: Path) -> None:
+    """Promise 7: weights and every logged value, to the last bit."""
+    where, name, call, after = DEATHS[death]
+    with Patch.context() as patch:
+        patch.setattr(where, name, dying(getattr(where, name), call, after))
+        with pytest.raises(Killed):
+            distill.main(config(teacher, tmp_path / "run"))
+    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    """After a kill at update 71 of 120, it goes on from the checkpoint of 60 and gathers for the last round
+    alone.
+    """
+    with Patch.context() as patch:
+        patch.setattr(Rounds, "update", dying(Rounds.update, 71))
+        with pytest.raises(Killed):
+            distill.main(config(teacher, tmp_path / "run"))
+    updates, gatherings = list[int](), list[int]()
+    update, gather = Rounds.update, Rounds.gather
+    monkeypatch.setattr(Rounds, "update", lambda self, *a: (update(self, *a), updates.append(self.updates)))
+    monkeypatch.setattr(Rounds, "gather", lambda self, *a: (gather(self, *a), gatherings.append(self.round)))
+    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    assert updates == list(range(61, 121))
+    assert gatherings == [2]
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "call", "said"),
+    [(Rounds, "update", 23, "saved update 23"), (Gatherer, "_decide", 40, "saved update 40")],
+)
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    where: Any, name: str, call: int, said: str, teacher: Path, whole: Path, tmp_path: Path
+) -> None:
+    """The running update is finished; a gathering, here the second one, is made again by the resumed run."""
+    calls, real = 0, getattr(where, name)
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            signal.raise_signal(signal.SIGINT)
+        return real(*args)
+
+    with Patch.context() as patch:
+        patch.setattr(where, name, interrupted)
+        with pytest.raises(KeyboardInterrupt, match=f"{said} in .*resume=true goes on"):
+            distill.main(config(teacher, tmp_path / "run"))
+    assert calls == call
+    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_sigkill_of_a_real_process(teacher: Path, whole: Path, tmp_path: Path) -> None:
+    """The same once more with a process that the kernel ends."""
+    program = [
+        sys.executable,
+        "-m",
+        "tests.apps.tuning.die_in_distill",
+        str(teacher),
+        str(tmp_path / "run"),
+        "77",
+    ]
+    died = subprocess.run(program, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    latest = RunDir(tmp_path / "run").latest()
+    assert latest is not None
+    assert latest[0] == 75
+    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_a_finished_run_can_be_asked_again(teacher: Path, whole: Path, tmp_path: Path) -> None:
+    """resume=true on a run that is done changes nothing; another setting is refused by its name."""
+    shutil.copytree(whole, tmp_path / "run")
+    assert distill.main(config(teacher, tmp_path / "run", resume=True, checkpoint_every=7)) == 0
+    same_run(whole, tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"started with lr=0\.001 and cannot be resumed with lr=0\.1"):
+        distill.main(config(teacher, tmp_path / "run", resume=True, lr=0.1))
+
+
+def test_a_damaged_checkpoint_is_refused(teacher: Path, whole: Path, tmp_path: Path) -> None:
+    """One sentence that names the folder, and what it says is true."""
+    shutil.copytree(whole, tmp_path / "run")
+    latest = RunDir(tmp_path / "run").latest()
+    assert latest is not None
+    weights = latest[1] / "state.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    with pytest.raises(RoboRLError, match=f"{latest[1]}.*Delete it: resume=true .* from the start"):
+        distill.main(config(teacher, tmp_path / "run", resume=True))
+    shutil.rmtree(latest[1])
+    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")

@@ -1,0 +1,228 @@
+"""`robo-rl finetune` and `distill` as a user calls them, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.finetune import _Loop, patience, replanned
+from robo_rl.apps.runs.signals import StopRequest
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.action_map import LatentMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.store import EpisodeStore
+from robo_rl.nets.actor import ActorConfig, make_actor
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
+
+pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = ("env_steps=600", "method.base_steps=200", "method.burn_in=50", "method.learner.hidden=[16]")
+QUICK = (
+    "eval_every=300",
+    "eval_episodes=2",
+    "final_episodes=4",
+    "max_episode_steps=40",
+    "checkpoint_every=100",
+)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "robo_rl.apps.cli.main", *arguments]
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The finished process; its output is text."""
+    here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, cwd=ROOT, env=here, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(demonstrations, base policy) of the quickest task."""
+    folder = tmp_path_factory.mktemp("finetune")
+    data, out = folder / "data", folder / "base"
+    one = call(
+        "collect", "env=metaworld/reach-v3", f"out={data}", "episodes=3", "num_envs=2", "num_workers=0"
+    )
+    assert one.returncode == 0, one.stderr
+    two = call("train", f"data={data}", f"out={out}", "steps=60", "net.width=32", "process.steps=2")
+    assert two.returncode == 0, two.stderr
+    return data, out
+
+
+def finetune(base: tuple[Path, Path], out: Path, method: str, *more: str) -> list[str]:
+    return [
+        "finetune",
+        f"base={base[1]}",
+        f"demos={base[0]}",
+        f"out={out}",
+        f"method={method}",
+        *STEPS,
+        *QUICK,
+        *more,
+    ]
+
+
+def test_attempts_in_training_end_with_patience(base: tuple[Path, Path]) -> None:
+    """1.6 median demonstrations, rounded up, and never beyond the task's own limit; without demonstrations
+    none.
+    """
+    config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]))
+    demos = EpisodeStore(base[0])
+    middle = sorted(episode.frames for episode in demos)[1]
+    method = replace(config.method, patience=1.6)
+    assert patience(config, method, demos) == math.ceil(1.6 * middle)
+    assert patience(config, replace(method, patience=100.0), demos) == 200
+    assert patience(config, method, None) is None
+    config.max_episode_steps = 7
+    assert patience(config, method, demos) == 7
+
+
+def same_files(one: Path, other: Path) -> None:
+    """Weights and every logged value, to the last bit."""
+    for name in ("policy/weights.safetensors", "metrics.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    curves = [json.loads((run / "curve.json").read_text()) for run in (one, other)]
+    assert curves[0]["rates"] == curves[1]["rates"]
+
+
+@pytest.mark.timeout(240)
+def test_killed_and_resumed_equals_never_killed(base: tuple[Path, Path], tmp_path: Path) -> None:
+    """Promise 7 with a real second process and SIGKILL, after a checkpoint of the online phase."""
+    whole = call(*finetune(base, tmp_path / "whole", "residual"))
+    assert whole.returncode == 0, whole.stderr
+    assert "exact McNemar" in whole.stdout
+
+    killed = tmp_path / "killed"
+    here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command(*finetune(base, killed, "residual")), cwd=ROOT, env=here, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline_s = time.monotonic() + 120.0
+    while not any(int(p.name) >= 300 for p in (killed / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "policy").exists()
+    resumed = call(*finetune(base, killed, "residual", "resume=true"))
+    assert resumed.returncode == 0, resumed.stderr
+    same_files(tmp_path / "whole", killed)
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_saves_and_says_how_to_go_on(base: tuple[Path, Path], tmp_path: Path) -> None:
+    """Exit code 130, a checkpoint, one sentence; the resumed run can be distilled."""
+    out = tmp_path / "run"
+    here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command(*finetune(base, out, "steering", "checkpoint_every=100000")), cwd=ROOT, env=here, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    log = out / "metrics.jsonl"
+    while process.poll() is None and not (log.exists() and "train/success" in log.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "resume=true" in said
+    done = call(*finetune(base, out, "steering", "checkpoint_every=100000", "resume=true"))
+    assert done.returncode == 0, done.stderr
+    head = call(
+        "distill", f"teacher={out}", f"out={tmp_path / 'head'}", "steps=50", "rounds=1", "rollout_steps=200",
+        "round_steps=100", "eval_episodes=4", "max_episode_steps=40", "net.width=16",
+    )  # fmt: skip
+    assert head.returncode == 0, head.stderr
+    assert "teacher on the same episodes" in head.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["finetune", "out=x", "base=/nowhere"], "holds no policy"),
+        (["finetune", "out=x"], "improves a policy"),
+        (["finetune", "out=x", "method=residul"], "residual"),
+        (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
+        (["distill", "out=x", "teacher=/nowhere"], "holds no policy"),
+    ],
+)
+def test_a_slip_is_one_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
+    """What was found, what to do, a non-zero exit code, no traceback and nothing written."""
+    slip = call(*[argument.replace("out=x", f"out={tmp_path / 'x'}") for argument in arguments])
+    assert slip.returncode == 2
+    assert words in slip.stderr
+    assert "Traceback" not in slip.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_base_can_plan_at_another_rhythm() -> None:
+    """Same weights, other `execute`; the base itself keeps its own, and a chunk is never overrun."""
+    base = flow_policy(SPEC)
+    again = replanned(base, 1)
+    assert (again.execute, base.execute) == (1, 2)
+    assert all(one is other for one, other in zip(again.parameters(), base.parameters(), strict=True))
+    with pytest.raises(ConfigError, match="chunks of 4"):
+        replanned(base, 5)
+    steered = SteeredPolicy(base, make_actor(ActorConfig("gaussian", 4, 4)), LatentMap(4, 1, 1.5))
+    with pytest.raises(ConfigError, match=r"method\.execute=null"):
+        replanned(steered, 1)
+
+
+def test_a_residual_without_demonstrations_says_what_is_missing(
+    base: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The mix asks for demonstrations: give them, or set their share to 0."""
+    slip = call("finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual")
+    assert slip.returncode == 2
+    assert "demos=" in slip.stderr
+
+
+class _Working:
+    """A tuner whose one step is done by another process."""
+
+    phase, env_steps, offline, done = "burn_in", 0, 0, False
+
+    def advance(self) -> None:
+        busy = "import time\nwhile time.process_time() < 0.5: pass"
+        subprocess.run([sys.executable, "-S", "-c", busy], check=True)
+        self.done = True
+
+
+def test_cpu_seconds_count_the_simulators_of_workers() -> None:
+    """With num_workers= the simulation runs in other processes: their time is training's all the same."""
+    config = FinetuneVerb(out="unused", eval_every=0)
+    session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
+    nothing: Any = None
+    loop = _Loop(config, session, nothing, nothing, nothing, nothing)
+    loop.progress.env_steps.append(1)  # evaluated already
+    loop.run(SimpleNamespace(update=lambda steps: None), StopRequest())
+    assert loop.progress.train_cpu_s >= 0.45
+
+
+def test_learning_from_nothing_is_told_by_returns(tmp_path: Path) -> None:
+    """Pendulum knows no success, only rewards below zero: 0 of 2 alone would say nothing."""
+    out = tmp_path / "sac"
+    quick = ("eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0")
+    done = call("finetune", "method=sac", "env=gym/Pendulum-v1", f"out={out}", *STEPS[:2], *STEPS[3:], *quick)
+    assert done.returncode == 0, done.stderr
+    mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
+    assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in done.stdout
+    assert "return -" in done.stderr  # of the progress bar

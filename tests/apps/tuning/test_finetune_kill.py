@@ -1,0 +1,305 @@
+"""Killed at the worst moments: fine-tuning resumes to the same bits from wherever it was.
+
+`test_finetune.py` does it once with a real process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.checkpoint import load_policy, save_policy
+from robo_rl.apps import finetune
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
+from robo_rl.core.errors import RoboRLError
+from robo_rl.core.files import state_io
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.rl.loop import FineTuner
+from robo_rl.rl.mix import MixConfig
+from robo_rl.rl.off_policy.config import LearnerConfig
+from tests.apps.tuning.dying import Killed, dying
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verb finds the toy world under every name."""
+    monkeypatch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    monkeypatch.setattr(finetune, "has_dense_reward", lambda *_: False)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kill") / "base"
+    save_policy(folder, flow_policy(SPEC))
+    return folder
+
+
+def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
+    """40 steps of the base, a burn-in of two pieces, then 80 online; a checkpoint every 16, an evaluation
+    every 24.
+
+    Every episode of training is recorded.
+    """
+    method = MethodConfig(
+        name="residual",
+        env_steps=120,
+        base_steps=40,
+        burn_in=150,
+        replay_capacity=400,
+        guard_window=5,
+        map=MapConfig("residual"),
+        learner=LearnerConfig(hidden=[8], batch=8, actor="deterministic", gate=True),
+    )
+    small: dict[str, Any] = {
+        "out": str(out),
+        "base": str(base),
+        "method": method,
+        "num_envs": 2,
+        "eval_every": 24,
+        "eval_episodes": 3,
+        "final_episodes": 4,
+        "checkpoint_every": 16,
+        "record": "all",
+    }
+    return FinetuneVerb(**small | changes)
+
+
+@pytest.fixture(scope="module")
+def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("kill") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+        patch.setattr(finetune, "has_dense_reward", lambda *_: False)
+        assert finetune.main(config(base, out)) == 0
+    return out
+
+
+DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+    "before the first checkpoint": (FineTuner, "advance", 5, False),
+    "in the base phase": (FineTuner, "advance", 12, False),
+    "in the middle of the burn-in": (FineTuner, "_burn_in", 2, False),
+    "after the burn-in": (FineTuner, "_burn_in", 2, True),
+    "in the middle of a control step": (FineTuner, "_learn", 20, True),
+    "in an evaluation": (finetune, "measure", 3, False),
+    "after an evaluation, before its checkpoint": (finetune._Loop, "_evaluate", 3, True),
+    "while a checkpoint is written": (state_io, "write_json", 3, False),
+    "between a checkpoint and the removal of the one before": (shutil, "rmtree", 4, False),
+    "before the policy is saved": (finetune, "save_policy", 1, False),
+    "while the policy is saved": (finetune, "write_json", 1, False),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_resumed_equals_never_killed(
+    death: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 7: weights and every logged value, to the last bit."""
+    where, name, call, after = DEATHS[death]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, dying(getattr(where, name), call, after))
+        with pytest.raises(Killed):
+            finetune.main(config(base, tmp_path / "run"))
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def recorded(run: Path) -> list[tuple[Any, ...]]:
+    """All that was recorded, in order."""
+    return [
+        (e.number, e.meta.seed, e.success, e.obs("state").tolist(), e.action.tolist(), e.reward.tolist())
+        for e in EpisodeStore(run / "episodes")
+    ]
+
+
+def same_run(one: Path, other: Path) -> None:
+    assert recorded(one) == recorded(other)
+    assert len(recorded(one)) > 20
+    for name in ("policy/weights.safetensors", "metrics.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    results = [json.loads((run / "results.json").read_text()) for run in (one, other)]
+    for result in results:
+        result["curve"].pop("train_cpu_s")
+        for policy in ("policy", "base"):
+            del result[policy]["wall_s"], result[policy]["cpu_s"]
+    assert results[0] == results[1]
+
+
+def test_killed_at_the_very_end(
+    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step has its checkpoint before it is evaluated: the evaluation made again is logged once."""
+    run = config(base, tmp_path / "run", checkpoint_every=40)  # 120 steps are three of these
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "save_policy", dying(save_policy, 1))
+        with pytest.raises(Killed):
+            finetune.main(run)
+    run.resume = True
+    assert finetune.main(run) == 0
+    same_run(whole, tmp_path / "run")
+
+
+Verb = Callable[..., FinetuneVerb]
+
+
+@pytest.fixture
+def offline(base: Path, tmp_path: Path) -> Verb:
+    """Settings of a run that learns offline first, in pieces of 100, 100 and 50 updates."""
+    writer = DatasetWriter.create(tmp_path / "data", SPEC)
+    for success in (True, False):
+        with writer.episode() as episode:
+            for _ in range(4):
+                episode.add({"state": np.ones(2, np.float32)}, np.ones(1, np.float32))
+            episode.commit(success=success)
+
+    def verb(out: Path, **changes: Any) -> FinetuneVerb:
+        made = config(base, out, demos=str(tmp_path / "data"), **changes)
+        made.method.offline_updates, made.method.mix = 250, MixConfig(online=0.5, demo=0.5)
+        return made
+
+    return verb
+
+
+def test_killed_offline_goes_on_where_the_last_checkpoint_was(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline learning takes most of some methods' time: a kill in its last piece costs that piece, not all
+    of it.
+    """
+    assert finetune.main(offline(tmp_path / "whole", checkpoint_every=100)) == 0
+    learn, pieces = FineTuner._learn_offline, list[int]()
+    for call in (3, 1):  # in the third piece, and again in the only one that is left
+        with monkeypatch.context() as patch:
+            patch.setattr(FineTuner, "_learn_offline", dying(learn, call, after=True))
+            with pytest.raises(Killed):
+                finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=call == 1))
+    monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: (pieces.append(n), learn(tuner, n)))
+    assert finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=True)) == 0
+    assert pieces == [50]
+    same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_killed_after_offline_learning_learns_it_no_second_time(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is a checkpoint of its own, though 250 updates are less than there are steps between two."""
+    assert finetune.main(offline(tmp_path / "whole", checkpoint_every=1000)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 6))
+        with pytest.raises(Killed):
+            finetune.main(offline(tmp_path / "run", checkpoint_every=1000))
+    pieces: list[int] = []
+    monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: pieces.append(n))
+    assert finetune.main(offline(tmp_path / "run", checkpoint_every=1000, resume=True)) == 0
+    assert pieces == []
+    same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_stopped_offline_then_killed(
+    offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
+    verb = offline
+    assert finetune.main(verb(tmp_path / "whole")) == 0
+    assert "from 1 of the 2 episodes" in capsys.readouterr().out
+    learn, pieces = FineTuner._learn_offline, list[int]()
+
+    def interrupted(tuner: FineTuner, updates: int) -> None:
+        learn(tuner, updates)
+        pieces.append(updates)
+        if len(pieces) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "_learn_offline", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="saved step 0"):
+            finetune.main(verb(tmp_path / "run"))
+        patch.setattr(
+            FineTuner, "advance", dying(FineTuner.advance, 4)
+        )  # two pieces, a step, and no checkpoint yet
+        with pytest.raises(Killed):
+            finetune.main(verb(tmp_path / "run", resume=True))
+    assert pieces == [100, 100, 50]
+    assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
+    same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_killed_again_and_again(
+    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every fourth step of a flaky machine is its last: the run still ends, and ends the same."""
+    run, deaths = config(base, tmp_path / "run", checkpoint_every=2), 0
+    run.method.burn_in = 0  # a burn-in is one piece: no checkpoint lies inside of it
+    straight = config(base, tmp_path / "straight", checkpoint_every=2)
+    straight.method.burn_in = 0
+    assert finetune.main(straight) == 0
+    while not (tmp_path / "run" / "policy").exists():
+        with monkeypatch.context() as patch:
+            patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 15))
+            try:
+                finetune.main(run)
+            except Killed:
+                deaths += 1
+        run.resume = True
+    assert deaths >= 4
+    same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Path) -> None:
+    """resume=true on a run that is done changes nothing, even when its folder has been moved."""
+    shutil.copytree(whole, tmp_path / "run")
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
+
+
+def test_the_best_evaluation_is_what_is_left(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the later 3, whatever training did
+    afterwards.
+    """
+    seen: list[torch.Tensor] = []
+    met: set[int] = set()
+    final: set[int] = set()
+    real, rates = finetune.measure, iter([2, 3, 3, 1, 0, 0])
+
+    def measured(policy: Any, *arguments: Any) -> Any:
+        result = real(policy, *arguments)
+        (met if len(arguments) == 3 else final).add(arguments[2].eval_seed)
+        if len(arguments) == 3:  # of the loop; the final ones name their number of episodes
+            seen.append(policy.actor.state_dict()["net.0.weight"].clone())
+            k = next(rates)
+            return replace(result, success=(True,) * k + (False,) * (3 - k), returns=(float(k),) * 3)
+        return result
+
+    monkeypatch.setattr(finetune, "measure", measured)
+    assert finetune.main(config(base, tmp_path / "run")) == 0
+    left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
+    assert torch.equal(left, seen[2])
+    assert not torch.equal(left, seen[-1])
+    assert met.isdisjoint(final)  # the final episodes took no part in the choice
+
+
+def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
+    """Half a replay must not be trained on: one sentence that names the folder."""
+    shutil.copytree(whole, tmp_path / "run")
+    latest = RunDir(tmp_path / "run").latest()
+    assert latest is not None
+    weights = latest[1] / "state.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    with pytest.raises(RoboRLError, match=f"{latest[1]}.*Delete it: resume=true .* from the start"):
+        finetune.main(config(base, tmp_path / "run", resume=True))
+    shutil.rmtree(latest[1])  # it was the only one; what the sentence says is true
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()

@@ -1,0 +1,105 @@
+"""`robo-rl train learn_from=...`: failures and interrupted episodes do not teach, unless they are asked
+to.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps import train
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.store import DatasetWriter, recover
+from tests.apps.conftest import train_config
+from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt
+
+Marks = tuple[bool | None, ...]
+
+
+def dataset(path: Path, marks: Marks, env: EnvSpec = STATE_ENV, cut: bool = False) -> Path:
+    """Episode k has seed k where nothing was skipped before it; seeds of failures lie far from the others."""
+    writer = DatasetWriter.create(path, env, min_free_bytes=0, durable=False)
+    for k, mark in enumerate(marks):
+        seed = 500 + k if mark is False else sum(other is not False for other in marks[:k])
+        with writer.episode(seed=seed) as episode:
+            add_frames(episode, seed, 4, env)
+            episode.commit(success=mark)
+    if cut:
+        interrupt(writer, 900, 4, env)
+        recover(path)
+    return path
+
+
+def trained(data: Path, out: Path, **changes: Any) -> tuple[bytes, dict[str, Any]]:
+    """Weights, the normaliser's among them, and the note on the data."""
+    assert train.main(train_config(data, out, **changes)) == 0
+    note = json.loads((out / "policy/policy.json").read_text())["train"]["data"]
+    return (out / "policy/weights.safetensors").read_bytes(), note
+
+
+@pytest.mark.parametrize("env", [STATE_ENV, ENV], ids=["states", "pictures"])
+def test_failures_and_interrupted_episodes_leave_no_trace(
+    env: EnvSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bit for bit the policy of a dataset that never had them, normaliser included, and the user is told."""
+    few = {"steps": 2, "checkpoint_every": 0, "log_every": 1}
+    clean, note = trained(dataset(tmp_path / "clean", (True, None), env), tmp_path / "one", **few)
+    assert "left out" not in capsys.readouterr().out
+    assert note["left_out"] == {"failed": 0, "interrupted": 0, "unmarked": 0}
+    mixed, note = trained(
+        dataset(tmp_path / "mixed", (True, False, None), env, cut=True), tmp_path / "two", **few
+    )
+    assert mixed == clean
+    assert (note["episodes"], note["frames"]) == (2, 8)
+    assert note["left_out"] == {"failed": 1, "interrupted": 1, "unmarked": 0}
+    said = capsys.readouterr().out
+    assert "from 2 of the 4 episodes" in said
+    assert "left out: 1 marked as failed, 1 interrupted. learn_from=all takes every one." in said
+
+
+@pytest.mark.parametrize(("rule", "episodes"), [("unfailed", 3), ("success", 1), ("all", 4)])
+def test_the_rule_is_the_users(rule: str, episodes: int, tmp_path: Path) -> None:
+    """Of one success, one failure and two without a mark."""
+    data = dataset(tmp_path / "data", (True, False, None, None))
+    assert trained(data, tmp_path / "run", learn_from=rule)[1]["episodes"] == episodes
+
+
+def test_data_without_marks_are_learned_from_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Human recordings of Push-T have none: nobody said that they failed."""
+    assert trained(dataset(tmp_path / "data", (None,) * 3), tmp_path / "run")[1]["episodes"] == 3
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
+    """Batches depend on how many windows there are: what was collected meanwhile is for a new run; failures
+    are not.
+    """
+    data = dataset(tmp_path / "data", (True, None))
+    whole, _ = trained(data, tmp_path / "run")
+    writer = DatasetWriter.open(data, min_free_bytes=0, durable=False)
+    for success in (False, True):
+        with writer.episode(seed=7) as episode:
+            add_frames(episode, 7, 4, STATE_ENV)
+            episode.commit(success=success)
+        if not success:
+            assert trained(data, tmp_path / "run", resume=True)[0] == whole
+    with pytest.raises(
+        DataError, match=r"started on 2 episodes with 8 frames, and .* 3 with 12 to learn from now"
+    ):
+        train.main(train_config(data, tmp_path / "run", resume=True))
+    trained(data, tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize(("marks", "rule"), [((False, False), "unfailed"), ((None, False), "success")])
+def test_a_rule_that_leaves_nothing_says_so(marks: Marks, rule: str, tmp_path: Path) -> None:
+    """Before a run folder is made."""
+    data = dataset(tmp_path / "data", marks)
+    with pytest.raises(DataError, match=rf"learn_from={rule} leaves none of the 2 .* learn_from=all"):
+        train.main(train_config(data, tmp_path / "run", learn_from=rule))
+    assert not (tmp_path / "run").exists()

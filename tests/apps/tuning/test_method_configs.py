@@ -1,0 +1,477 @@
+"""Every method is a small file: it loads, it holds its paper's values, and it learns on a toy task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.registry import SavedPolicy
+from policies.tuned.direct import DirectPolicy
+from robo_rl.apps.cli.config import CONF, load_config
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.tuning import compose
+from robo_rl.apps.tuning.compose import Session, build_session, supervised
+from robo_rl.apps.tuning.warm_start import empty_policy, start_from
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.core.files.state_io import save_state
+from robo_rl.core.protocols import VecEnv
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from tests.policies.small import flow_policy
+from tests.rl.tuners import Human
+from tests.rl.worlds import LIMIT, SPEC, make_env
+
+FILES = sorted((CONF / "method").glob("*.yaml"))
+METHODS = [path.stem for path in FILES if path.stem != "auto"]  # `auto` runs others
+LANES = 3
+
+# method -> dotted setting -> the value of its paper or of the code that came with it.
+PAPER: dict[str, dict[str, Any]] = {
+    "resfit": {
+        "map.kind": "residual",
+        "map.scale": 0.1,
+        "map.per_chunk": False,
+        "base_steps": 10_000,
+        "burn_in": 10_000,
+        "burn_in_target": "td",
+        "utd": 4,
+        "warmup_noise": 0.2 / 0.1,
+        "learner.actor": "deterministic",
+        "learner.hidden": [1024, 1024],
+        "learner.layer_norm": True,
+        "learner.heads": 10,
+        "learner.target_subset": 2,
+        "learner.actor_reduce": "mean",
+        "learner.n_step": 3,
+        "learner.gamma": 0.99,
+        "learner.tau": 0.005,
+        "learner.batch": 256,
+        "learner.lr_actor": 1e-6,
+        "learner.lr_critic": 1e-4,
+        "learner.actor_delay": 4,
+        "learner.grad_clip": 1.0,
+        "learner.timeout_is_failure": True,
+        "learner.explore_std": 0.05 / 0.1,
+        "learner.target_std": 0.05 / 0.1,
+        "learner.target_clip": 3.0,
+        "learner.penalty": 0.0,
+        "learner.gate": False,
+        "mix.online": 0.5,
+        "mix.demo": 0.5,
+    },
+    "dawn": {"map.kind": "residual", "mix.base": 0.25, "learner.layer_norm": True, "burn_in": 0},
+    "dsrl_sac": {
+        "algorithm": "off_policy",
+        "map.kind": "steering",
+        "map.magnitude": 1.5,
+        "map.origin": "zero",
+        "base_steps": 24_000,
+        "utd": 1.25,
+        "reward_bias": -1.0,
+        "learner.actor": "gaussian",
+        "learner.heads": 2,
+        "learner.actor_reduce": "min",
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.tau": 0.005,
+        "learner.batch": 256,
+        "learner.alpha": 1.0,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": 0.0,
+        "learner.entropy_in_target": True,
+        "learner.gamma": 0.9975,
+        "learner.hidden": [128] * 3,
+        "burn_in": 0,
+    },
+    "dsrl_na": {"algorithm": "noise_aliased", "map.magnitude": 1.5},  # the rest equals dsrl_sac, see below
+    "lp_ds": {
+        "map.origin": "gaussian",
+        "learner.norm_bound": 0.25,
+        "learner.entropy_in_target": False,
+        "learner.auto_alpha": False,
+    },
+    "rlpd": {
+        "map.kind": "direct",
+        "base_steps": 5000,
+        "burn_in": 0,
+        "utd": 20,
+        "learner.hidden": [256, 256],
+        "learner.layer_norm": True,
+        "learner.heads": 10,
+        "learner.target_subset": 2,
+        "learner.actor_reduce": "mean",
+        "learner.actor_delay": 20,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.batch": 256,
+        "learner.tau": 0.005,
+        "learner.alpha": 1.0,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": True,
+        "learner.n_step": 1,
+        "mix.online": 0.5,
+        "mix.demo": 0.5,
+    },
+    "wsrl": {
+        "map.kind": "direct",
+        "warmup": "actor",
+        "base_steps": 5000,
+        "burn_in": 0,
+        "utd": 4,
+        "reward_scale": 10.0,
+        "reward_bias": -5.0,
+        "learner.heads": 10,
+        "learner.target_subset": 2,
+        "learner.actor_reduce": "min",
+        "learner.layer_norm": True,
+        "learner.lr_actor": 1e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.batch": 256,
+        "learner.alpha": 1.0,
+        "learner.target_entropy": 0.0,
+        "learner.entropy_in_target": False,
+        "mix.online": 1.0,
+        "mix.demo": 0.0,
+    },
+    "calql_offline": {
+        "offline_updates": 20_000,
+        "learner.conservative": 1.0,
+        "learner.conservative_actions": 10,
+        "mix.demo": 1.0,
+        "learner.lr_actor": 1e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.target_entropy": 0.0,
+        "learner.entropy_in_target": False,
+    },
+    "rlif": {
+        "reward_source": "interventions",
+        "intervene": "expert",
+        "intervention.error": 0.05,
+        "intervention.steps": 4,
+        "utd": 1,
+        "learner.heads": 10,
+        "learner.target_subset": 2,
+        "learner.layer_norm": True,
+        "learner.target_entropy": -0.5,
+        "mix.intervention": 0.5,
+        "mix.online": 0.5,
+    },
+    "policy_decorator": {
+        "map.per_chunk": True,
+        "map.scale": 0.1,
+        "ramp_steps": 100_000,
+        "base_steps": 8000,
+        "utd": 0.25,
+        "learner.hidden": [256] * 3,
+        "learner.layer_norm": False,
+        "learner.heads": 2,
+        "learner.batch": 1024,
+        "learner.tau": 0.01,
+        "learner.lr_actor": 1e-4,
+        "learner.lr_critic": 1e-4,
+        "learner.grad_clip": 50.0,
+        "learner.timeout_is_failure": False,
+        "learner.target_entropy": -1.0,
+        "learner.gamma": 0.9924,
+    },
+    "sac": {
+        "map.kind": "direct",
+        "learner.hidden": [256, 256],
+        "learner.layer_norm": False,
+        "learner.heads": 2,
+        "learner.batch": 256,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.tau": 0.005,
+        "learner.gamma": 0.99,
+        "learner.alpha": 1.0,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -1.0,
+        "learner.entropy_in_target": True,
+        "utd": 1,
+        "base_steps": 10_000,
+    },
+    "td3": {
+        "map.kind": "direct",
+        "learner.actor": "deterministic",
+        "learner.hidden": [256, 256],
+        "learner.layer_norm": False,
+        "learner.heads": 2,
+        "learner.batch": 256,
+        "learner.lr_actor": 3e-4,
+        "learner.actor_delay": 2,
+        "learner.target_delay": 2,
+        "learner.explore_std": 0.1,
+        "learner.target_std": 0.2,
+        "learner.target_clip": 0.5,
+        "learner.tau": 0.005,
+        "learner.actor_reduce": "first",
+        "base_steps": 25_000,
+    },
+    "resip": {
+        "algorithm": "ppo",
+        "map.kind": "residual",
+        "map.scale": 0.1,
+        "map.per_chunk": False,
+        "learner.hidden": [256, 256],
+        "learner.gamma": 0.999,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 5e-3,
+        "learner.grad_clip": 1.0,
+        "ppo.rollout": 700,
+        "ppo.epochs": 50,
+        "ppo.minibatches": 1,
+        "ppo.target_kl": 0.1,
+        "ppo.clip": 0.2,
+        "ppo.gae_lambda": 0.95,
+        "ppo.std": round(float(np.exp(-1.0)), 4),
+        "ppo.normalize_reward": True,
+        "ppo.clip_reward": 5.0,
+        "ppo.value_bias": 0.25,
+    },
+}
+
+
+def method(name: str, *overrides: str) -> MethodConfig:
+    return load_config("finetune", [f"method={name}", "out=x", *overrides], FinetuneVerb).method
+
+
+def small(name: str, *overrides: str) -> MethodConfig:
+    """The method, shrunk in size and length alone."""
+    config = method(name)
+    sizes = [
+        "hidden=[8]",
+        f"heads={min(4, config.learner.heads)}",
+        "batch=8",
+        f"actor_delay={min(2, config.learner.actor_delay)}",
+    ]
+    settings = [f"method.learner.{size}" for size in sizes] + [
+        "method.replay_capacity=600",
+        "method.env_steps=90",
+    ]
+    settings += [
+        f"method.base_steps={min(45, config.base_steps)}",
+        f"method.burn_in={min(4, config.burn_in)}",
+    ]
+    settings += [
+        f"method.offline_updates={min(2, config.offline_updates)}",
+        f"method.utd={min(0.2, config.utd)}",
+    ]
+    settings += [
+        f"method.ramp_steps={min(60, config.ramp_steps)}",
+        "method.ppo.rollout=10",
+        "method.ppo.epochs=2",
+    ]
+    return method(name, *settings, *overrides)
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
+    folder = tmp_path_factory.mktemp("demos") / "target"
+    writer = DatasetWriter.create(folder, SPEC)
+    for target in (2.5, 3.5):
+        with writer.episode(task="reach", seed=0) as episode:
+            for step in range(3):
+                state = np.array([target, 1.0 + step], np.float32)
+                episode.add({"state": state}, np.array([LIMIT], np.float32), reward=0.0)
+            episode.commit(success=True, final_obs={"state": np.array([target, 4.0], np.float32)})
+    return EpisodeStore(folder)
+
+
+def session(
+    config: MethodConfig, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Session, VecEnv, SavedPolicy]:
+    """Built as the verb builds it, on the toy task."""
+    monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed, env: Human())
+    env = supervised(config, "toy/target", make_env(LANES), seed=0)
+    base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
+    built = build_session(config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None)
+    seeds, first = EpisodeSeeds(built.seed_root), EpisodeSeeds(built.seed_root)
+    built.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(LANES)])
+    return built, env, base
+
+
+def read(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_a_method_is_a_small_file_that_says_where_it_is_from(path: Path) -> None:
+    """At most 20 lines, a comment at the top, its own name inside."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= 20
+    assert text.startswith("# ")
+    assert method(path.stem).name == path.stem
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_method_has_its_papers_values(name: str) -> None:
+    """Value by value; a change of a default elsewhere must not change a published recipe."""
+    config = method(name)
+    wrong = {key: read(config, key) for key, value in PAPER[name].items() if read(config, key) != value}
+    assert not wrong
+
+
+def test_every_published_method_is_checked() -> None:
+    """All but the house's own recipes."""
+    assert set(PAPER) == set(METHODS) - {"steering", "residual", "residual_far", "residual_dense"}
+
+
+def test_the_two_kinds_of_dsrl_differ_in_the_learner_alone() -> None:
+    """DSRL-NA keeps all values of DSRL-SAC."""
+    one, other = method("dsrl_sac"), method("dsrl_na")
+    other.name, other.algorithm = one.name, one.algorithm
+    assert one == other
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_learns_end_to_end(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All phases of every method in small: weights move, stay finite, and the deployed policy acts."""
+    built, env, base = session(small(name), demos, monkeypatch)
+    tuner = built.tuner
+    before = [value.clone() for value in tuner.learner.actor.state_dict().values()]
+    while not tuner.done:
+        tuner.advance()
+    env.close()
+    assert tuner.learner.updates >= 2
+    after = list(tuner.learner.actor.state_dict().values())
+    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    obs = {"state": torch.rand(5, base.obs_steps, 2)}
+    chunk = built.policy.refine(obs, built.policy.sample(obs, torch.randn(5, base.chunk, 1))[:, 0])
+    assert torch.isfinite(chunk).all()
+    assert chunk.abs().max() <= 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("resip", "calql_offline")])
+def test_a_methods_first_step_is_its_base(
+    name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 0 equals the base bit for bit, at zero noise where steering starts there."""
+    built, env, base = session(small(name), demos, monkeypatch)
+    env.close()
+    if isinstance(base, DirectPolicy):
+        return  # starts at u = 0 by itself: there is no base
+    obs, noise = {"state": torch.rand(5, base.obs_steps, 2)}, torch.randn(5, base.chunk, 1)
+    start = torch.zeros_like(noise) if getattr(built.tuner.learner.map, "origin", "") == "zero" else noise
+    assert torch.equal(built.policy.sample(obs, noise), base.sample(obs, start))
+
+
+# A start from an earlier run
+
+
+def finished_run(
+    folder: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *overrides: str
+) -> Session:
+    """A run of calql_offline with one checkpoint, as the verb writes it."""
+    built, env, _ = session(small("calql_offline", *overrides), demos, monkeypatch)
+    while not built.tuner.done:
+        built.tuner.advance()
+    run = RunDir.create(folder, FinetuneVerb(out=str(folder)))
+    with run.new_checkpoint(built.tuner.env_steps) as checkpoint:
+        save_state(checkpoint, {"tuner": built.tuner.state_dict()})
+    env.close()
+    return built
+
+
+def test_a_run_starts_from_an_earlier_one(
+    tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WSRL: actor and all critics of the earlier run, its optimisers' moments not."""
+    earlier = finished_run(tmp_path / "earlier", demos, monkeypatch)
+    built, env, _ = session(small("wsrl"), demos, monkeypatch)
+    env.close()
+    start_from(built.tuner, str(tmp_path / "earlier"))
+    one, other = earlier.tuner.learner, built.tuner.learner
+    for net in ("actor", "target_actor", "critic", "target"):
+        found, expected = getattr(other, net).state_dict(), getattr(one, net).state_dict()
+        assert all(torch.equal(found[key], value) for key, value in expected.items())
+    assert not other.actor_opt.state
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("sac", "with method.map.kind=direct there is none"), ("resip", "nothing may hold the actor back")],
+)
+def test_a_ramp_that_means_nothing_is_refused(
+    name: str, word: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a base, and for PPO."""
+    with pytest.raises(ConfigError, match=word):
+        session(small(name, "method.reach_steps=100"), demos, monkeypatch)
+
+
+def test_a_ramp_is_not_for_a_trained_start(
+    tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold back what has learned already."""
+    finished_run(tmp_path / "earlier", demos, monkeypatch)
+    built, env, _ = session(small("residual", "method.reach_steps=100"), demos, monkeypatch)
+    env.close()
+    with pytest.raises(ConfigError, match=r"method.reach_steps=0"):
+        start_from(built.tuner, str(tmp_path / "earlier"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "word"),
+    [
+        (["method.learner.hidden=[16]"], r"shape \(.*\), this method's"),
+        (["method.learner.heads=2"], "has biases"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_one_sentence(
+    overrides: list[str], word: str, tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found, what was expected, what to do."""
+    finished_run(tmp_path / "earlier", demos, monkeypatch)
+    built, env, _ = session(small("wsrl", *overrides), demos, monkeypatch)
+    env.close()
+    with pytest.raises(CheckpointError, match=word):
+        start_from(built.tuner, str(tmp_path / "earlier"))
+
+
+def test_a_method_that_needs_a_start_says_so(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WSRL without `init`, and PPO with one."""
+    for name, init, word in (("wsrl", None, "give init="), ("resip", "runs/x", "off-policy")):
+        built, env, _ = session(small(name), demos, monkeypatch)
+        env.close()
+        with pytest.raises(ConfigError, match=word):
+            start_from(built.tuner, init)
+
+
+def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
+    """Learning from nothing with demonstrations sees states in [-1, 1], not in the task's own units."""
+    policy = empty_policy(SPEC, None, str(demos.path))
+    states = torch.tensor([[[2.5, 1.0]], [[3.5, 4.0]]])
+    torch.testing.assert_close(policy.features({"state": states}), torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))
+    torch.testing.assert_close(empty_policy(SPEC, None, None).features({"state": states}), states[:, 0])
+
+
+def test_nothing_to_scale_states_by_is_one_sentence(tmp_path: Path) -> None:
+    """A dataset whose recording has not begun: NumPy would say that it needs arrays to concatenate."""
+    DatasetWriter.create(tmp_path / "data", SPEC)
+    with pytest.raises(DataError, match="holds no whole episode"):
+        empty_policy(SPEC, None, str(tmp_path / "data"))
+
+
+def test_interventions_reward_steps_not_chunks() -> None:
+    """Which chunk an intervention within it belongs to is not clear: refused before anything is made."""
+    with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
+        compose.check_together(method("rlif"), ResidualMap(2, 0.1, 8))
+    compose.check_together(method("rlif"), ResidualMap(2, 0.1, 1))
+
+
+def test_interventions_need_a_human(demos: EpisodeStore) -> None:
+    """RLIF without intervene=expert has no reward at all: refused."""
+    with pytest.raises(ConfigError, match="intervene=expert"):
+        supervised(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
+    with pytest.raises(ConfigError, match="no scripted expert"):
+        supervised(method("rlif"), "gym/Hopper-v5", make_env(LANES), seed=0)

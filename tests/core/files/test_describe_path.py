@@ -1,0 +1,32 @@
+"""A path that is another kind of thing is called by what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core.files.describe_path import what_is
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("dataset.json", "is a dataset"),
+        ("manifest.json", "is a bundle"),
+        ("run.json", "is a run"),
+        ("policy.json", "is a policy folder"),
+        ("notes.txt", "is a folder of something else"),
+    ],
+)
+def test_a_folder_is_known_by_its_file(mark: str, said: str, tmp_path: Path) -> None:
+    """What each verb writes has a file of its own."""
+    (tmp_path / mark).write_text("{}")
+    assert what_is(tmp_path) == said
+    assert what_is(tmp_path / mark) == "is a file"
+
+
+def test_nothing_and_an_empty_folder(tmp_path: Path) -> None:
+    """A slip in the path, and a run that never began."""
+    assert what_is(tmp_path / "nowhere") == "does not exist"
+    assert what_is(tmp_path) == "is an empty folder"

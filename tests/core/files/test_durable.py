@@ -1,0 +1,69 @@
+"""Durable files: the old content or the new one, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core.errors import DataError, DiskFullError
+from robo_rl.core.files.durable import read_json, write_atomic, write_json
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is a sentence with its own exit code, the old content stays, no temporary file is left."""
+    path = tmp_path / "a.json"
+    write_json(path, {"x": 1})
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFullError, match=r"disk is full.*a\.json"):
+        write_json(path, {"x": 2})
+    monkeypatch.undo()
+    assert read_json(path) == {"x": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_parents_are_made_and_content_replaced(tmp_path: Path) -> None:
+    """Callers name a file, not its folder."""
+    path = tmp_path / "deep" / "er" / "b"
+    write_atomic(path, b"1")
+    write_atomic(path, b"2")
+    assert path.read_bytes() == b"2"
+
+
+def test_what_is_no_number_in_json_is_refused(tmp_path: Path) -> None:
+    """NaN in JSON is read by no other language; better to fail where it is made."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "n.json", {"loss": float("nan")})
+
+
+def test_unreadable_json_is_named(tmp_path: Path) -> None:
+    """An absent file and a cut-off one are different mistakes."""
+    with pytest.raises(DataError, match="does not exist"):
+        read_json(tmp_path / "no.json")
+    (tmp_path / "cut.json").write_text('{"a": ')
+    with pytest.raises(DataError, match="does not exist"):  # a file was given where a folder belongs
+        read_json(tmp_path / "cut.json" / "manifest.json")
+    with pytest.raises(DataError, match=r"cut\.json is not valid JSON"):
+        read_json(tmp_path / "cut.json")
+
+
+def test_bytes_that_are_no_text_are_named_too(tmp_path: Path) -> None:
+    """A file overwritten with something else is the user's mishap, not a UnicodeDecodeError."""
+    (tmp_path / "odd.json").write_bytes(b"\x80\x81")
+    with pytest.raises(DataError, match=r"odd\.json is not valid JSON"):
+        read_json(tmp_path / "odd.json")
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """Nobody knows what a `.out.json.tmp` is."""
+    (tmp_path / "out.json").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        write_atomic(tmp_path / "out.json", b"1")
+    assert error.value.filename == str(tmp_path / "out.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]

@@ -1,0 +1,44 @@
+"""The flight envelope travels as data and refuses what cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.flight.envelope import FlightEnvelope
+
+BOX = {"fence_low_m": (-1.0, -1.0, 0.0), "fence_high_m": (1.0, 1.0, 2.0)}
+GOOD: dict[str, Any] = {"tilt_rad": 0.5, "rate_rad_s": 6.0, "speed_m_s": 2.0, **BOX}
+
+
+def test_it_survives_json() -> None:
+    envelope = FlightEnvelope(**GOOD)
+    assert FlightEnvelope.from_json(json.loads(json.dumps(envelope.to_json()))) == envelope
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tilt_rad": 0.0}, "tilt_rad = 0.0"),
+        ({"speed_m_s": math.nan}, "speed_m_s = nan"),
+        ({"rate_rad_s": math.inf}, "rate_rad_s = inf"),
+        ({"cut_height_m": -0.1}, "cut_height_m = -0.1"),
+        ({"tilt_rad": 2.5}, "beyond cut_tilt_rad = 2.1"),
+        ({"fence_high_m": (1.0, -1.0, 2.0)}, "empty in y: it runs from -1.0 to -1.0 m"),
+        ({"fence_low_m": (-1.0, -1.0, math.nan)}, "empty in z"),
+    ],
+)
+def test_an_impossible_envelope_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        FlightEnvelope(**(GOOD | change))
+
+
+def test_missing_and_unknown_keys_are_named() -> None:
+    data = FlightEnvelope(**GOOD).to_json()
+    del data["tilt_rad"]
+    with pytest.raises(ConfigError, match="missing: tilt_rad, unknown: ceiling_m"):
+        FlightEnvelope.from_json(data | {"ceiling_m": 3.0})

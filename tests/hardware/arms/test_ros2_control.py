@@ -1,0 +1,142 @@
+"""Arms behind ros2_control over a bus in virtual time, and the shape for simulated arms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.arms.bounds import JointLimits
+from hardware.arms.ros2_control import Ros2ControlDriver
+from hardware.arms.simulated import SimulatedArmDriver
+from hardware.bus.protocol import Bus, Profile
+from hardware.driver import Driver, make_driver
+from hardware.messages import Floats, JointState, JointTrajectory
+from hardware.states import JointCommand
+from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
+from tests.hardware.scripted_bus import ScriptedBus
+
+LIMITS: dict[str, Any] = {"low_rad": [-1.0, -2.0], "high_rad": [1.0, 2.0], "velocity_rad_s": [1.0, 2.0]}
+STATE = JointState(0.0, ("finger", "b", "a"), np.array([9.0, 0.2, 0.1]), np.array([0.0, 2.0, 1.0]))
+
+
+def connected(kind: str) -> tuple[ScriptedBus, Ros2ControlDriver]:
+    bus = ScriptedBus()
+    assert isinstance(bus, Bus)
+    bus.script = [(0.5, "joint_states", STATE)]
+    arm = Ros2ControlDriver(bus, ["a", "b"], controller="jtc", kind=kind, **LIMITS)
+    assert isinstance(arm, Driver)
+    arm.connect()
+    return bus, arm
+
+
+def test_joints_are_found_by_name_and_a_waypoint_is_a_command() -> None:
+    """The robot tells finger, b, a; we are a, b. 1 rad/s and 100 Hz: 0.01 rad per step, due two periods
+    ahead.
+    """
+    bus, arm = connected("trajectory")
+    state = arm.read()
+    assert (state.position_rad.tolist(), state.velocity_rad_s.tolist()) == ([0.1, 0.2], [1.0, 2.0])
+    assert state.received_s == pytest.approx(0.5, abs=0.002)
+    sent = arm.write(JointCommand(np.array([5.0, 0.2])))
+    bus.now_s += 0.01
+    arm.write(JointCommand(np.array([5.0, 0.2])))
+    first, second = bus.sent["jtc/joint_trajectory"]
+    assert isinstance(first, JointTrajectory)
+    assert bus.kinds["jtc/joint_trajectory"] == (JointTrajectory, Profile.COMMAND)
+    assert (first.names, first.stamp_s, first.times_s.tolist()) == (("a", "b"), 0.0, [0.02])
+    assert first.position_rad == pytest.approx(np.array([[0.11, 0.2]]))
+    assert sent.position_rad == pytest.approx(first.position_rad[0])
+    assert second.position_rad[0] == pytest.approx([0.12, 0.2])
+    assert second.sequence == first.sequence + 1
+
+
+def test_silence_sends_a_hold_where_the_arm_is() -> None:
+    bus, arm = connected("forward")
+    arm.write(JointCommand(np.array([0.5, 0.2])))
+    written_s = bus.now_s
+    bus.script = [(written_s + 0.05, "joint_states", JointState(0.0, ("a", "b"), np.array([0.3, 0.4])))]
+    while len(bus.sent["jtc/commands"]) < 2:
+        bus.run(0.001)
+    assert 0.08 < bus.now_s - written_s < 0.1
+    last = bus.sent["jtc/commands"][-1]
+    assert isinstance(last, Floats)
+    assert last.values.tolist() == [0.3, 0.4]
+    with pytest.raises(DriverError, match=r"no command came for 80 ms.*Nothing was sent"):
+        arm.write(JointCommand(np.zeros(2)))
+    arm.stop("again")
+    arm.close()
+    assert len(bus.sent["jtc/commands"]) == 2
+
+
+def test_missing_joints_and_silent_robots_are_named() -> None:
+    bus = ScriptedBus()
+    arm = Ros2ControlDriver(bus, ["a", "elbow"], **LIMITS)
+    with pytest.raises(DriverError, match="joint_state_broadcaster"):
+        arm.connect()
+    bus.script = [(bus.now_s + 0.1, "joint_states", STATE)]
+    with pytest.raises(DriverError, match="has no joint elbow; it tells finger, b, a"):
+        arm.connect()
+    with pytest.raises(DriverError, match="no joint positions yet"):
+        arm.read()
+    with pytest.raises(ConfigError, match="kind='velocity'"):
+        Ros2ControlDriver(bus, ["a", "b"], kind="velocity", **LIMITS)
+    with pytest.raises(ConfigError, match="2 limits do not fit the joints a"):
+        Ros2ControlDriver(bus, ["a"], **LIMITS)
+
+
+TOY_LIMITS = JointLimits((-1.0, -2.0), (1.0, 2.0), (1.0, 2.0))
+
+
+class Toy:
+    """Two joints that are where they are told to be."""
+
+    names = ("a", "b")
+
+    def __init__(self) -> None:
+        self.at = np.zeros(2)
+
+    def reset(self) -> None:
+        self.at = np.zeros(2)
+
+    def advance(self, dt_s: float) -> None:
+        """It is there at once."""
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.at, np.zeros(2)
+
+    def command(self, target_rad: np.ndarray) -> None:
+        self.at = target_rad
+
+
+def test_a_simulated_arm_is_driven_like_a_real_one() -> None:
+    now_s, toy = [0.0], Toy()
+    arm = SimulatedArmDriver(toy, TOY_LIMITS, clock=lambda: now_s[0])
+    assert isinstance(arm, Driver)
+    with pytest.raises(DriverError, match="not connected"):
+        arm.write(JointCommand(np.ones(2)))
+    arm.connect()
+    assert arm.write(JointCommand(np.ones(2))).position_rad == pytest.approx([0.01, 0.02])
+    now_s[0] = 0.5
+    with pytest.raises(DriverError, match="was stopped"):
+        arm.write(JointCommand(np.ones(2)))
+    assert arm.read().position_rad == pytest.approx([0.01, 0.02])
+
+
+def test_the_table_says_what_there_is() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'crazyflie'"):
+        make_driver("crazyfly", {})
+    with pytest.raises(ConfigError, match="watchdog_s=0"):
+        make_driver("ur", {"host": "127.0.0.1"}, watchdog_s=0.0)
+    assert make_driver("sim_arm", {"robot": Toy(), "limits": TOY_LIMITS}).names == ("a", "b")
+
+
+def test_commands_that_the_watchdog_would_not_wait_for_are_refused_at_the_start() -> None:
+    """At 10 Hz a command is due every 100 ms, and every robot rests 80 ms after the last one."""
+    with pytest.raises(
+        ConfigError, match=r"rate_hz=10 of the driver 'ur' is too slow: .* 80 ms .* at least 18\.75 Hz"
+    ):
+        make_driver("ur", {"host": "127.0.0.1", "rate_hz": 10})
+    make_driver("ur", {"host": "127.0.0.1", "rate_hz": 10}, watchdog_s=0.3)
+    make_driver("ur", {"host": "127.0.0.1", "rate_hz": 20})

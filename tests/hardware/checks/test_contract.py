@@ -1,0 +1,151 @@
+"""A bundle and a robot that do not fit: every mismatch is one sentence, before anything moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardware.checks.arm_contract import check_contract, check_goal, goal_names, mismatches
+from hardware.description import Camera
+from hardware.layout import Segment, action_joints, parse_unit
+from policies.deploy.bundle import Bundle
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.spec import ArraySpec, EnvSpec
+from tests.hardware.arm_descriptions import arm
+from tests.hardware.bundles import arm_env
+
+SMALLER = "of which these are not a smaller version."
+
+
+def other(chunks: Bundle, env: EnvSpec, rates: dict[str, float] | None = None) -> Bundle:
+    """The same with another contract."""
+    manifest = chunks.manifest | {"rates_hz": rates or {key: env.control_hz for key in env.obs}}
+    return Bundle(chunks.folder, manifest, env, 1, 16, 8, "zero", None)
+
+
+def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
+    assert not list(mismatches(chunks, arm()))
+    check_contract(chunks, arm())
+
+
+@pytest.mark.parametrize(
+    ("env", "robot", "sentences"),
+    [
+        (
+            arm_env(("a", "b", "x")),
+            arm(),
+            [
+                "It commands the joints x, which the robot does not have (a, b, c).",
+                "It does not command the joints c.",
+                "It is shown the joints x, which the robot does not have.",
+            ],
+        ),
+        (
+            arm_env(limit_rad=1.5),
+            arm(),
+            [f"Joint {name} is commanded from -1.5 to 1.5 rad, the robot's goes from -1 to 1." for name in "abc"],
+        ),
+        (
+            arm_env(control_hz=100.0),
+            arm(),
+            [
+                "It acts at 100 Hz, the robot takes commands at 50 Hz.",
+                "It is shown states at 100 Hz, the robot tells them at 50 Hz.",
+            ],
+        ),
+        (
+            arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
+            arm(),
+            ["It needs the camera 'top', the robot has none."],
+        ),
+        (
+            arm_env(**{"depth.top": ArraySpec((48, 64), unit="m")}),
+            arm(cameras={"top": {"width_px": 32, "height_px": 48, "rate_hz": 60}}),
+            [f"Its camera 'top' gives 64 x 48 pictures, the robot's 32 x 48, {SMALLER}"],
+        ),
+        (
+            arm_env(**{"points.top": ArraySpec((64, 3), unit="m")}),
+            arm(),
+            [
+                "The bundle needs points.top, which no node of an arm tells. Point clouds are not sent "
+                "between nodes: train with senses=depth, which is."
+            ],
+        ),
+        (
+            arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
+            arm(cameras={"top": {"width_px": 640, "height_px": 360, "rate_hz": 30}}),
+            [
+                f"Its camera 'top' gives 64 x 48 pictures, the robot's 640 x 360, {SMALLER}",
+                "Its camera 'top' runs at 50 Hz, the robot's at 30 Hz.",
+            ],
+        ),
+        (
+            EnvSpec("gym/x", {"state": ArraySpec((3,))}, arm_env().action, 10, 50.0),
+            arm(),
+            ["It does not name the parts of its observation 'state', so a robot cannot tell which number is which."],
+        ),
+    ],
+    ids=["joints", "limits", "rates", "no camera", "depth", "points", "camera", "no names"],
+)  # fmt: skip
+def test_mismatches_are_sentences(chunks: Bundle, env: EnvSpec, robot: Any, sentences: list[str]) -> None:
+    found = other(chunks, env)
+    assert list(mismatches(found, robot)) == sentences
+    with pytest.raises(CheckpointError, match="does not fit the robot 'small'"):
+        check_contract(found, robot)
+
+
+def test_a_goal_of_another_size_is_refused(chunks: Bundle) -> None:
+    """Before anything moves: the policy would be shown nothing, and say so only while it runs."""
+    assert goal_names(chunks) == ("goal",)
+    check_goal(chunks, 1, "goal=[0.4]")
+    with pytest.raises(
+        CheckpointError, match=r"shown 1 numbers of its task \(m: goal\), and goal=\[0, 1\] tells 2\."
+    ):
+        check_goal(chunks, 2, "goal=[0, 1]")
+    blind = other(
+        chunks, EnvSpec("x", {"state": ArraySpec((3,), unit="rad: a, b, c")}, arm_env().action, 10, 50.0)
+    )
+    with pytest.raises(CheckpointError, match="is shown nothing of its task, and the task tells 3"):
+        check_goal(blind, 3, "the task")
+
+
+def test_a_flight_bundle_is_no_arms(chunks: Bundle) -> None:
+    from sim.flight.vec_env import QuadVecEnv
+
+    (sentence,) = mismatches(other(chunks, QuadVecEnv("hover", 1).spec), arm())
+    assert "motor command" in sentence
+
+
+def test_units_name_their_parts() -> None:
+    assert parse_unit("rad: a, b; m: x") == (Segment("rad", ("a", "b")), Segment("m", ("x",)))
+    assert parse_unit("rad") == ()
+    assert parse_unit("") == ()
+    assert parse_unit("rad: a,; m: x") == ()
+    assert action_joints("rad: a, b") == ("a", "b")
+    assert action_joints("m: a, b") == ()
+    assert action_joints("motor command: -1 stopped, 1 full speed") == ()
+
+
+def test_descriptions_hold_cameras() -> None:
+    robot = arm(cameras={"top": {"width_px": 640, "height_px": 480, "rate_hz": 30}})
+    assert robot.cameras == {"top": Camera(640, 480, 30.0)}
+
+
+def test_the_verb_says_both(chunks: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`robo-rl contract`: exit code 0 and a line, or 2 and one line that names everything."""
+    from robo_rl.apps.cli.main import main
+
+    good = tmp_path / "good.yaml"
+    rows = "\n".join(
+        f"  - {{name: {n}, low_rad: -1, high_rad: 1, velocity_rad_s: 2, acceleration_rad_s2: 20}}"
+        for n in "abc"
+    )
+    good.write_text(f"name: mine\ncommand_hz: 50\nstate_hz: 50\njoints:\n{rows}\n")
+    assert main(["contract", f"bundle={chunks.folder}", f"robot={good}"]) == 0
+    assert "small-arm fits mine: 3 joints" in capsys.readouterr().out
+    assert main(["contract", f"bundle={chunks.folder}", "robot=sim_arm"]) == 2
+    said = capsys.readouterr().err
+    assert "It commands the joints a, b, c" in said
+    assert said.count("\n") == 1

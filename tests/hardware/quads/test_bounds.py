@@ -1,0 +1,87 @@
+"""The last bound before a quadcopter, attacked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.quads.bounds import QuadLimits, bounded, less_tilted, yaw_of
+from hardware.quads.crazyflie.packets import roll_pitch, thrust_number
+from hardware.quads.px4.mavlink_messages import yaw_ned
+from hardware.states import Attitude, BodyRates, Hover, Motors, Position
+from robo_rl.core.errors import ConfigError, DriverError
+from robo_rl.core.flight.frames import quat_product, rotation_of
+
+LIMITS = QuadLimits(rate_rad_s=3.0, tilt_rad=0.5, speed_m_s=1.0, thrust_low=0.1, thrust_high=0.8)
+anything = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-50.0, 50.0)
+quaternions = (
+    st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=4)
+    .map(np.array)
+    .filter(lambda q: np.linalg.norm(q) > 0.1)
+    .map(lambda q: q / np.linalg.norm(q))
+)
+
+
+@given(st.lists(anything, min_size=3, max_size=3), anything)
+def test_no_rates_or_thrust_beyond_the_limits_are_sent(rates: list[float], thrust: float) -> None:
+    setpoint = BodyRates(np.array(rates), thrust)
+    if not np.isfinite([*rates, thrust]).all():
+        with pytest.raises(DriverError, match="must be finite"):
+            bounded(setpoint, LIMITS, "it")
+        return
+    sent = bounded(setpoint, LIMITS, "it")
+    assert isinstance(sent, BodyRates)
+    assert np.abs(sent.rates_rad_s).max() <= 3.0
+    assert 0.1 <= sent.thrust <= 0.8
+
+
+@given(quaternions)
+def test_tilt_is_cut_and_heading_and_direction_stay(quat: np.ndarray) -> None:
+    """Level or not, upside down or not: the result is tilted by 0.5 rad at most, to the same side."""
+    sent = bounded(Attitude(quat, 0.5), LIMITS, "it")
+    assert isinstance(sent, Attitude)
+    up, before = rotation_of(sent.quat_wxyz)[:, 2], rotation_of(quat)[:, 2]
+    assert np.linalg.norm(sent.quat_wxyz) == pytest.approx(1.0)
+    assert math.acos(min(1.0, up[2])) <= 0.5 + 1e-9
+    if before[2] > math.cos(0.5) + 1e-9:
+        assert rotation_of(sent.quat_wxyz) == pytest.approx(rotation_of(quat), abs=1e-9)
+    elif math.hypot(*before[:2]) > 1e-3:
+        assert up[:2] / math.hypot(*up[:2]) == pytest.approx(before[:2] / math.hypot(*before[:2]), abs=1e-6)
+
+
+def test_by_hand() -> None:
+    """Nose to the left by 1 rad, tilted forwards by 0.9: forwards by 0.5, nose still there; PX4 counts from
+    north.
+    """
+    yaw = np.array([math.cos(0.5), 0.0, 0.0, math.sin(0.5)])
+    forwards = np.array([math.cos(0.45), 0.0, math.sin(0.45), 0.0])
+    cut = less_tilted(quat_product(yaw, forwards), 0.5)
+    assert yaw_of(cut) == pytest.approx(1.0)
+    assert roll_pitch(cut) == pytest.approx((0.0, 0.5))
+    assert [yaw_ned(0.0), yaw_ned(math.pi / 2), yaw_ned(math.pi)] == pytest.approx(
+        [math.pi / 2, 0.0, -math.pi / 2]
+    )
+    assert [thrust_number(0.5), thrust_number(1.0), thrust_number(0.01)] == [32768, 60000, 0]
+    slow = bounded(Hover(np.array([3.0, 4.0]), 9.0, 1.0), LIMITS, "it")
+    assert isinstance(slow, Hover)
+    assert (slow.velocity_m_s.tolist(), slow.yaw_rate_rad_s) == (
+        [pytest.approx(0.6), pytest.approx(0.8)],
+        3.0,
+    )
+
+
+def test_what_is_no_setpoint_is_a_sentence() -> None:
+    with pytest.raises(DriverError, match="Export it as C"):
+        bounded(Motors(np.zeros(4)), LIMITS, "it")
+    with pytest.raises(DriverError, match=r"has length 2\.000, expected 1"):
+        bounded(Attitude(np.array([2.0, 0.0, 0.0, 0.0]), 0.5), LIMITS, "it")
+    with pytest.raises(DriverError, match="of its size"):
+        bounded(Position(np.zeros(2)), LIMITS, "it")
+    with pytest.raises(DriverError, match="takes no ndarray"):
+        bounded(np.zeros(4), LIMITS, "it")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="cannot be flown"):
+        QuadLimits(3.0, 2.0, 1.0)

@@ -1,0 +1,161 @@
+"""What may never come out of the arm's filter, written down a second time, from its promises alone.
+
+The oracle sees every call and every answer. It keeps its own book of what was said, when, and by whom, and
+knows nothing of how the filter works; it does not say what has to come out, only what must not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hardware.description import RobotDescription
+from hardware.kinematics import forward_kinematics
+from hardware.messages import JointState, JointTrajectory
+
+EPS = 1e-7
+
+
+class Oracle:
+    """Every method raises AssertionError with the promise that was broken."""
+
+    def __init__(self, robot: RobotDescription) -> None:
+        self.robot, self.period_s = robot, 1.0 / robot.command_hz
+        self.low, self.high = robot.column("low_rad"), robot.column("high_rad")
+        self.vmax, self.amax = robot.column("velocity_rad_s"), robot.column("acceleration_rad_s2")
+        self.step = 0.1 * self.vmax  # what a description without step_rad means
+        self.measured: Any = None  # the last state that could be believed
+        self.measured_s = self.command_s = -math.inf
+        self.now_s = -math.inf
+        self.may_send = self.emergency = self.human = self.stopping = False
+        self.first = True
+        self.last: dict[str, tuple[int, int] | None] = {"policy": None, "teleop": None}
+        self.sent: Any = None
+        self.speed = np.zeros(len(robot.names))
+        self.sent_s, self.pulled_before = math.nan, False
+
+    def state(self, message: JointState, received_s: float) -> None:
+        values = dict(zip(message.names, np.ravel(message.position_rad), strict=False))
+        if len(message.names) != np.size(message.position_rad) or not set(self.robot.names) <= values.keys():
+            return
+        place = np.array([values[name] for name in self.robot.names])
+        if not (
+            np.isfinite(place).all() and (place >= self.low - 1.0).all() and (place <= self.high + 1.0).all()
+        ):
+            return  # no place where this arm can be
+        if self.measured is not None and self.may_send:
+            known_s = min(max(received_s - self.measured_s, 0.0), 3.0 / self.robot.state_hz)
+            if (np.abs(place - self.measured) > 2.0 * self.vmax * known_s + self.step).any():
+                return
+        self.measured, self.measured_s = place, received_s
+
+    def command(self, message: JointTrajectory, source: str, received_s: float, taken: bool) -> None:
+        """A command that was taken had to be one that may be."""
+        if not taken:
+            return
+        assert self.may_send, "a command was taken while not armed"
+        assert not self.stopping, "a command was taken while stopping"
+        assert np.shape(message.position_rad) == (1, len(self.robot.names)), "wrong shape taken"
+        assert np.isfinite(message.position_rad).all(), "a value that is not finite was taken"
+        assert sorted(message.names) == sorted(self.robot.names), "other joints taken"
+        assert source == ("teleop" if self.human else "policy"), "the wrong one was heard"
+        order, before = (message.epoch, message.sequence), self.last[source]
+        assert before is None or order > before, "a command was taken out of order"
+        if self.first or (before is not None and before[0] != message.epoch):
+            place = np.array(
+                [message.position_rad[0][message.names.index(name)] for name in self.robot.names]
+            )
+            assert (np.abs(place - self.measured) <= self.robot.start_jump_rad).all(), (
+                "a jump at the start was taken"
+            )
+        self.last[source], self.first, self.command_s = order, False, received_s
+
+    def emergency_stop(self, pressed: bool) -> None:
+        self.emergency = pressed
+        self.stopping = self.stopping or (pressed and self.may_send)
+
+    def intervention(self, begins: bool) -> None:
+        if begins != self.human:
+            self.human, self.first, self.command_s = begins, True, -math.inf
+
+    def stop(self) -> None:
+        self.stopping = self.stopping or self.may_send
+
+    def clock(self, now_s: float) -> None:
+        if not math.isfinite(now_s) or now_s < self.now_s - 1e-9:
+            self.stop()
+            self.measured_s = self.command_s = -math.inf
+            self.sent_s = math.nan
+            self.now_s = -math.inf
+        if math.isfinite(now_s):
+            self.now_s = now_s
+
+    def armed(self, now_s: float, granted: bool, was_armed: bool) -> None:
+        self.clock(now_s)
+        if not granted:
+            return
+        assert not self.emergency, "armed while the emergency stop was pressed"
+        assert now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6, "armed without a fresh state"
+        if not was_armed:
+            self.may_send, self.stopping, self.first, self.command_s = True, False, True, -math.inf
+            self.last = {"policy": None, "teleop": None}
+            self.sent, self.speed, self.sent_s = self.measured.copy(), np.zeros_like(self.speed), math.nan
+            self.pulled_before = False
+
+    def silent(self) -> None:
+        """The filter says that it is disarmed."""
+        self.may_send = self.stopping = False
+
+    def sends(self, now_s: float, out: Any) -> None:
+        """Judge what came out of a tick."""
+        self.clock(now_s)
+        if out is None:
+            return
+        assert self.may_send, "sent before it was armed"
+        assert out.shape == self.sent.shape, "sent the wrong shape"
+        assert np.isfinite(out).all(), "sent what is not finite"
+        dt_s = self.period_s if not math.isfinite(self.sent_s) else now_s - self.sent_s
+        assert dt_s >= 0.2 * self.period_s - 1e-6, "sent too often"
+        dt_s = min(dt_s, 2.0 * self.period_s)
+        gap, speed = np.abs(out - self.measured), (out - self.sent) / dt_s
+        assert (gap <= self.step + EPS).all(), "further from the measured position than a step"
+        pulled = gap >= self.step - 1e-5  # these joints follow the arm, which comes before all other limits
+        self._range(out)
+        free = ~pulled
+        assert (np.abs(speed) <= self.vmax + EPS / dt_s)[free].all(), "too fast"
+        stay = np.clip(self.sent, self.measured - self.step, self.measured + self.step)
+        frozen = (np.abs(out - stay) <= EPS).all()  # the last resort at the workspace's wall
+        if not (self.pulled_before or (self.robot.workspace is not None and frozen)):
+            assert (np.abs(speed - self.speed) <= self.amax * dt_s + EPS / dt_s)[free].all(), (
+                "sped up too much"
+            )
+        if not self._follows(now_s):
+            slower = np.maximum(np.abs(self.speed) - self.amax * dt_s, 0.0)
+            assert (np.abs(speed) <= slower + EPS / dt_s)[free].all(), "moved on although it had to hold"
+        self._workspace(out, pulled)
+        self.sent, self.speed, self.sent_s = out, np.clip(speed, -self.vmax, self.vmax), now_s
+        self.pulled_before = bool(pulled.any())
+
+    def _follows(self, now_s: float) -> bool:
+        """Is there anything that may be followed?"""
+        fresh = now_s - self.command_s <= 2.0 * self.period_s + 1e-6
+        return not self.stopping and fresh and now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6
+
+    def _range(self, out: Any) -> None:
+        """Outside of the range only where the arm is, and then never further out than it was sent before."""
+        above = np.maximum(np.maximum(self.high, self.sent), self.measured - self.step)
+        below = np.minimum(np.minimum(self.low, self.sent), self.measured + self.step)
+        assert ((out <= above + EPS) & (out >= below - EPS)).all(), "beyond the range"
+
+    def _workspace(self, out: Any, pulled: Any) -> None:
+        box = self.robot.workspace
+        if box is None or pulled.any():
+            return
+        forward = forward_kinematics(self.robot)
+        before, after = (
+            float(np.maximum(np.array(box.low_m) - p, p - np.array(box.high_m)).max())
+            for p in map(forward, (self.sent, out))
+        )
+        assert after <= max(before, 0.0) + EPS, "out of the workspace"

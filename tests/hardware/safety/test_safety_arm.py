@@ -1,0 +1,369 @@
+"""The arm's filter, rule by rule, with numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.messages import JointState, JointTrajectory
+from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety.reasons import Effect, Reason
+from tests.hardware.arm_descriptions import NAMES, PERIOD_S, arm, command, state
+
+ZERO = np.zeros(3)
+
+
+class Bench:
+    """A filter, an arm that follows at once, and a clock."""
+
+    def __init__(self, start: Any = ZERO, armed: bool = True, **changes: Any) -> None:
+        self.filter, self.now_s, self.place = ArmFilter(arm(**changes)), 10.0, np.asarray(start, dtype=float)
+        self.sequence = 0
+        self.sent: list[np.ndarray] = []
+        self.hear()
+        if armed:
+            assert self.filter.arm(self.now_s)[0]
+
+    def hear(self) -> None:
+        self.filter.on_state(state(self.place), self.now_s)
+
+    def tick(
+        self, goal: Any = None, hear: bool = True, after_s: float = PERIOD_S, source: Any = "policy"
+    ) -> Any:
+        """One period: the state, a command if there is one, and what is sent."""
+        self.now_s += after_s
+        if hear:
+            self.hear()
+        if goal is not None:
+            self.filter.on_command(command(np.broadcast_to(goal, 3), self.sequence), source, self.now_s)
+            self.sequence += 1
+        out = self.filter.tick(self.now_s)
+        if out is not None:
+            self.place = out
+            self.sent.append(out)
+        return out
+
+    def follow(self, to: float, ticks: int = 40) -> None:
+        """Move all joints to `to`, slowly enough to be passed as it is."""
+        start = self.place.copy()
+        for i in range(1, ticks + 1):
+            self.tick(start + (to - start) * (0.5 - 0.5 * math.cos(math.pi * i / ticks)))
+
+
+def test_silent_until_armed() -> None:
+    bench = Bench(armed=False)
+    for _ in range(20):
+        assert bench.tick(0.01) is None
+    assert bench.filter.counts == {Reason.NOT_ARMED: 20}
+
+
+def test_armed_without_a_command_it_holds_where_the_arm_is() -> None:
+    """Hold, not zeros: an arm at 0.4 rad is sent 0.4 rad, for as long as nothing comes."""
+    bench = Bench([0.4, -0.3, 0.2])
+    for _ in range(200):
+        assert np.array_equal(bench.tick(), [0.4, -0.3, 0.2])
+    assert bench.filter.reason is Reason.WAITING
+
+
+def test_a_calm_command_passes_bit_for_bit() -> None:
+    """A filter that is felt in a safe run would make the robot another one than in training."""
+    bench = Bench()
+    for i in range(100):
+        goal = 0.3 * (1.0 - math.cos(0.05 * i))
+        assert np.allclose(bench.tick(goal), goal, atol=1e-12)
+    assert not bench.filter.counts or set(bench.filter.counts) == {Reason.WAITING}
+
+
+def test_the_first_step_from_rest_is_what_the_acceleration_allows() -> None:
+    """20 rad/s^2 for 0.02 s is 0.4 rad/s, so 0.008 rad; the next one 0.8 rad/s, so 0.016 more."""
+    bench = Bench()
+    assert bench.tick(0.29) == pytest.approx([0.008] * 3)
+    assert bench.tick(0.29) == pytest.approx([0.024] * 3)
+    assert bench.filter.counts[Reason.ACCELERATION] == 2
+
+
+def test_speed_is_limited_and_the_end_of_the_range_is_reached_at_rest() -> None:
+    """2 rad/s is 0.04 rad a period. A goal beyond the range ends at the range: no overshoot, no bump."""
+    bench = Bench()
+    bench.follow(0.25)
+    places = [bench.tick(5.0)[0] for _ in range(120)]
+    steps = np.diff(places)
+    assert steps.max() == pytest.approx(0.04)
+    assert np.abs(np.diff(steps)).max() <= 20.0 * PERIOD_S**2 + 1e-9
+    assert max(places) <= 1.0 + 1e-12
+    assert places[-1] == pytest.approx(1.0, abs=1e-3)
+    assert {Reason.POSITION, Reason.VELOCITY, Reason.ACCELERATION} <= bench.filter.counts.keys()
+
+
+def test_a_goal_that_stops_suddenly_is_not_circled() -> None:
+    """After a stream at full speed ends, the arm passes the goal by v^2 / 2a = 0.1 rad at most, returns and
+    rests.
+    """
+    bench = Bench([-0.9] * 3)
+    for i in range(60):
+        bench.tick(min(-0.9 + 0.0395 * i, 0.2))
+    places = [bench.tick(0.2)[0] for _ in range(100)]
+    assert max(places) <= 0.2 + 0.1 + 0.04
+    assert abs(places[-1] - 0.2) < 1e-3
+    crossings = np.diff(np.sign(np.round(np.array(places) - 0.2, 6)))
+    assert np.count_nonzero(crossings) <= 2
+
+
+def test_an_arm_that_does_not_follow_is_not_left_behind() -> None:
+    """Blocked at 0: never sent further than step_rad = 0.2 away, whatever is asked for."""
+    bench = Bench()
+    for _ in range(100):
+        bench.tick(0.25)
+        bench.place = ZERO
+    for i in range(100):
+        bench.tick(0.25 + 0.01 * i)
+        bench.place = ZERO
+    assert np.abs(bench.sent).max() == pytest.approx(0.2)
+    assert bench.filter.counts[Reason.STEP] > 0
+
+
+def test_an_arm_that_wakes_up_outside_its_range_walks_back() -> None:
+    """From 1.4 rad, 0.4 beyond the range: every step is towards it, none is larger than 0.04 rad."""
+    bench = Bench([1.4, 0.0, 0.0])
+    bench.follow(0.0, ticks=1)
+    places = [1.4, *(bench.tick([1.2, 0.0, 0.0])[0] for _ in range(60))]
+    assert (np.diff(places) <= 1e-12).all()
+    assert np.abs(np.diff(places)).max() <= 0.04 + 1e-9
+    assert places[-1] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (command([0.0, math.nan, 0.0], 9), Reason.NOT_FINITE),
+        (command([0.0, math.inf, 0.0], 9), Reason.NOT_FINITE),
+        (command([0.0, 0.0], 9), Reason.WRONG_SHAPE),
+        (command([[0.0] * 3] * 2, 9), Reason.WRONG_SHAPE),
+        (command([], 9), Reason.WRONG_SHAPE),
+        (command(ZERO, 9, names=("a", "b", "x")), Reason.WRONG_JOINTS),
+        (command(ZERO, 9, names=("a", "b", "b")), Reason.WRONG_JOINTS),
+        (command(ZERO, 1), Reason.OUT_OF_ORDER),
+        (command(ZERO, 0), Reason.OUT_OF_ORDER),
+        (command(ZERO, 9, epoch=-1), Reason.OLD_EPOCH),
+        (command([0.9, 0.0, 0.0], 0, epoch=1), Reason.JUMP_AT_START),
+        (JointTrajectory(0.0, NAMES, np.zeros((1, 3)), np.array([math.nan]), 0, 9), Reason.NOT_FINITE),
+        (JointTrajectory(0.0, NAMES, np.zeros((1, 3)), np.zeros(0), 0, 9), Reason.WRONG_SHAPE),
+    ],
+)
+def test_a_bad_command_is_dropped_whole(message: JointTrajectory, reason: Reason) -> None:
+    """Nothing of it is used: the arm goes on to where the last good one said."""
+    bench = Bench()
+    for _ in range(2):
+        bench.tick(0.1)
+    assert not bench.filter.on_command(message, "policy", bench.now_s)
+    assert bench.filter.counts[reason] == 1
+    assert reason.effect is Effect.DROPPED
+    assert (bench.tick(0.1) > 0.02).all()
+
+
+def test_joints_are_matched_by_name() -> None:
+    """State and command in other orders, and a gripper that the arm does not have."""
+    bench = Bench(armed=False)
+    bench.filter.on_state(state([0.3, 7.0, 0.1, 0.2], ("c", "gripper", "a", "b")), bench.now_s)
+    assert bench.filter.arm(bench.now_s)[0]
+    bench.filter.on_command(command([0.3, 0.1, 0.2], names=("c", "a", "b")), "policy", bench.now_s)
+    assert bench.filter.tick(bench.now_s) == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_the_first_command_may_not_be_far_away() -> None:
+    """0.3 rad is the limit here: a policy that was made for another pose does not begin."""
+    bench = Bench()
+    assert np.array_equal(bench.tick([0.31, 0.0, 0.0]), ZERO)
+    assert bench.filter.counts[Reason.JUMP_AT_START] == 1
+    assert bench.tick([0.29, 0.0, 0.0])[0] > 0.0
+    assert bench.tick([0.8, 0.0, 0.0])[0] > 0.0  # later ones are limited, not refused
+
+
+def test_a_silent_policy_is_held_after_two_periods_then_stopped() -> None:
+    """Brake first: at 1 rad/s and 20 rad/s^2 the arm rests after 0.05 s; then it holds; after 1 s it is a
+    stop.
+    """
+    bench = Bench([-0.9] * 3)
+    for i in range(40):
+        bench.tick(-0.9 + 0.0002 * i**2)
+    assert bench.tick() is None  # one period late: nothing is wrong yet
+    bench.tick()
+    bench.tick()
+    assert bench.filter.reason is Reason.STALE_COMMAND
+    for _ in range(5):
+        bench.tick()
+    rest = bench.sent[-1]
+    for _ in range(10):
+        assert np.array_equal(bench.tick(), rest)
+    assert (bench.tick(rest + 0.01) > rest).all()  # it goes on by itself
+    for _ in range(70):
+        bench.tick()
+    assert bench.filter.phase is Phase.DISARMED
+    assert bench.filter.reason is Reason.STALE_COMMAND
+    assert bench.tick(rest) is None
+
+
+def test_a_silent_robot_is_held_after_three_periods_then_stopped() -> None:
+    """Commands go on, the state does not: they are not followed any more, from the fourth period on."""
+    bench = Bench()
+    bench.follow(0.2)
+    start = bench.sent[-1]
+    for i in range(1, 4):
+        assert (bench.tick(start + 0.003 * i, hear=False) > start).all()
+    rest = [bench.tick(start + 0.2, hear=False) for _ in range(10)]
+    assert bench.filter.reason is Reason.STALE_STATE
+    assert np.array_equal(rest[-1], rest[-2])
+    assert (rest[-1] < start + 0.02).all()
+    for _ in range(60):
+        bench.tick(0.2, hear=False)
+    assert bench.filter.phase is Phase.DISARMED
+    assert bench.filter.arm(bench.now_s) == (False, "not armed: no fresh state of the robot has come")
+
+
+def test_the_emergency_stop_is_latched_until_armed_again() -> None:
+    bench = Bench()
+    bench.follow(0.2)
+    bench.filter.on_emergency(True)
+    for _ in range(10):
+        bench.tick(0.2)
+    assert bench.filter.phase is Phase.DISARMED
+    assert bench.filter.reason is Reason.EMERGENCY
+    assert bench.filter.arm(bench.now_s) == (
+        False,
+        "not armed: the emergency stop is still pressed: release it, then arm",
+    )
+    bench.filter.on_emergency(False)
+    assert bench.tick(0.2) is None
+    assert bench.filter.arm(bench.now_s)[0]
+    assert np.array_equal(bench.tick(), bench.place)
+
+
+def test_a_human_outranks_the_policy() -> None:
+    """While she has taken over, the policy is not heard; and she too begins where the arm is."""
+    bench = Bench()
+    bench.follow(0.2)
+    bench.filter.on_intervention(True)
+    bench.tick(0.29)
+    assert bench.filter.counts[Reason.OUTRANKED] == 1
+    bench.tick(0.9, source="teleop")
+    assert bench.filter.counts[Reason.JUMP_AT_START] == 1
+    for i in range(20):
+        bench.tick(0.2 - 0.0002 * i**2, source="teleop")
+    assert (bench.place < 0.19).all()
+    bench.filter.on_intervention(False)
+    bench.tick(0.15, source="teleop")
+    assert bench.filter.counts[Reason.NOT_INTERVENING] == 1
+
+
+@pytest.mark.parametrize("now_s", [5.0, math.nan, -math.inf, math.inf])
+def test_a_clock_that_jumps_stops_the_arm(now_s: float) -> None:
+    """Every age would be a lie: brake, send the stop, fall silent; and the state must be heard anew."""
+    bench = Bench([-0.9] * 3)
+    for i in range(40):
+        bench.tick(-0.9 + 0.0002 * i**2)
+    speed = np.abs(bench.sent[-1] - bench.sent[-2])
+    out = bench.filter.tick(now_s)
+    assert (np.abs(out - bench.sent[-1]) < speed).all()
+    bench.now_s = 5.0
+    bench.tick(0.9, hear=False)
+    for _ in range(20):
+        bench.tick(0.9)
+    assert bench.filter.phase is Phase.DISARMED
+    assert bench.filter.reason is Reason.CLOCK
+
+
+def test_a_state_that_jumps_is_not_believed() -> None:
+    """A glitch of 1 rad in one message would drag the command along by the step from the measured
+    position.
+    """
+    bench = Bench()
+    bench.follow(0.2)
+    bench.filter.on_state(state([1.2, 0.2, 0.2]), bench.now_s + 0.02)
+    assert bench.filter.counts[Reason.STATE_JUMP] == 1
+    bench.filter.on_state(state([math.nan, 0.2, 0.2]), bench.now_s + 0.02)
+    bench.filter.on_state(state([0.2, 0.2], ("a", "b")), bench.now_s + 0.02)
+    bench.filter.on_state(state([0.2, 2.1, 0.2]), bench.now_s + 0.02)
+    assert bench.filter.counts[Reason.BAD_STATE] == 3
+    assert bench.tick(0.2) == pytest.approx([0.2] * 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            state([0.0, 0.0, 0.0], ("a", "B", "c")),
+            "joint_states lacks b of the robot's description; it tells a, B, c",
+        ),
+        (state([0.0, 0.0, 0.0, 0.0], ("a", "a", "b", "c")), "names a joint twice"),
+        (state([0.0, math.nan, 0.0]), "not a finite number"),
+        (state([0.0, 7.0, 0.0]), "joint_states tells b at 7 rad, far outside of -1 to 1"),
+    ],
+)
+def test_arming_says_what_is_wrong_with_the_states_that_come(message: JointState, sentence: str) -> None:
+    """A robot whose joints are called otherwise is heard: "no fresh state" would send its user to the network
+    cable.
+    """
+    filter_ = ArmFilter(arm())
+    assert filter_.arm(0.0) == (False, f"not armed: {Reason.NO_STATE.sentence}")
+    filter_.on_state(message, 0.0)
+    armed, why = filter_.arm(0.001)
+    assert not armed
+    assert sentence in why
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.01)
+    filter_.on_state(message, 0.011)  # a gripper that tells its own joints on the same topic
+    assert not filter_.fault
+    assert filter_.arm(0.012)[0]
+
+
+def test_arming_says_whether_the_arm_moves_at_once() -> None:
+    """A policy that was never stopped goes on the moment somebody arms: who arms should read it."""
+    filter_ = ArmFilter(arm())
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.0)
+    filter_.on_command(
+        command([0.0, 0.0, 0.0]), "teleop", 0.0
+    )  # nobody has taken over: not heard after arming, either
+    assert filter_.arm(0.001) == (True, "armed: holding position until the first command")
+    filter_ = ArmFilter(arm())
+    filter_.on_state(state([0.0, 0.0, 0.0]), 0.0)
+    filter_.on_command(command([0.0, 0.0, 0.0]), "policy", 0.0)
+    assert filter_.arm(0.001) == (True, "armed: commands of policy come and are followed at once")
+
+
+def test_a_stop_is_sent_before_the_silence() -> None:
+    """SIGTERM: braked, the final position sent three times, then nothing."""
+    bench = Bench([-0.9] * 3)
+    for i in range(40):
+        bench.tick(-0.9 + 0.0002 * i**2)
+    bench.filter.stop(Reason.SHUTDOWN)
+    outs = [bench.tick(0.9) for _ in range(20)]
+    sent = [out for out in outs if out is not None]
+    assert 3 <= len(sent) < 20
+    assert np.array_equal(sent[-1], sent[-3])
+    assert bench.filter.last_word() is None
+
+
+def test_the_last_word_is_a_hold() -> None:
+    """No time to brake (Ctrl-C twice): the position sent last, once more."""
+    bench = Bench()
+    bench.follow(0.2)
+    before = bench.sent[-1]
+    assert np.array_equal(bench.filter.last_word(), before)
+    assert bench.tick(0.2) is None
+
+
+def test_the_workspace_is_kept() -> None:
+    """The tool may be 0.35 m in front; 0.4 sin(0.2) + 0.4 sin(1.2) = 0.45 is asked for. It rests before
+    it.
+    """
+    box = {"low_m": [-1.0, -1.0, -0.1], "high_m": [0.35, 1.0, 1.0]}
+    bench = Bench(workspace=box)
+    assert bench.filter.workspace is not None
+    for i in range(300):
+        bench.tick([0.0, min(0.005 * i, 0.2), min(0.005 * i, 1.0)])
+        assert bench.filter.workspace.excess_m(bench.place) == 0.0
+    assert bench.filter.counts[Reason.WORKSPACE] > 0
+    steps = np.diff(np.array(bench.sent), axis=0)
+    assert np.abs(np.diff(steps, axis=0)).max() <= 20.0 * PERIOD_S**2 + 1e-9

@@ -1,0 +1,145 @@
+"""The quadcopter's filter obeys each sender's order: no command twice, none that precedes, none from before a
+reset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hardware.bus.in_process import World
+from hardware.messages import FlightCommand, Odometry
+from hardware.nodes.flight_filter import FlightFilterNode
+from hardware.nodes.quad_policy import QuadPolicyNode
+from hardware.nodes.sim_robot import SimQuadNode
+from hardware.safety import intake
+from hardware.safety.flight import FlightFilter, FlightPhase
+from hardware.safety.landing import RatesLander
+from hardware.safety.reasons import Reason
+from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE
+from policies.deploy.bundle import Bundle
+from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.core.flight.envelope import FlightEnvelope
+from sim.flight.robot import QuadBody
+
+DT_S = 0.01
+ENVELOPE = FlightEnvelope(0.6, 8.0, 2.0, (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))
+STILL = Odometry(0.0, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))
+BAD = {"nan": np.full(4, np.nan), "long": np.zeros(5)}
+
+# What happens in one period: a command with its place, one that is none, or a stop with a new arming.
+PLACES = st.tuples(st.integers(0, 3), st.integers(0, 6))
+EVENTS = st.one_of(PLACES, st.tuples(st.sampled_from(sorted(BAD)), PLACES), st.just("rearm"))
+
+
+class Run:
+    """A filter with a craft that stands still in the air, and a book of what was taken."""
+
+    def __init__(self) -> None:
+        self.filter = FlightFilter(ENVELOPE, RatesLander(0.5), 1.0 / DT_S, 1.0 / DT_S, level="rates")
+        self.now_s, self.newest, self.passed, self.count = 0.0, None, None, 0  # type: float, Any, Any, int
+        self.tick()
+        assert self.filter.arm(self.now_s)[0]
+
+    def tick(self) -> Any:
+        self.now_s += DT_S
+        self.filter.on_state(STILL, self.now_s)
+        return self.filter.tick(self.now_s)
+
+    def rearm(self) -> None:
+        """Motors off, silence, and a new beginning, in which any place in the order is the first."""
+        self.filter.on_emergency(True)
+        while self.filter.phase is not FlightPhase.DISARMED:
+            self.tick()
+        self.filter.on_emergency(False)
+        assert self.filter.arm(self.now_s)[0]
+        self.newest = self.passed = None
+
+    def command(self, place: tuple[int, int], values: Any = None) -> None:
+        """Taken if and only if it is whole and further on than all before it; what is sent is the newest
+        taken.
+        """
+        self.count += 1
+        told = np.array([0.5, 1e-3 * self.count, 0.0, 0.0]) if values is None else values
+        taken = self.filter.on_command(FlightCommand(told, *place), self.now_s)
+        assert taken == (values is None and (self.newest is None or place > self.newest)), (
+            "wrongly taken or refused"
+        )
+        if taken:
+            self.newest, self.passed = place, told
+        out = self.filter.tick(self.now_s)
+        assert self.passed is None or np.array_equal(out, self.passed), "not the newest command was sent"
+
+    def play(self, events: list[Any]) -> None:
+        for event in events:
+            if event == "rearm":
+                self.rearm()
+            elif isinstance(event[0], str):
+                self.command(event[1], BAD[event[0]])
+            else:
+                self.command(event)
+
+
+@settings(
+    max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(st.lists(EVENTS, max_size=40))
+def test_commands_pass_in_order_or_not_at_all(events: list[Any]) -> None:
+    """Whatever order they arrive in, repeated, lost, spoilt or from before a reset. All within one command's
+    age.
+    """
+    Run().play(events)
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [((1, 5), Reason.OUT_OF_ORDER), ((1, 4), Reason.OUT_OF_ORDER), ((0, 99), Reason.OLD_EPOCH)],
+)
+def test_the_reason_is_counted(second: tuple[int, int], reason: Reason) -> None:
+    run = Run()
+    run.play([(1, 5), second, (1, 6), (2, 0)])
+    assert run.filter.counts == {reason: 1}
+
+
+@pytest.mark.parametrize("broken", ["judge", "take", "forget"])
+def test_a_filter_without_order_is_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The property can fail: each half of the bookkeeping left out breaks it."""
+    monkeypatch.setattr(intake.Order, broken, lambda self, *place: None)
+    with pytest.raises(AssertionError):
+        Run().play([(0, 1), (0, 0), (0, 0), (1, 3), "rearm", (0, 0), (0, 1)])
+
+
+def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
+    """Real nodes: a second sender that repeats what it heard is refused, message for message, and nothing
+    else is.
+    """
+    env, world = flight_env(hover), World()
+    bus = {name: world.bus(name) for name in ("robot", "filter", "policy", "echo")}
+    SimQuadNode(bus["robot"], SimulatedQuad(QuadBody(env.craft)), 1.0 / DT_S)
+    filter_ = FlightFilter(ENVELOPE, RatesLander(0.5), 1.0 / DT_S, 1.0 / DT_S)
+    FlightFilterNode(bus["filter"], filter_, 1.0 / DT_S, arm=True)
+    heard: list[FlightCommand] = []
+    safe: list[FlightCommand] = []
+    FLIGHT_RAW.subscribe(bus["echo"], lambda message, at: heard.append(message))
+    FLIGHT_SAFE.subscribe(bus["echo"], lambda message, at: safe.append(message))
+    QuadPolicyNode(bus["policy"], hover, flight_observer(env), say=lambda sentence: None)
+    again = FLIGHT_RAW.publisher(bus["echo"])
+    bus["echo"].spin(lambda: world.now() >= 0.3)
+    assert [(message.epoch, message.sequence) for message in heard] == [(0, i) for i in range(len(heard))]
+    assert not {Reason.OUT_OF_ORDER, Reason.OLD_EPOCH} & filter_.counts.keys()
+    for message in heard[-5:]:
+        again(message)
+    bus["echo"].spin(lambda: world.now() >= 0.4)
+    assert filter_.counts[Reason.OUT_OF_ORDER] == 1  # of five at one instant a command's queue keeps the last
+    assert bus["echo"].call("policy/reset", 1.0) == (True, "episode 1: what was seen is forgotten")
+    old = heard[-1]
+    bus["echo"].spin(lambda: world.now() >= 0.5)
+    again(old)
+    bus["echo"].spin(lambda: world.now() >= 0.6)
+    assert filter_.counts[Reason.OLD_EPOCH] == 1
+    assert filter_.phase is FlightPhase.FLYING
+    assert [message.sequence for message in safe] == list(range(len(safe)))

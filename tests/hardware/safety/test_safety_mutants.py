@@ -1,0 +1,117 @@
+"""The oracle can fail: for every promise, a filter that breaks it is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.safety import arm_filter, intake, limits
+from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety.reasons import Reason
+from tests.hardware.safety.test_safety_properties import Regime, Run
+
+WILD = Regime("plain", 0.1, 0.7, 1e-3, 0.05, 0.1, 0.2, 0.05, 0.3)
+BOXED = Regime("boxed", 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+BLOCKED = Regime("plain", 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_step(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(limits, "_step", lambda position, measured, lim: (position, False))
+
+
+def no_range(patch: pytest.MonkeyPatch) -> None:
+    far = np.full(3, 100.0)
+    patch.setattr(limits, "stopping_speed", lambda distance, acceleration, dt: far)
+
+
+def no_acceleration(patch: pytest.MonkeyPatch) -> None:
+    inner = limits.towards
+
+    def jerky(goal: Any, w: Any, sent: Any, speed: Any, measured: Any, dt: float, lim: Any) -> Any:
+        eager = limits.ArmLimits(
+            lim.low_rad, lim.high_rad, lim.velocity_rad_s, lim.acceleration_rad_s2 * 3, lim.step_rad
+        )
+        return inner(goal, w, sent, speed, measured, dt, eager)
+
+    patch.setattr(arm_filter, "towards", jerky)
+
+
+def no_velocity(patch: pytest.MonkeyPatch) -> None:
+    inner = limits.towards
+
+    def racing(goal: Any, w: Any, sent: Any, speed: Any, measured: Any, dt: float, lim: Any) -> Any:
+        fast = limits.ArmLimits(
+            lim.low_rad, lim.high_rad, lim.velocity_rad_s * 2, lim.acceleration_rad_s2, lim.step_rad
+        )
+        return inner(goal, w, sent, speed, measured, dt, fast)
+
+    patch.setattr(arm_filter, "towards", racing)
+
+
+def no_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(intake.Order, "judge", lambda self, epoch, sequence: None)
+
+
+def no_guard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArmFilter, "_is_first", lambda self, source, epoch: False)
+
+
+def no_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(arm_filter, "_is_stale", lambda now, received, limit: False)
+
+
+def no_rank(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArmFilter, "source", "policy")
+
+
+def no_latch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArmFilter, "stop", lambda self, reason=Reason.REQUESTED: (True, ""))
+
+
+def no_arming(patch: pytest.MonkeyPatch) -> None:
+    inner = ArmFilter.tick
+
+    def eager(self: ArmFilter, now_s: float) -> Any:
+        if self.phase is Phase.DISARMED:
+            self.phase = Phase.ARMED
+        return inner(self, now_s)
+
+    patch.setattr(ArmFilter, "tick", eager)
+
+
+def no_finiteness(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(arm_filter, "read_command", lambda message, names: message.position_rad[0])
+
+
+def no_walls(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArmFilter, "_fenced", lambda self, workspace, move, measured, dt: move)
+
+
+REGIMES = {no_walls: BOXED, no_step: BLOCKED}  # where the wild one would not show it
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch, no_arming,
+     no_finiteness, no_walls],
+)  # fmt: skip
+def test_the_oracle_catches(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 300 sequences; the whole filter passes the same ones."""
+    broken(monkeypatch)
+    with np.errstate(all="ignore"), pytest.raises((AssertionError, IndexError, ValueError)):
+        run_many(REGIMES.get(broken, WILD))
+
+
+@pytest.mark.parametrize("regime", [WILD, BOXED, BLOCKED])
+def test_the_whole_filter_is_not_caught(regime: Regime) -> None:
+    with np.errstate(all="ignore"):
+        run_many(regime, 40)
+
+
+def run_many(regime: Regime, sequences: int = 300) -> None:
+    for i in range(sequences):
+        Run(regime, np.random.default_rng([7, i]), [np.nan, np.inf]).run()

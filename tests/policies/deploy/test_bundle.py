@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import policies.deploy.bundle as bundle_module
+from policies.checkpoint import load_policy
+from policies.deploy.bundle import Bundle, check_env, load_bundle, write_bundle
+from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from tests.policies.deploy.die_in_swap import NEW
+from tests.policies.small import ENV, flow_policy
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def folder(button_bundle: Bundle, tmp_path: Path) -> Path:
+    """A copy to break."""
+    copy = tmp_path / "button"
+    copy.mkdir()
+    for path in button_bundle.folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    return copy
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads((folder / "manifest.json").read_text())
+    change(data)
+    (folder / "manifest.json").write_text(json.dumps(data))
+
+
+def test_the_manifest_is_the_contract(button_bundle: Bundle) -> None:
+    """Everything that someone who only has the folder must know, in numbers with units."""
+    data = button_bundle.manifest
+    assert {path.name for path in button_bundle.folder.iterdir()} == {
+        "manifest.json", "policy.json", "weights.safetensors", "policy.onnx",
+    }  # fmt: skip
+    assert data["env"]["obs"] == {"state": {"shape": [2], "dtype": "float32", "unit": "SI"}}
+    assert data["env"]["action"] == {"low": [-4.0], "high": [4.0], "unit": "N"}
+    assert data["rates_hz"] == {"state": 50.0}
+    assert data["horizons"] == {"obs_steps": 2, "chunk": 4, "execute": 2}
+    assert data["noise"] == {"mode": "gaussian", "shape": [4, 1]}
+    assert len(data["normalizer"]["state"]["center"]) == 2
+    assert data["measured"] == {"k": 97, "n": 100, "success": 0.97, "wilson95": [0.92, 0.99]}
+    assert data["training"]["data"] == "20 demonstrations"
+    assert data["graphs"][0]["parity"] <= 1e-5
+    assert set(data["files"]) == {"policy.json", "weights.safetensors", "policy.onnx"}
+    assert "torch" in data["versions"]
+    assert data["commit"]
+    assert (button_bundle.obs_steps, button_bundle.chunk, button_bundle.execute, button_bundle.noise) == (
+        2,
+        4,
+        2,
+        "gaussian",
+    )
+    assert button_bundle.graph(1) is None
+
+
+def test_a_bundle_is_also_a_policy_folder(button_bundle: Bundle) -> None:
+    """Weights travel with the graph, so that a robot's policy can be trained further."""
+    policy, obs, noise = (
+        load_policy(button_bundle.folder),
+        {"state": torch.rand(3, 2, 2)},
+        torch.randn(3, 4, 1),
+    )
+    assert torch.equal(policy.sample(obs, noise), flow_policy().sample(obs, noise))
+
+
+@pytest.mark.parametrize("name", ["policy.onnx", "weights.safetensors", "policy.json", "manifest.json"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    """A copy that broke off."""
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["policy.onnx", "weights.safetensors", "policy.json"])
+def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
+    """A damaged weight would move the arm, and nothing else would tell."""
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match="sha256"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m.update(format=2), "format 2, this version reads 1"),
+        (lambda m: m.pop("horizons"), "lacks horizons"),
+        (lambda m: m["files"].pop("policy.onnx"), "no checksum for policy.onnx"),
+        (lambda m: m["files"].update({"../secret": {"sha256": "0"}}), "not a file of the bundle"),
+        (lambda m: m["noise"].update(mode="loud"), "noise 'loud'"),
+        (lambda m: m["env"].pop("action"), "cannot be understood"),
+        (lambda m: m["env"]["action"].update(low=[5.0]), "cannot be understood"),
+    ],
+)
+def test_a_manifest_that_breaks_the_contract_is_refused(
+    folder: Path, change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    """Each fault with its own reason, before anything is loaded."""
+    edit(folder, change)
+    with pytest.raises(CheckpointError, match=reason):
+        load_bundle(folder)
+
+
+def test_a_manifest_of_another_kind_is_refused(folder: Path) -> None:
+    """A list, or half a file."""
+    (folder / "manifest.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="format 'list'"):
+        load_bundle(folder)
+    (folder / "manifest.json").write_text('{"format": 1')
+    with pytest.raises(CheckpointError, match="not valid JSON"):
+        load_bundle(folder)
+
+
+def changed(**changes: Any) -> EnvSpec:
+    return dataclasses.replace(ENV, name="other/robot", **changes)
+
+
+@pytest.mark.parametrize(
+    ("env", "reasons"),
+    [
+        (changed(obs={"joints": ArraySpec((2,))}), ["'state' is missing", "it offers joints"]),
+        (
+            changed(obs={"state": ArraySpec((3,), unit="SI")}),
+            [r"'state' is float32 \(3,\), expected float32 \(2,\)"],
+        ),
+        (changed(obs={"state": ArraySpec((2,), unit="mm")}), ["'state' is in 'mm', expected 'SI'"]),
+        (changed(action=ActionSpec((-1.0,), (1.0,), "N")), ["actions are limited to"]),
+        (changed(action=ActionSpec((-4.0,), (4.0,), "rad")), ["actions are in 'rad', expected 'N'"]),
+        (changed(control_hz=20.0, obs={}), ["20 Hz, expected 50 Hz", "'state' is missing"]),
+    ],
+)
+def test_a_robot_that_does_not_fit_is_told_everything_at_once(
+    button_bundle: Bundle, env: EnvSpec, reasons: list[str]
+) -> None:
+    """Millimetres for metres, or half the rate, moves an arm wrongly without any error."""
+    for reason in reasons:
+        with pytest.raises(CheckpointError, match=reason):
+            check_env(button_bundle, env)
+
+
+def test_more_observations_than_needed_are_fine(button_bundle: Bundle) -> None:
+    """A real arena may offer a camera that this policy does not use, under a name of its own."""
+    check_env(button_bundle, changed(obs={**ENV.obs, "image.top": ArraySpec((4, 4, 3), "uint8")}))
+
+
+def test_a_folder_that_is_not_a_bundle_is_never_replaced(tmp_path: Path) -> None:
+    """Somebody's data, one typing error away."""
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not a bundle"):
+        write_bundle(tmp_path, flow_policy(), ENV, name="x", noise="zero", training={})
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_failed_export_leaves_the_old_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk in the middle: the old bundle stands, and no half folder lies beside it."""
+
+    def full(*_: object) -> None:
+        raise DiskFullError("The disk is full.")
+
+    monkeypatch.setattr(bundle_module, "export_policy", full)
+    with pytest.raises(DiskFullError):
+        write_bundle(folder, flow_policy(), ENV, name="new", noise="zero", training={})
+    assert load_bundle(folder).name == "button"
+    assert [path.name for path in folder.parent.iterdir()] == ["button"]
+
+
+def test_a_new_bundle_replaces_the_old_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporting again after more training is the normal case."""
+    graph = (folder / "policy.onnx").read_bytes()
+
+    def same(policy: object, into: Path, example: object) -> list[Any]:
+        (into / "policy.onnx").write_bytes(graph)
+        return []
+
+    monkeypatch.setattr(bundle_module, "export_policy", same)
+    bundle = write_bundle(
+        folder, flow_policy(), ENV, name="new", noise="zero", training={}, rates_hz={"state": 100}
+    )
+    assert (bundle.name, bundle.noise, bundle.manifest["rates_hz"]) == ("new", "zero", {"state": 100})
+    assert bundle.manifest["measured"] is None
+    assert [path.name for path in folder.parent.iterdir()] == ["button"]
+
+
+def test_a_success_without_its_interval_is_refused(tmp_path: Path) -> None:
+    """Promise 9: every success rate comes with k, n and its interval."""
+    with pytest.raises(ConfigError, match="wilson95"):
+        write_bundle(
+            tmp_path / "x", flow_policy(), ENV, name="x", noise="zero", training={}, measured={"k": 1, "n": 2}
+        )
+
+
+@pytest.mark.parametrize("way", ["atomic", "plain"])
+def test_a_kill_between_old_and_new_hides_neither(folder: Path, tmp_path: Path, way: str) -> None:
+    """SIGKILL before and after every step of the exchange: a reader finds one of the two, the next writer
+    clears up.
+    """
+    places = [tmp_path / "all" / str(at) / "button" for at in range(16)]
+    for place in places:
+        shutil.copytree(folder, place)
+        shutil.copytree(folder, place.with_name(NEW))
+        edit(place.with_name(NEW), lambda manifest: manifest.update(name="new"))
+    command = [sys.executable, "-m", "tests.policies.deploy.die_in_swap", str(tmp_path / "all"), way]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    ends = [int(line) for line in done.stdout.split()]
+    assert ends[0] == -signal.SIGKILL
+    assert ends[-1] == 0  # there are not as many steps
+    assert {load_bundle(place).name for place in places} == {"button", "new"}
+    for place in places:
+        bundle_module._clear(place, "partial")  # as `write_bundle` begins
+        again = place.with_name(f".button.partial.{os.getpid()}")
+        shutil.copytree(folder, again)
+        bundle_module._swap(again, place)
+        assert load_bundle(place).name == "button"
+        assert [path.name for path in place.parent.iterdir()] == ["button"]

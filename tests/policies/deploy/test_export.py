@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from policies.deploy.bundle import Bundle
+from policies.deploy.export import SampleGraph, example_obs, export_policy, refines, trace
+from policies.deploy.graph import BoundGraph, Graph, providers
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.single_step import SingleStepPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.spec import ArraySpec, EnvSpec
+from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.transformer import TransformerConfig
+from robo_rl.nets.unet1d import Unet1dConfig
+from tests.eval.fakes import NoisyPolicy
+from tests.policies.small import (
+    ENV,
+    Small,
+    SmallResidual,
+    Unfaithful,
+    Untraceable,
+    diffusion_policy,
+    flow_policy,
+)
+
+
+def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
+    """Raw state and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
+    policy, graph = flow_policy(), Graph(button_bundle.folder / "policy.onnx", "policy.onnx")
+    obs, noise = (
+        {"state": 2.0 + torch.rand(33, 2, 2)},
+        torch.randn(33, 4, 1),
+    )  # a batch never seen in the check
+    expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
+    found = graph.run({**obs, "noise": noise}, "chunk")
+    torch.testing.assert_close(found, expected, atol=4e-5, rtol=0.0)  # 1e-5 of half the range of 8 N
+    assert found.abs().max() <= 4.0
+
+
+def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
+    """It acts every step, between two plans; pictures come in as uint8, actions in physical units."""
+    assert [graph["file"] for graph in residual_bundle.manifest["graphs"]] == ["policy.onnx", "refine.onnx"]
+    policy = SmallResidual()
+    obs = example_obs(policy, 5)
+    assert obs["image.top"].dtype == torch.uint8
+    action = torch.rand(5, 2) * 2.0 - 1.0
+    expected = policy.action_spec.denormalize(policy.refine(obs, action)).detach()
+    physical = policy.action_spec.denormalize(action)
+    found = Graph(residual_bundle.folder / "refine.onnx", "refine").run(
+        {**obs, "action": physical}, "refined"
+    )
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
+
+
+def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> None:
+    """To the last bit, call after call, with pictures and with a second graph."""
+    for file, output, extra in (("policy.onnx", "chunk", "noise"), ("refine.onnx", "refined", "action")):
+        free, bound = (
+            kind(residual_bundle.folder / file, name) for kind, name in ((Graph, file), (BoundGraph, output))
+        )
+        for seed in range(3):
+            torch.manual_seed(seed)
+            obs = {key: value[:1] for key, value in example_obs(SmallResidual(), 2).items()}
+            given = {**obs, extra: torch.randn(1, *free.shapes[extra])}
+            found = bound({key: value[0].numpy() for key, value in given.items()})
+            assert found.tolist() == free.run(given, output)[0].tolist()
+
+
+def test_a_bound_graph_refuses_what_does_not_fit(button_bundle: Bundle) -> None:
+    """It copies into place, where NumPy alone would repeat one number to fill a row."""
+    graph = BoundGraph(button_bundle.folder / "policy.onnx", "chunk")
+    noise = np.zeros((4, 1), np.float32)
+    with pytest.raises(
+        ConfigError, match=r"policy.onnx needs 'state' of shape \(2, 2\), found only \['noise'\]"
+    ):
+        graph({"noise": noise})
+    with pytest.raises(ConfigError, match=r"'state' of shape \(2, 2\), found shape \(1, 2\)"):
+        graph({"state": np.zeros((1, 2), np.float32), "noise": noise})
+
+
+def real_policies() -> dict[str, ChunkPolicy]:
+    """Every kind of network, process and fine-tuned policy, as small as they come, in two."""
+    image_env = EnvSpec(
+        "fake/cam", {**ENV.obs, "image.top": ArraySpec((8, 8, 3), "uint8")}, ENV.action, 8, 50.0
+    )
+    encoder = flow_policy(image_env, image=ImageEncoderConfig(widths=[8], features=4, keypoints=4)).encoder
+    head = SingleStepPolicy(image_env, encoder, Unet1dConfig(widths=[8, 8], kernel=3, time_dim=8), 2, 4, 2)
+    base = diffusion_policy(TransformerConfig(width=8, depth=1, heads=2))
+    features, latent = base.encoder.dim, LatentMap(4, 1, 1.0)
+    actor = make_actor(ActorConfig("gaussian", features + latent.ctx_dim, latent.dim, (8,)))
+    corrector = make_actor(ActorConfig("deterministic", features + 1, 1, (8,)))
+    gate = CriticEnsemble(features + 1, (8,), doubt=0.5)
+    tuned = ResidualPolicy(SteeredPolicy(base, actor, latent), corrector, ResidualMap(1, 0.2), gate)
+    return {"head": head, "residual": tuned}
+
+
+@pytest.mark.parametrize("name", ["head", "residual"])
+def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
+    """A length taken from a shape, or a branch on it, would freeze the batch of the tracer (2) into the
+    graph.
+    """
+    policy = real_policies()[name]
+    assert isinstance(policy, nn.Module)
+    policy.eval()
+    obs, noise = example_obs(policy, 9), torch.randn(9, 4, 1)
+    program = trace(SampleGraph(policy), {**obs, "noise": noise}).module()
+    with torch.no_grad():
+        expected = policy.action_spec.denormalize(policy.sample(obs, noise))
+        torch.testing.assert_close(program({**obs, "noise": noise}), expected, atol=4e-5, rtol=0.0)  # +-4 N
+    assert refines(policy, obs) == (name == "residual")
+
+
+def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
+    """A residual that is still zero is the identity in numbers, yet it will be trained and must be
+    exported.
+    """
+    zero, plain = SmallResidual(zero=True), Small()
+    assert refines(zero, example_obs(zero, 2))
+    assert not refines(plain, example_obs(plain, 2))
+
+
+def test_a_graph_that_differs_from_torch_is_refused(tmp_path: Path) -> None:
+    """Promise 4: the exported graph equals torch within 1e-5 on the whole chunk, or there is no graph."""
+    policy = Unfaithful().train()
+    with pytest.raises(CheckpointError, match=r"differs from torch by 0\.001 .* itself by"):
+        export_policy(policy, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert policy.training  # the original can be trained on: the export worked on a copy
+    assert policy.linear.weight.requires_grad
+
+
+def test_a_policy_that_cannot_be_traced_says_why(tmp_path: Path) -> None:
+    """Not forty lines of the tracer's stack."""
+    with pytest.raises(CheckpointError, match="branches on tensor values") as caught:
+        export_policy(Untraceable(), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_modules_are_exported(tmp_path: Path) -> None:
+    """A policy in plain Python has no graph."""
+    with pytest.raises(ConfigError, match=r"nn\.Module"):
+        export_policy(NoisyPolicy(), tmp_path)
+
+
+def test_cuda_is_refused_in_words_where_there_is_none() -> None:
+    """Falling back in silence would make a robot ten times slower than measured."""
+    if "CUDAExecutionProvider" in providers("auto"):
+        pytest.skip("ONNX Runtime has CUDA here")
+    with pytest.raises(ConfigError, match="onnxruntime-gpu"):
+        providers("cuda")
+
+
+def test_a_broken_graph_is_refused_in_words() -> None:
+    """ONNX Runtime's own error names a protobuf, not what to do."""
+    with pytest.raises(CheckpointError, match="Export the bundle again"):
+        Graph(b"not a graph", "policy.onnx")

@@ -1,0 +1,298 @@
+"""Base training: it learns, it is a function of (seed, step), and a killed run ends where an unkilled one
+does.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from policies.base.diffusion import Diffusion, DiffusionConfig
+from policies.training.base import BaseTrainConfig, learning_rate, train_base
+from policies.training.batches import LoaderWindows, TensorWindows, batch_indices, draws
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
+from robo_rl.core.spec import ActionSpec
+from tests.policies.worlds import CAMERA_ENV, ENV, policy_of, windows_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _short(**changes: float) -> BaseTrainConfig:
+    settings = {
+        "steps": 12,
+        "batch_size": 16,
+        "warmup_steps": 2,
+        "checkpoint_every": 4,
+        "log_every": 1,
+    } | changes
+    return BaseTrainConfig(**settings)  # type: ignore[arg-type]  # a mapping of mixed numbers
+
+
+class _Log:
+    def __init__(self) -> None:
+        self.loss: dict[int, float] = {}
+
+    def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
+        self.loss[step] = float(values["base/loss"])
+
+
+@pytest.mark.parametrize(
+    ("process", "net"), [("flow", "mlp"), ("diffusion-sample", "mlp"), ("flow", "transformer")]
+)
+def test_one_batch_can_be_overfitted(process: str, net: str) -> None:
+    """If a policy cannot learn 16 windows by heart, something between data and loss is disconnected."""
+    policy, data = policy_of(process, net), windows_of(ENV, 16)
+    config = _short(steps=400, batch_size=16, lr=1e-2, checkpoint_every=0, ema_max=0.95)
+    trained = train_base(policy, data, config)
+    noise = torch.randn(16, 8, 2, generator=torch.Generator().manual_seed(0))
+    error = (trained.sample(data.obs, noise) - data.action).abs().mean().item()
+    untrained = (policy_of(process, net).sample(data.obs, noise) - data.action).abs().mean().item()
+    assert error < 0.25 * untrained
+
+
+def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
+    """grad_clip=0 is none, as with every other learner: the losses are those of a bound out of reach."""
+    data, logs = windows_of(ENV, 16), list[dict[int, float]]()
+    for bound in (0.0, 1e9):
+        log = _Log()
+        train_base(policy_of(), data, _short(grad_clip=bound, lr=1e-2), logger=log)
+        logs.append(log.loss)
+    assert logs[0] == logs[1]
+    assert logs[0][12] < logs[0][1]
+
+
+def test_pictures_train_through_a_loader() -> None:
+    """Image windows come from a DataLoader, physical actions and all; the encoder learns too."""
+
+    class Windows(Dataset[dict[str, Tensor]]):
+        data = windows_of(CAMERA_ENV, 24)
+
+        def __len__(self) -> int:
+            return 24
+
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            return {k: v[index] for k, v in self.data.obs.items()} | {
+                "action": 10.0 * self.data.action[index]
+            }
+
+    policy, log = policy_of(env=CAMERA_ENV), _Log()
+    before = [p.clone() for p in policy.encoder.parameters()]
+    spec = ActionSpec((-10.0, -10.0), (10.0, 10.0))
+    train_base(policy, LoaderWindows(Windows(), spec), _short(steps=30, lr=3e-3), logger=log)
+    assert sum(log.loss[i] for i in range(21, 31)) < sum(log.loss[i] for i in range(1, 11))
+    assert all(not torch.equal(a, b) for a, b in zip(before, policy.encoder.parameters(), strict=True))
+
+
+def test_loader_and_tensors_give_the_same_run() -> None:
+    """Same order, same draws: how windows reach the trainer must not change what it learns."""
+    data = windows_of(ENV, 40)
+
+    class Windows(Dataset[dict[str, Tensor]]):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            return {k: v[index] for k, v in data.obs.items()} | {"action": data.action[index]}
+
+    unit = ActionSpec((-1.0, -1.0), (1.0, 1.0))
+    fast, slow = _Log(), _Log()
+    train_base(policy_of(), data, _short(), logger=fast)
+    train_base(policy_of(), LoaderWindows(Windows(), unit), _short(), logger=slow)
+    assert slow.loss == pytest.approx(fast.loss, rel=1e-5)
+
+
+def test_a_loader_draws_its_order_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million updates cost nothing before the first one."""
+    drawn: list[int] = []
+
+    def counted(*arguments: int) -> Iterator[Tensor]:
+        for index in batch_indices(*arguments):
+            drawn.append(1)
+            yield index
+
+    class Windows(Dataset[dict[str, Tensor]]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            return {"state": torch.zeros(1, 3), "action": torch.zeros(8, 2)}
+
+    monkeypatch.setattr("policies.training.batches.batch_indices", counted)
+    source = LoaderWindows(Windows(), ActionSpec((-1.0, -1.0), (1.0, 1.0)))
+    obs, action = next(source.batches(4, 0, 0, 1_000_000, torch.device("cpu")))
+    assert (len(drawn), obs["state"].shape, action.shape) == (1, (4, 1, 3), (4, 8, 2))
+
+
+def test_every_window_is_seen_once_per_epoch() -> None:
+    """10 windows in batches of 4: two epochs are five batches, and the first ten indices are a
+    permutation.
+    """
+    batches = list(batch_indices(10, 4, seed=3, start=0, stop=5))
+    indices = torch.cat(batches).tolist()
+    assert sorted(indices[:10]) == sorted(indices[10:]) == list(range(10))
+    assert indices[:10] != indices[10:]
+    later = list(batch_indices(10, 4, seed=3, start=3, stop=5))
+    assert [b.tolist() for b in later] == [b.tolist() for b in batches[3:]]
+    big = next(batch_indices(3, 8, seed=0, start=1, stop=2))
+    assert len(big) == 8  # a batch may span several epochs
+    with pytest.raises(DataError, match="no window"):
+        next(batch_indices(0, 4, 0, 0, 1))
+
+
+def test_draws_depend_on_seed_and_step_only() -> None:
+    """u is stratified: exactly one in each interval [i/b, (i+1)/b)."""
+    action = torch.zeros(16, 8, 2)
+    first, again, other = draws(1, 5, action, 1), draws(1, 5, action, 1), draws(1, 6, action, 1)
+    assert first.noise.equal(again.noise)
+    assert not first.noise.equal(other.noise)
+    assert (first.u * 16).long().tolist() == list(range(16))
+    assert first.crop.shape == (16, 1, 2)
+
+
+@pytest.mark.parametrize("train_steps", [2, 50, 100, 128, 1000])
+def test_no_time_of_the_loss_is_behind_the_last_training_step(train_steps: int) -> None:
+    """Update 17,919 of seed 3 draws 255.99999 of 256, which float32 rounds to 256: training step 100 of 0 ...
+    99.
+
+    One update in 130,000 is like it at a batch of 256, one in 30,000 at 1,024; each ended the training.
+    """
+    action = torch.zeros(256, 1, 1)
+    drawn = draws(3, 17_919, action, 0)
+    assert 0.9999 < float(drawn.u.max()) < 1.0
+    process = Diffusion.build(DiffusionConfig(train_steps=train_steps, steps=2))
+    loss = process.bc_loss(lambda x, t, cond: x, action[:, 0], action, drawn.noise, drawn.u)
+    assert torch.isfinite(loss).all()
+
+
+def test_learning_rate_by_hand() -> None:
+    """Warm-up 10 of 110: 1/10 at the first update, full at the tenth, half way in the middle, the floor at
+    the end.
+    """
+    config = BaseTrainConfig(steps=110, warmup_steps=10, lr=2.0, final_lr=0.1)
+    assert learning_rate(0, config) == pytest.approx(0.2)
+    assert learning_rate(9, config) == pytest.approx(2.0)
+    assert learning_rate(60, config) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
+    assert learning_rate(110, config) == pytest.approx(0.2)
+
+
+class _StopError(Exception):
+    pass
+
+
+def test_resumed_equals_never_stopped(tmp_path: Path) -> None:
+    """Promise 7, to the last bit: weights, average and optimiser after an interruption between two
+    checkpoints.
+    """
+    data, whole, first, second = windows_of(ENV, 50), _Log(), _Log(), _Log()
+    expected = train_base(policy_of(), data, _short(), folder=tmp_path / "whole", logger=whole)
+
+    def stop(step: int) -> None:
+        if step == 7:
+            raise _StopError
+
+    with pytest.raises(_StopError):
+        train_base(policy_of(), data, _short(), folder=tmp_path / "cut", logger=first, on_step=stop)
+    resumed = train_base(policy_of(seed=9), data, _short(), folder=tmp_path / "cut", logger=second)
+    assert min(second.loss) == 5  # it went on after checkpoint 4
+    assert {s: v for s, v in whole.loss.items() if s >= 5} == second.loss
+    for key, value in expected.state_dict().items():
+        assert resumed.state_dict()[key].equal(value), key
+    files = [tmp_path / run / "checkpoints" / "00000012" / "state.safetensors" for run in ("whole", "cut")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert len(list((tmp_path / "cut" / "checkpoints").iterdir())) == 2  # older ones were removed
+
+
+def test_interrupt_saves_and_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C loses nothing: the run continues with the very next update."""
+
+    def interrupt(step: int) -> None:
+        if step == 6:
+            raise KeyboardInterrupt
+
+    data, log = windows_of(ENV, 50), _Log()
+    with pytest.raises(KeyboardInterrupt):
+        train_base(policy_of(), data, _short(), folder=tmp_path, on_step=interrupt)
+    train_base(policy_of(), data, _short(), folder=tmp_path, logger=log)
+    assert min(log.loss) == 7
+
+
+_CHILD = """
+import sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from tests.policies.training.test_training import run_to_be_killed
+
+def report(step):
+    print(step, flush=True)
+    time.sleep(0.01)
+
+run_to_be_killed(Path(sys.argv[1]), on_step=report)
+"""
+
+
+def run_to_be_killed(folder: Path, **options: Any) -> None:
+    """The same run in this process and in the child that is killed."""
+    config = _short(steps=40, checkpoint_every=5)
+    train_base(policy_of(), windows_of(ENV, 50), config, folder=folder, **options)
+
+
+def test_sigkill_and_resume_give_the_same_curve(tmp_path: Path) -> None:
+    """A real process, killed without warning between two checkpoints, then started again."""
+    whole, resumed = _Log(), _Log()
+    run_to_be_killed(tmp_path / "whole", logger=whole)
+    command = [sys.executable, "-c", _CHILD, str(tmp_path / "killed")]
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert any(int(line) == 23 for line in child.stdout)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    run_to_be_killed(tmp_path / "killed", logger=resumed)
+    assert 20 < min(resumed.loss) <= 40
+    assert resumed.loss == {step: loss for step, loss in whole.loss.items() if step >= min(resumed.loss)}
+    last = [tmp_path / run / "checkpoints" / "00000040" / "state.safetensors" for run in ("whole", "killed")]
+    assert last[0].read_bytes() == last[1].read_bytes()
+
+
+def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:
+    """Going on with another learning rate would be neither run; a flipped bit would be silent."""
+    data = windows_of(ENV, 50)
+    train_base(policy_of(), data, _short(), folder=tmp_path)
+    with pytest.raises(CheckpointError, match=r"lr=0\.001 \(now 0\.5\)"):
+        train_base(policy_of(), data, _short(lr=0.5), folder=tmp_path)
+    train_base(policy_of(), data, _short(log_every=3), folder=tmp_path)  # changes nothing that counts
+    with pytest.raises(CheckpointError, match="lacks the tensors"):
+        train_base(policy_of(net="transformer"), data, _short(), folder=tmp_path)
+    tensors = tmp_path / "checkpoints" / "00000012" / "state.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-1] + b"\x00")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        train_base(policy_of(), data, _short(), folder=tmp_path)
+
+
+def test_nan_data_ends_in_a_sentence() -> None:
+    """The user learns at the first report that the data is to blame, not after an hour."""
+    data = windows_of(ENV, 50)
+    broken = TensorWindows(data.obs, data.action * math.nan)
+    with pytest.raises(RoboRLError, match="training loss is nan at update 1"):
+        train_base(policy_of(), broken, _short())
+    with pytest.raises(ConfigError, match="batch_size=0"):
+        train_base(policy_of(), data, _short(batch_size=0))
+
+
+def test_physical_windows_are_normalised_to_the_limits() -> None:
+    """Limits (-2, 0)..(2, 10): the action (1, 5) is (0.5, 0) for the policy."""
+    windows = {"state": torch.zeros(1, 2, 3), "action": torch.tensor([[[1.0, 5.0]]])}
+    data = TensorWindows.from_physical(windows, ENV.action)
+    assert data.action.tolist() == [[[0.5, 0.0]]]
+    assert list(data.obs) == ["state"]

@@ -1,0 +1,142 @@
+"""Compiled kernels equal the functions they were made of, are built once, and say when they cannot be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from sim.compile import kernels
+from sim.compile.kernels import compile_kernel, differentiable
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROBO_RL_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def wave(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    a, b = x.unbind(0)
+    return torch.stack([a * y.sin(), b + y]), a * b
+
+
+EXAMPLES = (torch.linspace(-1.0, 1.0, 16).view(2, 8), torch.linspace(0.0, 3.0, 8))
+
+
+def test_a_kernel_is_built_once_and_equals_its_function(cache: Path) -> None:
+    """The second process to ask finds the file; another formula is another file."""
+    said: list[str] = []
+    first = compile_kernel(wave, EXAMPLES, say=said.append)
+    again = compile_kernel(wave, EXAMPLES, say=said.append)
+    assert first.compile_s > 0.0
+    assert again.compile_s == 0.0
+    assert len(said) == 1
+    for ours, theirs in zip(again(*EXAMPLES), wave(*EXAMPLES), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    compile_kernel(lambda x, y: (x[0] * y,), EXAMPLES, say=said.append)
+    assert len(list((cache / "kernels").glob("*.pt2"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fault"),
+    [
+        ((EXAMPLES[0].double(), EXAMPLES[1]), "Input 0 of the compiled kernel is float64 (2, 8) on cpu"),
+        ((EXAMPLES[0], EXAMPLES[1][:7]), "Input 1 of the compiled kernel is float32 (7,) on cpu"),
+        ((torch.zeros(8, 2).T, EXAMPLES[1]), "float32 (2, 8) on cpu, not contiguous"),
+        (EXAMPLES[:1], "takes 2 inputs, found 1"),
+    ],
+)
+def test_a_kernel_refuses_what_it_would_misread(cache: Path, inputs: tuple[Tensor, ...], fault: str) -> None:
+    """Machine code takes memory for what it was compiled for: a wrong type would be numbers, but wrong
+    ones.
+    """
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        compile_kernel(wave, EXAMPLES)(*inputs)
+
+
+def test_gradients_of_a_kernel_are_those_of_autograd(cache: Path) -> None:
+    """Compiled backward against autograd through the eager function; inputs not wanted get none."""
+    run, _ = differentiable(wave, EXAMPLES, (0,))
+    x, y = EXAMPLES[0].clone().requires_grad_(), EXAMPLES[1]
+    first, second = run(x, y)
+    (first.square().sum() + second.sum()).backward()
+    ours = x.grad
+    x.grad = None
+    first, second = wave(x, y)
+    (first.square().sum() + second.sum()).backward()
+    torch.testing.assert_close(ours, x.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A robot without g++ still flies, slowly, and knows what to install."""
+    monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
+    with pytest.warns(UserWarning, match=r"apt install g\+\+"):
+        kernel = compile_kernel(wave, EXAMPLES)
+    assert not kernel.compiled
+    torch.testing.assert_close(kernel(*EXAMPLES)[1], wave(*EXAMPLES)[1])
+
+
+# What ends a build
+
+ASKS = """
+from tests.sim.compile.test_kernels import EXAMPLES, wave
+from robo_rl.apps.runs.signals import stop_between_steps
+from robo_rl.core.errors import RoboRLError
+from sim.compile.kernels import compile_kernel
+
+with stop_between_steps():
+    try:
+        compile_kernel(wave, EXAMPLES)
+    except (KeyboardInterrupt, RoboRLError) as end:
+        print(f"ended: {end}")
+"""
+
+
+def building(folder: Path, does: str) -> subprocess.Popen[str]:
+    """A process that compiles, with a g++ that, given something of torch's to compile, does something else
+    first.
+    """
+    real, made = shutil.which("g++"), folder / "g++"
+    made.write_text(
+        f'#!/bin/sh\ncase "$*" in *TORCH_INDUCTOR*) touch {folder}/began; {does};; esac\nexec {real} "$@"\n'
+    )
+    made.chmod(0o755)
+    env = os.environ | {
+        "ROBO_RL_CACHE": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "CXX": str(made)
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", ASKS], env=env, start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_stop_ends_the_wait_for_the_compiler(tmp_path: Path) -> None:
+    """Ctrl-C in a terminal goes to the compiler too; where signals are kept for later, it is still a stop at
+    once.
+    """
+    child = building(tmp_path, "sleep 60")
+    while not (tmp_path / "began").exists():
+        assert child.poll() is None
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    said, _ = child.communicate(timeout=30)
+    assert said == "ended: \n"
+    assert not list(tmp_path.glob("kernels/*"))
+
+
+def test_a_compiler_that_fails_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """With what it said; nothing half-made stays."""
+    child = building(tmp_path, 'echo "error: no space for a.o" >&2; exit 1')
+    said, _ = child.communicate(timeout=120)
+    assert re.search(r"^ended: The C\+\+ compiler could not build the simulator.*no space for a.o", said)
+    assert not list(tmp_path.glob("kernels/*"))

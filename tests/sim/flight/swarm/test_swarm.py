@@ -1,0 +1,155 @@
+"""Worlds with gradients: exact through physics and senses, worlds never meet, what changes is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from sim.engines.quad.craft import load_craft
+from sim.engines.quad.rows import POS, VEL
+from sim.flight.swarm.swarm import Practice, Swarm
+from sim.flight.swarm.swarm_trial import fly_swarm, measure
+from sim.tasks.swarm.terms import SwarmSenses
+from sim.tasks.swarm.world import SwarmWorld
+from tests.sim.flight.swarm.resumed import check_goes_on
+
+CRAFT = load_craft("cf2x_l2f")
+SENSES = SwarmSenses(neighbours=3, cylinders=2, history=1, noise=False)
+
+
+def swarm(
+    worlds: int = 3, *, practice: Practice | None = None, craft: str = "cf2x_l2f", **changes: object
+) -> Swarm:
+    world = SwarmWorld(drones=4, density=0.5, seconds=0.4)
+    return Swarm(load_craft(craft), world, SENSES, worlds, 5, practice=practice, eager=True, **changes)  # type: ignore[arg-type]
+
+
+def actions(num: int, steps: int, seed: int = 0) -> Tensor:
+    hover = 2.0 * CRAFT.hover_speed - 1.0
+    return hover + 0.2 * torch.randn(steps, 4, num, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("craft", ["cf2x_l2f", "cf2x_gym"])
+def test_the_gradient_is_that_of_finite_differences(craft: str) -> None:
+    """One command of one drone, moved by +-1e-3: its own cost over ten steps changes as its gradient says."""
+    made = swarm(practice=Practice(replay=0.0), craft=craft, with_downwash=craft == "cf2x_gym")
+    begun, given = made.state_dict(), actions(made.num, 10)
+
+    def cost(shift: Tensor) -> Tensor:
+        made.load_state_dict(dict(begun))
+        total = torch.zeros(())
+        for i in range(10):
+            step_cost, _ = made.step(given[i] + (shift if i == 0 else 0.0))
+            total = total + step_cost[2]
+        return total
+
+    shift = torch.zeros(4, made.num, requires_grad=True)
+    cost(shift).backward()
+    small = torch.zeros(4, made.num)
+    small[1, 2] = 1e-2
+    slope = (cost(small) - cost(-small)).item() / 2e-2
+    assert shift.grad is not None
+    assert shift.grad[1, 2].item() == pytest.approx(slope, rel=5e-2, abs=2e-4)
+
+
+def test_worlds_never_meet() -> None:
+    """Moving one drone changes what its own world sees and nothing that another world sees."""
+    made = swarm(gradient=False)
+    before, given = made.obs.clone(), actions(made.num, 1)[0]
+    begun = made.state_dict()
+    made.advance(given)
+    plain = made.obs.clone()
+    made.load_state_dict(dict(begun))
+    made.state = made.state.clone()
+    made.state[POS, 1] = made.state[POS, 0] + 0.3
+    made.advance(given)
+    changed = (made.obs - plain).abs().amax(0) > 0.0
+    assert changed[:2].all()
+    assert not changed[4:].any()
+    assert before.shape == plain.shape
+
+
+def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
+    """Thirty steps of practice, saved after ten, with worlds that end on the way: the same costs and
+    observations.
+    """
+    practice = Practice(seconds=0.12, replay=0.5)
+    one, two = swarm(practice=practice), swarm(practice=practice)
+    check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
+
+
+def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
+    """Beyond the wall by more than a metre: at home again, at any height, and its action has no influence any
+    more.
+    """
+    made = swarm(practice=Practice(replay=0.0))
+    made.state = made.state.clone()
+    made.state[0, 2], made.state[VEL, 2] = 7.0, 1.0
+    action = actions(made.num, 1)[0].requires_grad_()
+    cost, back = made.step(action)
+    assert back.tolist() == [i == 2 for i in range(made.num)]
+    assert made.state[0:2, 2].equal(made.home[0:2, 2])
+    cost.sum().backward()
+    assert action.grad is not None
+    assert action.grad[:, 2].abs().max() == 0.0
+    assert action.grad[:, 3].abs().max() > 0.0
+
+
+def test_a_collision_is_flown_again_from_before_it() -> None:
+    """A drone is pushed onto another after 2 s: the moment kept is a picture from 1.5 to 1.75 s earlier."""
+    made = swarm(worlds=1, practice=Practice(seconds=60.0, replay=1.0))
+    made.since = torch.zeros_like(made.since)
+    seen: list[Tensor] = []
+    for step in range(200):
+        made.state = made.state.detach()
+        if step == 199:
+            made.state = made.state.clone()
+            made.state[POS, 1] = made.state[POS, 0] + 0.02
+        seen.append(made.state)
+        made.detach()
+        made.step(made._idle)
+    assert len(made.replay) == 1
+    moment = made.replay.take(made.generator)["state"]
+    distance = torch.stack([(moment - state).abs().max() for state in seen])
+    assert 150 <= 200 - int(distance.argmin()) <= 176
+
+
+def test_a_collision_at_the_first_step_is_not_kept() -> None:
+    """The curriculum turns the replay on in worlds that are long under way: there is no picture of them
+    yet.
+    """
+    made = swarm(worlds=1, practice=Practice(seconds=60.0))
+    made.since = torch.full_like(made.since, 1000)
+    made.state = made.state.clone()
+    made.state[POS, 1] = made.state[POS, 0] + 0.02
+    _, back = made.step(made._idle)
+    assert back[0:2].all()
+    assert len(made.replay) == 0
+
+
+def test_an_episode_is_scored_by_hand() -> None:
+    """Hovering drones: those whose start is their goal have reached it at once; those put together have
+    collided.
+    """
+    made = swarm(gradient=False)
+    made.goal = made.goal.clone()
+    made.goal[0:3, :6], made.goal[3:, :6] = made.home[:, :6], 0.0
+    made.state = made.state.clone()
+    made.state[POS, 5] = made.state[POS, 4] + 0.01
+    hover = torch.full((4, made.num), 2.0 * CRAFT.hover_speed - 1.0)
+    trial, paths = fly_swarm(made, lambda obs: hover, 2)
+    assert trial.success.flatten()[:6].tolist() == [True, True, True, True, False, False]
+    assert trial.hit_drone.flatten()[4:6].all()
+    assert trial.time_to_goal_s.flatten()[0] == 0.0
+    assert paths.position_m.shape[1:] == (3, 2, 4)
+
+
+def test_episodes_of_several_batches_are_joined() -> None:
+    """Seven worlds from batches of three; every scenario can be looked at alone."""
+    hover = torch.full((4, 12), 2.0 * CRAFT.hover_speed - 1.0)
+    trial, _ = measure(lambda i: swarm(gradient=False), lambda obs: hover, 7, 1)
+    assert trial.reached.shape == (7, 4)
+    assert len(trial.of(0).scenario) == 3

@@ -1,0 +1,79 @@
+"""A craft's file: what cannot be is refused, with the key and what would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robo_rl.core.errors import ConfigError
+from sim.engines.quad.craft import FOLDER, list_crafts, load_craft
+from sim.engines.quad.rows import Spread, even_spread
+
+DATA: dict[str, Any] = yaml.safe_load((FOLDER / "cf21.yaml").read_text())
+
+
+def _file(folder: Path, data: dict[str, Any]) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", list_crafts())
+def test_every_craft_that_comes_with_it_can_be_copied_and_flown(name: str, tmp_path: Path) -> None:
+    copied = load_craft(_file(tmp_path, yaml.safe_load((FOLDER / f"{name}.yaml").read_text())))
+    assert copied.to_json() == load_craft(name).to_json() | {"name": "mine"}
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mass_kg": -0.03}, r"mass_kg = -0.03 of craft 'mine' is impossible"),
+        ({"mass_kg": "heavy"}, r"mass_kg = 'heavy', expected finite numbers"),
+        ({"mass_kg": float("nan")}, r"mass_kg = nan, expected finite numbers"),
+        ({"mass_kg": [0.03]}, r"mass_kg = \[0.03\], expected a number"),
+        ({"inertia_kg_m2": 1e-5}, r"inertia_kg_m2 = 1e-05, expected a list"),
+        ({"inertia_kg_m2": [1e-5, 1e-5]}, r"inertia_kg_m2 of craft 'mine' has 2 values, expected 3"),
+        ({"rotors_m": [1.0, 2.0, 3.0, 4.0]}, r"rotors_m = .*, expected a list of \[x, y\]"),
+        ({"linear_drag_n_s_m": [-0.01, 0.0]}, r"linear_drag_n_s_m\[0\] = -0.01 .* must not be below 0"),
+        ({"mass_kgg": 0.03}, r"it has no 'mass_kgg'; did you mean 'mass_kg'\?"),
+        ({"mass_kg": 5.0}, r"cannot take off"),
+    ],
+)
+def test_what_no_craft_can_be_is_refused_by_its_key(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_craft(_file(tmp_path, DATA | changes))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mine.yaml does not describe a craft: it lacks mass_kg, rise_s"):
+        load_craft(
+            _file(tmp_path, {key: value for key, value in DATA.items() if key not in ("mass_kg", "rise_s")})
+        )
+    with pytest.raises(ConfigError, match=r"nowhere.yaml does not exist"):
+        load_craft(str(tmp_path / "nowhere.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        (1.0, r"randomize=1 .* mass_kg = 0.027 .* down to 0, .* less than 1"),
+        (1.5, r"randomize=1.5 .* down to -0.0135"),
+        (float("nan"), r"randomize=nan .* less than 1"),
+        (0.5, r"randomize=0.5 .* 0.75 times its weight, .* less than 0.38"),
+    ],
+)
+def test_no_randomised_craft_is_impossible(width: float, message: str) -> None:
+    """A mass that may vanish, or a thrust to weight of 2.248 (1 - w) / (1 + w) below 1, is refused with its
+    bound.
+    """
+    craft = load_craft("cf2x_l2f")
+    with pytest.raises(ConfigError, match=message):
+        even_spread(width, craft)
+    assert even_spread(0.0, craft) is None
+    assert even_spread(0.38, craft) == Spread(0.38, 0.38, 0.38, 0.38, 0.38)

@@ -1,0 +1,116 @@
+"""Every flight task as an environment by name: its contract, its success, its options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.seeding import EpisodeSeeds
+from sim.engines.quad.craft import load_craft
+from sim.flight.setting import DEFAULT, FlightOptions, measured_task
+from sim.flight.vec_env import QuadVecEnv
+from sim.registry import list_envs, make_env
+from sim.tasks.flight.names import TASKS
+from sim.tasks.flight.protocol import FlightTask, Flown, Flying
+from sim.vec.conformance import check_vec_env
+
+CRAFT = load_craft("cf2x_l2f")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_keeps_the_contract(task: str) -> None:
+    """Every clause, for every name that the registry lists."""
+    assert f"quad/{task}" in list_envs()
+    check_vec_env(QuadVecEnv(task, 2, max_episode_steps=7), steps=18)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_bundle_of_fly_finds_its_environment(task: str) -> None:
+    """`robo-rl fly` and the environment say the same of observation, units, action, rate and length."""
+    assert Setting.of(FlyConfig(task=task)).spec() == make_env(f"quad/{task}", 1).spec
+
+
+def test_what_is_not_the_default_stands_in_the_name() -> None:
+    """A policy of another craft, track or speed is measured on that one, not on the default, by its name
+    alone.
+    """
+    config = FlyConfig(task="race", track="splits", craft="cf21", speed_m_s=3.0, history=4)
+    spec = Setting.of(config).spec()
+    assert spec.name == "quad/race:craft=cf21,history=4,speed_m_s=3.0,track=splits"
+    env = make_env(spec.name, 1)
+    assert isinstance(env, QuadVecEnv)
+    assert env.spec == spec
+    assert env.craft.name == "cf21"
+    assert Setting.of(FlyConfig(task="hover", speed_m_s=2.0)).spec().name == "quad/hover"
+
+
+def test_options_that_mean_nothing_are_answered() -> None:
+    """A track for a hover, a name that does not exist, words that cannot be read: each is said, none
+    ignored.
+    """
+    with pytest.raises(ConfigError, match="no track"):
+        make_env("quad/hover:track=splits", 1)
+    with pytest.raises(UnknownNameError, match="track"):
+        make_env("quad/race:trak=splits", 1)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        make_env("quad/race:splits", 1)
+    with pytest.raises(UnknownNameError, match="quad/race"):
+        make_env("quad/rase:track=splits", 1)
+
+
+def flights(task: FlightTask, n: int) -> Flown:
+    """Made-up episodes that succeed and fail at the bounds: offsets of 0.05 or 0.15 m, counts that grow, some
+    ends.
+    """
+    t = task.max_steps
+    offset = torch.zeros(t, 3, n)
+    offset[:, 0] = torch.linspace(0.05, 0.15, n)
+    kept = torch.zeros(t, max(1, task.kept_rows), n)
+    kept[:, 0] = torch.arange(t)[:, None] * torch.linspace(0.2, 1.0, n)
+    left = torch.zeros(t, n, dtype=torch.bool)
+    left[t // 2 :, ::3] = True  # some end half way ...
+    left[t - 1 :, 1::3] = True  # ... some in the last step
+    return Flown(offset, torch.zeros(t, 3, n), kept[:, : task.kept_rows], left)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_step_by_step_the_verdict_is_the_score(task: str) -> None:
+    """Environments count as they go, `robo-rl fly` scores recordings: the same episodes must get the same
+    answer.
+    """
+    whole: Any = measured_task(task, CRAFT, DEFAULT)
+    short = replace(whole, max_steps=30)
+    flown = flights(short, 24)
+    expected = short.score(flown)
+    tally, success, error_m = torch.zeros(24), torch.zeros(24, dtype=torch.bool), None
+    running = torch.ones(24, dtype=torch.bool)
+    for i in range(short.max_steps):
+        flying = Flying(flown.offset_m[i], flown.kept[i], torch.full((24,), i + 1), flown.left[i])
+        new = short.tally(tally, flying)
+        now, error_m = short.verdict(new, flying)
+        tally, success = torch.where(running, new, tally), torch.where(running, now, success)
+        running &= ~flown.left[i]
+    assert torch.equal(success, expected.success)
+    assert 0 < int(success.sum()) < 24
+    if error_m is not None:
+        torch.testing.assert_close(error_m[error_m.isfinite()], expected.error_m)
+
+
+def test_the_picture_shows_where_the_goal_is() -> None:
+    """A waypoint that lies elsewhere is drawn elsewhere: the green dot moves with it."""
+    env = make_env("quad/waypoints", 2)
+    env.reset(EpisodeSeeds(("test", 0)))
+    green = [(env.render(lane) == torch.tensor([0, 158, 115])).all(-1) for lane in (0, 1)]
+    assert all(int(picture.sum()) >= 49 for picture in green)
+    assert not torch.equal(*green)
+
+
+def test_words_are_those_that_differ() -> None:
+    assert FlightOptions().words == ""
+    assert FlightOptions(craft="cf21", integral=False).words == ":craft=cf21,integral=False"

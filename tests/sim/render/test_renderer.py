@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from robo_rl.core.errors import ConfigError, MissingDependencyError
+from robo_rl.core.seeding import EpisodeSeeds
+from sim.adapters.metaworld import MetaWorldLanes
+from sim.registry import make_env
+from sim.render import gl
+from sim.render.renderer import MujocoRenderer
+
+
+def opengl_works() -> bool:
+    try:
+        gl.make_context(64, 64).free()
+    except MissingDependencyError:
+        return False
+    return True
+
+
+needs_opengl = pytest.mark.skipif(
+    not opengl_works(), reason="no OpenGL: apt-get install libegl1 libgl1-mesa-dri"
+)
+
+
+@needs_opengl
+def test_metaworld_looks_the_right_way_up() -> None:
+    """The package mounts camera corner2 upside down. The far wall is plain, table and floor are not: wall on
+    top.
+    """
+    lane = MetaWorldLanes("peg-insert-side-v3", render_size=96)()
+    lane.reset(0)
+    picture = lane.render().astype(float)
+    assert picture.shape == (96, 96, 3)
+    assert picture[:15].std(axis=(0, 1)).max() < 3.0
+    assert picture[-15:].std(axis=(0, 1)).min() > 20.0
+    lane.close()
+
+
+@needs_opengl
+def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> None:
+    """The same scene drawn large and made small: nobody sees the facets, and a viewer's model keeps its
+    own.
+    """
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><light pos='0 0 3'/><geom type='capsule' size='0.2 0.3'/>"
+        "<camera name='c' pos='0 -2 0' xyaxes='1 0 0 0 0 1'/></worldbody></mujoco>"
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    visual = model.vis
+    before = (
+        visual.quality.numslices,
+        visual.quality.offsamples,
+        visual.global_.offwidth,
+        visual.global_.offheight,
+    )
+    small, large = (MujocoRenderer(model, data, side, side, "c") for side in (96, 192))
+    after = (
+        visual.quality.numslices,
+        visual.quality.offsamples,
+        visual.global_.offwidth,
+        visual.global_.offheight,
+    )
+    assert after == before
+    shrunk = large.render().reshape(96, 2, 96, 2, 3).mean((1, 3))
+    assert np.abs(small.render() - shrunk).mean() < 3.0
+    assert shrunk.std() > 10.0
+    small.close()
+    large.close()
+
+
+@needs_opengl
+def test_a_camera_that_looks_down_is_not_turned_over() -> None:
+    """Its up axis is level: leaning by a hair to either side changes no picture, and depths stay where points
+    are.
+    """
+    xml = """<mujoco><worldbody><geom type="plane" size="2 2 0.1" rgba="0.2 0.2 0.2 1"/>
+    <geom type="box" size="0.1 0.1 0.1" pos="0.3 0.4 0.1" rgba="1 0 0 1"/>
+    <body><joint axis="1 0 0"/><geom size="0.01" pos="0 0 3"/><camera name="down" pos="0 0 2"/></body>
+    </worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(xml)
+    data = mujoco.MjData(model)
+    renderer = MujocoRenderer(model, data, 64, 64, "down")
+    near = []
+    for lean_rad in (1e-4, -1e-4):
+        data.qpos[0] = lean_rad
+        mujoco.mj_forward(model, data)
+        depth_m = renderer.depth_m()
+        near.append(depth_m < 1.9)
+        rows, columns = near[-1].nonzero()
+        assert rows.mean() < 32 < columns.mean()  # the box stands to the right and ahead
+        assert np.array_equal(near[-1], renderer.render()[..., 0] > renderer.render()[..., 1] + 20)
+    assert np.array_equal(*near)
+    renderer.close()
+
+
+@needs_opengl
+def test_rendering_leaves_the_episode_alone() -> None:
+    """Recording a video must not change what happens in it."""
+    runs = []
+    for looks in (False, True):
+        env = make_env("gym/Hopper-v5", 1, render_size=48)
+        env.reset(EpisodeSeeds("video"))
+        states = []
+        for _ in range(5):
+            states.append(env.step(torch.full((1, 3), 0.3))[0]["state"])
+            if looks:
+                assert env.render().shape == (48, 48, 3)
+        env.close()
+        runs.append(torch.stack(states))
+    torch.testing.assert_close(runs[0], runs[1], rtol=0, atol=0)
+
+
+def test_pusht_needs_no_opengl() -> None:
+    """Its pictures are drawn by pygame."""
+    env = make_env("pusht/state", 1, render_size=128)
+    env.reset(EpisodeSeeds("picture"))
+    assert env.render().shape == (128, 128, 3)
+    assert env.render().float().std() > 10
+
+
+def test_a_machine_without_opengl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo's own error names neither the package nor the way out; and training goes on without pictures."""
+    for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(gl, "_egl_works", lambda: False)
+    monkeypatch.setattr(gl, "_osmesa_works", lambda: False)
+    gl.backend.cache_clear()
+    try:
+        env = make_env("metaworld/reach-v3", 1)
+        env.reset(EpisodeSeeds("dark"))
+        with pytest.raises(MissingDependencyError, match="apt-get install libegl1"):
+            env.render()
+        env.step(torch.zeros(1, 4))
+    finally:
+        gl.backend.cache_clear()
+
+
+def test_the_choice_of_the_user_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MUJOCO_GL is what MuJoCo users know."""
+    gl.backend.cache_clear()
+    monkeypatch.setenv("MUJOCO_GL", "OSMesa")
+    try:
+        assert gl.backend() == "osmesa"
+        gl.backend.cache_clear()
+        monkeypatch.setenv("MUJOCO_GL", "vulkan")
+        with pytest.raises(ConfigError, match="egl, osmesa, glfw"):
+            gl.backend()
+    finally:
+        gl.backend.cache_clear()

@@ -1,0 +1,33 @@
+"""Files of named settings: each slip in one is a sentence that names the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.scenes.settings_file import read_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("lag_s: [", ConfigError, "no valid YAML"),
+        ("", ConfigError, "holds nothing; expected keys: lag_s, stall"),
+        ("- lag_s", ConfigError, "expected keys: lag_s, stall"),
+        ("lag: 0.1", UnknownNameError, "lag_s"),
+    ],
+)
+def test_slips_are_named(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(error, match=said) as found:
+        read_settings(path, ["lag_s", "stall"])
+    assert str(path) in str(found.value)
+
+
+def test_known_keys_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("lag_s: 0.1")
+    assert read_settings(path, ["lag_s", "stall"]) == {"lag_s": 0.1}

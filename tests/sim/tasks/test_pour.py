@@ -1,0 +1,44 @@
+"""Pouring: beads that are counted where they are, an observation that does not grow, and a calm expert."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import EpisodeSeeds
+from sim.scenes.task_env import make_task_env
+from sim.tasks.arm.pour import PourTask
+
+
+def test_beads_rest_in_the_cup() -> None:
+    """A second of doing nothing: all stay, none is pressed through a wall."""
+    env = make_task_env("pour", 2)
+    obs = env.reset(EpisodeSeeds(("rest", 0)))["state"]
+    for _ in range(20):
+        obs = env.step(torch.zeros(2, 6))[0]["state"]
+    assert obs[:, 6].tolist() == [1.0, 1.0]  # share in the cup
+    assert obs[:, 7].tolist() == [0.0, 0.0]  # share in the bowl
+
+
+def test_the_observation_does_not_grow_with_the_beads() -> None:
+    assert make_task_env("pour", 1, beads=5).spec.obs == make_task_env("pour", 1, beads=27).spec.obs
+
+
+def test_the_expert_flings_nothing() -> None:
+    """What falls by 15 cm is at 1.7 m/s; no bead is faster, and none ends outside of the bowl."""
+    env = make_task_env("pour", 10, terminate_on_success=False)
+    env.reset(EpisodeSeeds(("calm", 0)))
+    task = env.task
+    assert isinstance(task, PourTask)
+    fastest_m_s = 0.0
+    for _ in range(60):
+        env.step(env.script().float())
+        fastest_m_s = max(fastest_m_s, float(task._beads(env.view)[1].norm(dim=-1).max()))
+    assert fastest_m_s < 1.7
+    assert float(task._in_bowl(env.view, task._beads(env.view)[0]).min()) == 1.0
+
+
+def test_beads_that_do_not_fit_are_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="1 to 27"):
+        make_task_env("pour", 1, beads=100)

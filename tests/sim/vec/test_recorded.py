@@ -1,0 +1,131 @@
+"""What a learner lived through can be read again: the observations, what was really executed, and how it
+ended.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.protocols import VecEnv
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from sim.vec.conformance import check_vec_env
+from sim.vec.intervention import Intervened, by_distance
+from sim.vec.recorded import Recorded
+from sim.vec.workers import WorkerVecEnv
+from tests.rl.worlds import LIMIT, SPEC, TargetLane
+from tests.sim.vec.lanes import CountLane
+from tests.sim.vec.lanes import make as make_lane
+from tests.sim.vec.test_intervention import Human, random_actions
+
+
+def writer(path: Path) -> DatasetWriter:
+    return DatasetWriter.create(path, SPEC, stamps=(), min_free_bytes=0, durable=False)
+
+
+def target(path: Path, *, keep_all: bool = True) -> Recorded:
+    return Recorded(WorkerVecEnv(TargetLane, 3), writer(path), keep_all=keep_all)
+
+
+def roll(env: VecEnv, actions: Tensor) -> None:
+    for action in actions:
+        env.step(action)
+
+
+def contents(path: Path) -> list[tuple[object, ...]]:
+    return [
+        (e.number, e.meta.seed, e.success, e.obs("state").tolist(), e.action.tolist(), e.terminated.tolist())
+        for e in EpisodeStore(path)
+    ]
+
+
+def test_it_is_a_vector_environment(tmp_path: Path) -> None:
+    """Every clause of the contract, recording or not."""
+    check_vec_env(target(tmp_path / "set"))
+
+
+def test_an_episode_is_what_happened(tmp_path: Path) -> None:
+    """Hand-worked: 0.75 a step (2 is asked for, the limit is 1, half of it is the second step's) ends at a
+    sum of 3.
+    """
+    spec = CountLane().spec
+    dataset = DatasetWriter.create(tmp_path / "set", spec, stamps=(), min_free_bytes=0, durable=False)
+    env = Recorded(WorkerVecEnv(make_lane(CountLane), 1), dataset, info={"by": "me"})
+    env.reset(count(7))
+    roll(env, torch.tensor([2.0, 0.5, 1.0, 1.0, -1.0]).view(5, 1, 1))
+    (episode,) = EpisodeStore(tmp_path / "set")
+    assert episode.action.ravel().tolist() == [1.0, 0.5, 1.0, 1.0]
+    assert episode.obs("state").tolist() == [[7, 0, 0], [7, 1, 1], [7, 2, 1.5], [7, 3, 2.5], [7, 4, 3.5]]
+    assert np.array_equal(episode.obs("image.front")[:, 0, 0, 0], [0, 1, 2, 3, 4])
+    assert episode.reward.tolist() == [1.0, 1.5, 2.5, 3.5]
+    assert episode.terminated.tolist() == [False, False, False, True]
+    assert (episode.success, episode.meta.seed, episode.meta.info) == (True, 7, {"by": "me"})
+
+
+def test_failures_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    """The same steps twice: all episodes, and those of them that succeeded."""
+    for name, keep_all in (("all", True), ("success", False)):
+        env = target(tmp_path / name, keep_all=keep_all)
+        env.reset(EpisodeSeeds(("test", 0)))
+        roll(env, random_actions(60))
+        env.close()
+    every, successes = (list(EpisodeStore(tmp_path / name)) for name in ("all", "success"))
+    assert [e.meta.seed for e in successes] == [e.meta.seed for e in every if e.success]
+    assert 0 < len(successes) < len(every)
+
+
+def test_the_human_s_action_is_what_is_kept(tmp_path: Path) -> None:
+    """Where somebody took over, the policy's wish was never executed."""
+    inner = Intervened(WorkerVecEnv(TargetLane, 3), Human(), by_distance(0.5), error=0.0, steps=2)
+    env, executed = Recorded(inner, writer(tmp_path / "set"), keep_all=True), []
+    env.reset(EpisodeSeeds(("test", 0)))
+    for action in random_actions(12):
+        *_, info = env.step(action)
+        executed.append(info["executed_action"][0])
+    first = next(e for e in EpisodeStore(tmp_path / "set") if e.meta.seed == next(EpisodeSeeds(("test", 0))))
+    assert first.action.tolist() == torch.stack(executed)[: first.frames].tolist()
+    assert float(np.abs(first.action).max()) == LIMIT
+
+
+def test_going_back_to_a_snapshot_records_the_same(tmp_path: Path) -> None:
+    """Episodes made since are taken out and made again, the running ones are whole, and a torn one leaves
+    nothing.
+    """
+    actions = random_actions(48)
+    whole = target(tmp_path / "whole")
+    whole.reset(EpisodeSeeds(("test", 0)))
+    roll(whole, actions)
+
+    seeds = EpisodeSeeds(("test", 0))
+    env = target(tmp_path / "torn")
+    env.reset(seeds)
+    roll(env, actions[:20])
+    snapshot, drawn = env.snapshot(), seeds.count
+    roll(env, actions[20:40])  # what a killed run did after its checkpoint
+    env.close()
+    again = DatasetWriter.open(tmp_path / "torn", SPEC, min_free_bytes=0, durable=False)
+    torn = again.episode(seed=1)
+    torn.add({"state": np.zeros(2, np.float32)}, np.zeros(1, np.float32))
+    torn.close()
+    staged = [path for path in (tmp_path / "torn/staging").iterdir() if path.is_dir()]
+    assert len(staged) == 1
+    env = Recorded(WorkerVecEnv(TargetLane, 3), again, keep_all=True)
+    env.restore(snapshot, EpisodeSeeds(("test", 0), drawn))
+    assert not staged[0].exists()
+    roll(env, actions[20:])
+    assert contents(tmp_path / "torn") == contents(tmp_path / "whole")
+
+
+def test_a_snapshot_without_recording_is_refused(tmp_path: Path) -> None:
+    """A run that recorded nothing cannot go on recording: its running episodes would begin in the middle."""
+    plain = WorkerVecEnv(TargetLane, 3)
+    plain.reset(EpisodeSeeds(("test", 0)))
+    with pytest.raises(CheckpointError, match="recorded nothing"):
+        target(tmp_path / "set").restore(plain.snapshot())
