@@ -14,9 +14,9 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.apps.evaluate import latency_on
-from robo_rl.apps.finetune import CURVE_FILE, Progress
 from robo_rl.apps.runs.loaded_policy import Actor, load_actor, worker_count
 from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.tuning.curve import CURVE_FILE, Progress
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.plots import Curve, write_learning_curves

@@ -20,20 +20,13 @@ from policies.checkpoint import POLICY_FILE, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.single_step import SingleStepPolicy
-from robo_rl.apps.finetune import (
-    Outcome,
-    Progress,
-    env_name,
-    env_options,
-    load_base,
-    measure,
-    replanned,
-    report,
-    run_method,
-)
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.apps.tuning.curve import CURVE_FILE, Outcome, Progress
 from robo_rl.apps.tuning.imitation import imitate
+from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.report import measure, report
+from robo_rl.apps.tuning.start import env_name, env_options, load_base, replanned
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json, write_json
@@ -110,7 +103,7 @@ def finetune_auto(config: FinetuneVerb) -> int:
         "commit": commit(),
     }
     save_policy(run.policy, best.policy, note)
-    write_json(run.path / "curve.json", curve.to_json())
+    write_json(run.path / CURVE_FILE, curve.to_json())
     report(config, base, Outcome(load_policy(run.policy), best.noise_scale, curve, spent), run)
     return 0
 

@@ -14,11 +14,10 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
-from robo_rl.apps import finetune as finetune_verb
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.finetune import replanned
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.tuning import auto, imitation
+from robo_rl.apps.tuning import auto, imitation, loop
+from robo_rl.apps.tuning.start import replanned
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.probe import Probe
@@ -97,12 +96,12 @@ def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record failures, too: so few steps hold no success. They are not imitated, but there is something to
     merge.
     """
-    recorded = finetune_verb.Recorded
+    recorded = loop.Recorded
 
     def keeping(*arguments: Any, **settings: Any) -> Any:
         return recorded(*arguments, **settings | {"keep_all": True})
 
-    monkeypatch.setattr(finetune_verb, "Recorded", keeping)
+    monkeypatch.setattr(loop, "Recorded", keeping)
 
 
 def note(out: Path) -> dict[str, Any]:

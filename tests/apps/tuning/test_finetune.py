@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.finetune import _Loop, patience, replanned
 from robo_rl.apps.runs.signals import StopRequest
+from robo_rl.apps.tuning.loop import _Loop
+from robo_rl.apps.tuning.start import patience, replanned
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError

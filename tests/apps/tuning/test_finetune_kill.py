@@ -20,6 +20,7 @@ import torch
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
 from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.tuning import loop, report, start
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
@@ -35,8 +36,9 @@ from tests.rl.worlds import SPEC, make_env
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verb finds the toy world under every name."""
-    monkeypatch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-    monkeypatch.setattr(finetune, "has_dense_reward", lambda *_: False)
+    for module in (start, loop, report):
+        monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +82,9 @@ def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
 def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kill") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetune, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-        patch.setattr(finetune, "has_dense_reward", lambda *_: False)
+        for module in (start, loop, report):
+            patch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+        patch.setattr(loop, "has_dense_reward", lambda *_: False)
         assert finetune.main(config(base, out)) == 0
     return out
 
@@ -92,12 +95,12 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of the burn-in": (FineTuner, "_burn_in", 2, False),
     "after the burn-in": (FineTuner, "_burn_in", 2, True),
     "in the middle of a control step": (FineTuner, "_learn", 20, True),
-    "in an evaluation": (finetune, "measure", 3, False),
-    "after an evaluation, before its checkpoint": (finetune._Loop, "_evaluate", 3, True),
+    "in an evaluation": (loop, "measure", 3, False),
+    "after an evaluation, before its checkpoint": (loop._Loop, "_evaluate", 3, True),
     "while a checkpoint is written": (state_io, "write_json", 3, False),
     "between a checkpoint and the removal of the one before": (shutil, "rmtree", 4, False),
-    "before the policy is saved": (finetune, "save_policy", 1, False),
-    "while the policy is saved": (finetune, "write_json", 1, False),
+    "before the policy is saved": (loop, "save_policy", 1, False),
+    "while the policy is saved": (loop, "write_json", 1, False),
 }
 
 
@@ -142,7 +145,7 @@ def test_killed_at_the_very_end(
     """The last step has its checkpoint before it is evaluated: the evaluation made again is logged once."""
     run = config(base, tmp_path / "run", checkpoint_every=40)  # 120 steps are three of these
     with monkeypatch.context() as patch:
-        patch.setattr(finetune, "save_policy", dying(save_policy, 1))
+        patch.setattr(loop, "save_policy", dying(save_policy, 1))
         with pytest.raises(Killed):
             finetune.main(run)
     run.resume = True
@@ -272,7 +275,7 @@ def test_the_best_evaluation_is_what_is_left(
     seen: list[torch.Tensor] = []
     met: set[int] = set()
     final: set[int] = set()
-    real, rates = finetune.measure, iter([2, 3, 3, 1, 0, 0])
+    real, rates = loop.measure, iter([2, 3, 3, 1, 0, 0])
 
     def measured(policy: Any, *arguments: Any) -> Any:
         result = real(policy, *arguments)
@@ -283,7 +286,7 @@ def test_the_best_evaluation_is_what_is_left(
             return replace(result, success=(True,) * k + (False,) * (3 - k), returns=(float(k),) * 3)
         return result
 
-    monkeypatch.setattr(finetune, "measure", measured)
+    monkeypatch.setattr(loop, "measure", measured)
     assert finetune.main(config(base, tmp_path / "run")) == 0
     left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
     assert torch.equal(left, seen[2])

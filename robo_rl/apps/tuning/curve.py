@@ -1,0 +1,46 @@
+"""What a fine-tuning run has measured: its learning curve and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.registry import SavedPolicy
+from robo_rl.eval.stats import SuccessRate
+
+CURVE_FILE = "curve.json"
+
+
+@dataclass
+class Progress:
+    """What a run has measured so far; part of its checkpoint."""
+
+    env_steps: list[int] = field(default_factory=list)  # of the evaluations
+    rates: list[SuccessRate] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)  # mean sum of rewards per episode
+    train_cpu_s: float = 0.0  # simulation, in workers too, and learning; evaluations left out
+
+    def to_json(self) -> dict[str, Any]:
+        rates = [[rate.k, rate.n] for rate in self.rates]
+        return {
+            "env_steps": list(self.env_steps),
+            "rates": rates,
+            "returns": list(self.returns),
+            "train_cpu_s": self.train_cpu_s,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Progress:
+        rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
+        returns = [float(total) for total in data["returns"]]
+        return cls([int(step) for step in data["env_steps"]], rates, returns, float(data["train_cpu_s"]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run."""
+
+    policy: SavedPolicy
+    noise_scale: float
+    progress: Progress
+    env_steps: int

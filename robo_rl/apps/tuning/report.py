@@ -1,0 +1,49 @@
+"""How well a fine-tuned policy does, beside its base on the same episodes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from robo_rl.apps.runs.loaded_policy import find_policy, trained_noise
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.tuning.curve import Outcome
+from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.files.durable import write_json
+from robo_rl.core.protocols import VecEnv
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from sim.registry import make_env
+
+
+def measure(
+    policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
+) -> EvalResult:
+    """A policy as it will be deployed, on the episodes of `eval_seed`."""
+    noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale)
+    seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
+    return evaluate(env, policy, ChunkExecutor, noise, seeds)
+
+
+def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDir) -> None:
+    """The base and the result on the same episodes."""
+    with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
+        after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
+        cost = f"{outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s"
+        print(f"{config.method.name} after {cost}: {after}")
+        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
+            "curve": outcome.progress.to_json()
+        }
+        if config.base is not None:
+            noise_scale = trained_noise(find_policy(config.base))
+            before = measure(base, noise_scale, env, config, config.final_episodes)
+            test = compare(before, after)
+            print(f"base on the same episodes: {before}; exact McNemar p = {test.p_value:.2g}")
+            result |= {"base": before.to_json(), "p_vs_base": test.p_value}
+    write_json(run.path / "results.json", result)
+    print(f"Policy: {run.policy}")
+    if config.base is not None:
+        print(f"Next:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")

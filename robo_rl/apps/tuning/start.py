@@ -1,0 +1,88 @@
+"""What a fine-tuning run starts from: the base policy, its planning rhythm and the environment."""
+
+from __future__ import annotations
+
+import copy
+import math
+from contextlib import closing
+from statistics import median
+from typing import Any
+
+from policies.base.generative import GenerativePolicy
+from policies.checkpoint import check_compatible, load_policy
+from policies.registry import SavedPolicy
+from policies.tuned.single_step import SingleStepPolicy
+from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.apps.tuning.warm_start import empty_policy
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.store import EpisodeStore
+from sim.registry import make_env
+
+
+def load_base(config: FinetuneVerb) -> SavedPolicy:
+    """The policy to start from; for learning from nothing, one that acts at random."""
+    if config.base is not None:
+        folder = find_policy(config.base)
+        policy = load_policy(folder)
+        env = config.env or trained_env_spec(folder).name
+        with closing(make_env(env, 1, **env_options(config))) as probe:
+            check_compatible(policy, probe.spec)
+        return policy
+    if config.method.map.kind != "direct":
+        raise ConfigError(f"method={config.method.name} improves a policy: give base=<policy folder>.")
+    if config.env is None:
+        raise ConfigError("Learning from nothing needs env=<environment>; all names: robo-rl info")
+    with closing(make_env(config.env, 1, **env_options(config))) as probe:
+        return empty_policy(probe.spec, config.init, config.demos)
+
+
+def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
+    """The same policy, planning anew every `execute` steps; one that predicts single actions plans at every
+    step.
+
+    Raises ConfigError where an actor was trained at its rhythm, or `execute` is more than a chunk.
+    """
+    if policy.execute == execute or policy.chunk == 1:
+        return policy
+    if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
+        raise ConfigError(
+            f"method.execute={execute} changes how often a base plans, but this one is a policy of kind "
+            f"'{policy.kind}', whose actor was trained at its base's rhythm. Set method.execute=null, or "
+            "start from the base itself."
+        )
+    if not 1 <= execute <= policy.chunk:
+        raise ConfigError(
+            f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions. Set it to 1 "
+            f"... {policy.chunk}, or to null for the base's own rhythm."
+        )
+    again = copy.copy(policy)  # the weights are shared
+    again.execute = execute
+    return again
+
+
+def env_name(config: FinetuneVerb) -> str:
+    """The environment of the run."""
+    if config.env is not None:
+        return config.env
+    return trained_env_spec(find_policy(str(config.base))).name
+
+
+def env_options(config: FinetuneVerb) -> dict[str, Any]:
+    return {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
+
+
+def patience(config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None) -> int | None:
+    """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's
+    limit.
+
+    What has not succeeded after well more than a demonstration's time is lost, and its steps are better spent
+    anew.
+    """
+    own = config.max_episode_steps
+    lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]
+    if method.patience is None or not lengths:
+        return own
+    limit = math.ceil(method.patience * median(lengths))
+    with closing(make_env(env_name(config), 1, **env_options(config))) as env:
+        return min(limit, env.spec.max_episode_steps)
