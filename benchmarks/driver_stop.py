@@ -81,18 +81,18 @@ OFFBOARD, LAND = [6, 0], [4, 6]  # PX4's main and sub mode
 NAV_OFFBOARD, NAV_LAND = 14, 18  # its nav_state
 EXTRAS = {"px4_topics": "dds", "crazyswarm2": "dds"}  # where the extra has another name than the driver
 STANDS = {
-    "ur": Stand("rtde_control", "fake_ur", "feeder", ur, lambda e: e["event"] == "servo",
+    "ur": Stand("rtde_control", "arms.fake_ur", "feeder", ur, lambda e: e["event"] == "servo",
                 lambda e: e["event"] == "servo_stop"),
-    "xarm": Stand("xarm", "fake_xarm", "feeder", xarm, lambda e: e["event"] == "servo",
+    "xarm": Stand("xarm", "arms.fake_xarm", "feeder", xarm, lambda e: e["event"] == "servo",
                   lambda e: e["event"] == "state" and e["value"] == 4),
-    "crazyflie": Stand("cflib", "fake_crazyflie", "quad_feeder", crazyflie, lambda e: e["event"] == "armed",
+    "crazyflie": Stand("cflib", "quads.fake_crazyflie", "quad_feeder", crazyflie, lambda e: e["event"] == "armed",
                        lambda e: e["event"] == "land"),
-    "px4": Stand("pymavlink", "fake_px4", "quad_feeder", px4, lambda e: e.get("mode") == OFFBOARD,
+    "px4": Stand("pymavlink", "quads.fake_px4", "quad_feeder", px4, lambda e: e.get("mode") == OFFBOARD,
                  lambda e: e.get("mode") == LAND and e["why"] == "command"),
-    "px4_topics": Stand("cyclonedds", "fake_px4_topics", "quad_feeder", px4_topics,
+    "px4_topics": Stand("cyclonedds", "quads.fake_px4_topics", "quad_feeder", px4_topics,
                         lambda e: e.get("mode") == NAV_OFFBOARD,
                         lambda e: e.get("mode") == NAV_LAND and e["why"] == "command"),
-    "crazyswarm2": Stand("cyclonedds", "fake_crazyswarm2", "quad_feeder", crazyswarm2,
+    "crazyswarm2": Stand("cyclonedds", "quads.fake_crazyswarm2", "quad_feeder", crazyswarm2,
                          lambda e: e["event"] == "armed", lambda e: e["event"] == "land"),
 }  # fmt: skip
 

@@ -136,7 +136,7 @@ def make_base(call: Call) -> None:
 
 
 def _run(call: Call) -> SeedResult:
-    from robo_rl.apps.tuning.curve import CURVE_FILE, Progress
+    from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
     from robo_rl.core.files.durable import read_json
 
     method, quick, home, label = call.method, call.quick, call.home, call.label
@@ -169,7 +169,7 @@ def _run(call: Call) -> SeedResult:
             "num_workers=0", "num_envs=10", *([] if noise is None else [f"noise={noise}"]),
         )  # fmt: skip
         rates[name] = json.loads(result.read_text())["policy"]["rate"]["success"]
-    curve = Progress.from_json(read_json(out / CURVE_FILE))
+    curve = LearningCurve.from_json(read_json(out / CURVE_FILE))
     return SeedResult(
         seed=call.seed,
         base=rates["base"],

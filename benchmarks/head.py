@@ -113,11 +113,11 @@ def success_gap(teacher: Path, head: Path, episodes: int) -> None:
     """Teacher minus head on the same episodes, in points."""
     from policies.base.noise import EpisodeNoise
     from policies.executor import ChunkExecutor
-    from robo_rl.apps.runs.loaded_policy import load_actor
+    from robo_rl.apps.runs.loaded_policy import open_policy
     from robo_rl.eval.rollout import compare, eval_seeds, evaluate
     from sim.registry import make_env
 
-    actors = [load_actor(path, torch.device("cpu")) for path in (teacher, head)]
+    actors = [open_policy(path, torch.device("cpu")) for path in (teacher, head)]
     env = make_env(actors[0].env, 10)
     seeds = eval_seeds(3, episodes)
     results = []

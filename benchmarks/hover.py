@@ -35,7 +35,8 @@ import torch
 from common import emit, parser
 from hover_methods import ARMS, compare, picture
 
-from robo_rl.apps.fly import CONTROLLERS, FlyRow, Setting, baseline, evaluated, row, train_all
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.fly import CONTROLLERS, FlyRow, baseline, evaluated, row, train_all
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.flight.level import LEVELS
@@ -64,7 +65,7 @@ def main() -> None:
         return
     budgets = [10] if args.quick else [int(part) for part in args.updates.split(",")]
     small = {"seeds": 1, "eval_flights": 100, "eager": True} if args.quick else {"seeds": args.seeds}
-    setting = Setting.of(FlyConfig(craft=args.craft, level=args.level))
+    setting = FlightSetup.of(FlyConfig(craft=args.craft, level=args.level))
     name = "hover" if args.level == "motors" else f"hover/{args.level}"
     for updates in budgets:
         config = FlyConfig(craft=args.craft, level=args.level, updates=updates, **small)

@@ -15,7 +15,7 @@ import torch
 from common import cpu_seconds, emit
 
 from robo_rl.apps.flight.fly_methods import hand_over, make_trainer, new_policy, total_updates
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.fly import evaluated
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import METHODS
@@ -70,7 +70,7 @@ def compare(
 def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
     """Of a training of this arm once it is under way, of the updates that learn."""
     config = arm(name, base, 10**6, seed=1000)
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     trainer, _ = make_trainer(config, setting, new_policy(config, setting, config.seed), config.seed)
     for _ in range(1 + getattr(config.method, "warmup_rounds", 0)):
         trainer.update()
@@ -82,7 +82,7 @@ def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
 
 def train(config: FlyConfig, marks: int) -> tuple[list[Point], int]:
     """One training, measured `marks` times on its way. Returns the points, and the environment's steps."""
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     policy = new_policy(config, setting, config.seed)
     trainer, _ = make_trainer(config, setting, policy, config.seed)
     total, points, used_s = total_updates(config), [], 0.0

@@ -24,7 +24,7 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
@@ -64,7 +64,7 @@ def main() -> None:
 
 def trained(config: FlyConfig, run: Path) -> list[FlyRow]:
     config = replace(config, out=str(run))
-    return train_all(config, Setting.of(config), RunDir.create(config.out, config))[0]
+    return train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))[0]
 
 
 def load(folder: Path) -> FlightPolicy:
@@ -74,12 +74,12 @@ def load(folder: Path) -> FlightPolicy:
 
 
 def measure(config: FlyConfig, policies: list[FlightPolicy], costs: list[float]) -> None:
-    setting, name = Setting.of(config), f"obstacles/{config.density:.0%}"
+    setting, name = FlightSetup.of(config), f"obstacles/{config.density:.0%}"
     learned = [row("policy", evaluated(config, setting, policy_pilot(policy.columns))) for policy in policies]
     cost = {"train_cpu_s": round(fmean(costs), 1)} if costs else {}
     tell(f"{name}/policy", learned, **cost)
     for pilot, (controller, planner) in BASELINES.items():
-        led = Setting.of(replace(config, planner=planner))
+        led = FlightSetup.of(replace(config, planner=planner))
         made = controller_pilot(controller, led.craft, led.task.dt_s, config.eval_flights)
         tell(f"{name}/{pilot}", [row(pilot, evaluated(config, led, made))])
 

@@ -25,7 +25,7 @@ import torch
 from common import cpu_seconds, emit, own_folder, parser
 
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.collect import ExpertDriver
+from robo_rl.apps.collect import ExpertDemonstrator
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from sim.registry import make_env, make_expert
@@ -162,7 +162,7 @@ def verb(name: str, **settings: Any) -> None:
 def teacher(name: str, episodes: int) -> tuple[list[bool], list[float | None]]:
     """The expert without noise on the episodes of the table: (success, error [m] of those that stayed)."""
     env = make_env(name, episodes)
-    driver = ExpertDriver(make_expert(name, env=env), episodes)
+    driver = ExpertDemonstrator(make_expert(name, env=env), episodes)
     seeds = eval_seeds(FINAL_SEED, episodes)
     obs = env.reset(chain(seeds, count()))
     driver.start(range(episodes), seeds, obs)

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, ROTOR, Spread, parameters, start
-from sim.flight.flight import Senses
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
 
 CRAFT = load_craft("cf21")
@@ -68,7 +68,7 @@ def inputs(num: int, device: str = "cpu") -> tuple[Tensor, ...]:
 
 
 def steps(num: int, integrator: str, args: argparse.Namespace) -> None:
-    step = make_step(CRAFT, Physics(integrator=integrator))
+    step = make_step(CRAFT, QuadPhysics(integrator=integrator))
     given = inputs(num)
     kernel = compile_kernel(lambda *x: (step(*x),), given)
     name = f"quad/{integrator}/{num}/drone_steps_per_cpu_s"
@@ -86,7 +86,7 @@ def steps(num: int, integrator: str, args: argparse.Namespace) -> None:
 
 
 def environment(num: int, noise: bool) -> None:
-    spread, senses = Spread(0.1, 0.1, 0.1, 0.1, 0.1), Senses(history=0, noise=noise)
+    spread, senses = Spread(0.1, 0.1, 0.1, 0.1, 0.1), FlightSenses(history=0, noise=noise)
     flights = Flights(CRAFT, HoverTask(), senses, num, 0, spread=spread, gradient=False)
     flights.restart()
     action = torch.full((4, num), 2.0 * CRAFT.hover_speed - 1.0)
@@ -96,7 +96,7 @@ def environment(num: int, noise: bool) -> None:
 
 
 def gradients(num: int) -> None:
-    step = make_step(CRAFT, Physics())
+    step = make_step(CRAFT, QuadPhysics())
     given = inputs(num)
     compiled, compile_s = differentiable(lambda *x: (step(*x),), given, (0, 1))
     state, command, params, external = given
@@ -143,7 +143,7 @@ def on_gpu(args: argparse.Namespace) -> None:
     num = 2**16 if args.quick else 2**20
     given = inputs(num, "cuda")
     for integrator in ("rk4", "euler"):
-        step = make_step(CRAFT, Physics(integrator=integrator))
+        step = make_step(CRAFT, QuadPhysics(integrator=integrator))
         kernel = compile_kernel(lambda *x, step=step: (step(*x),), given)
         for _ in range(20):
             kernel(*given)

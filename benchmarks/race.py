@@ -22,7 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
-from robo_rl.apps.fly import FlyRow, Setting, evaluated, row, train_all
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
@@ -63,16 +64,16 @@ def main() -> None:
 def trained(config: FlyConfig) -> list[FlyRow]:
     with tempfile.TemporaryDirectory() as folder:
         config.out = str(Path(folder) / "run")
-        return train_all(config, Setting.of(config), RunDir.create(config.out, config))[0]
+        return train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))[0]
 
 
-def flown(config: FlyConfig, setting: Setting, pilot: str) -> FlyRow:
+def flown(config: FlyConfig, setting: FlightSetup, pilot: str) -> FlyRow:
     made = controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_flights)
     return row(pilot, evaluated(config, setting, made))
 
 
 def waypoints(config: FlyConfig) -> None:
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     for pilot, rows in {
         "policy": trained(config),
         **{name: [flown(config, setting, name)] for name in CONTROLLERS},
@@ -82,7 +83,7 @@ def waypoints(config: FlyConfig) -> None:
 
 
 def race(config: FlyConfig, quick: bool) -> None:
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     assert isinstance(setting.task, RaceTask)
     name = f"race/{config.track}"
     rows = trained(config)

@@ -25,7 +25,7 @@ from common import cpu_seconds, emit, own_folder, parser
 from jaxtyping import Float
 from numpy import ndarray
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.description import load_description
 from hardware.messages import Floats
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
@@ -38,10 +38,10 @@ from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.core.seeding import derive_seed
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
-from sim.arms.arm6.body import HOME_RAD, ArmBody
+from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.expert import ArmExpert
 from sim.arms.arm6.lanes import start_of
-from sim.arms.arm6.reach import CONTROL_HZ, ReachTask
+from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
 
 ENV, GOAL_UNIT = "arm6/reach", "m: goal_x, goal_y, goal_z"
 NOISE = 0.1
@@ -165,12 +165,12 @@ class Station:
     def __init__(
         self, folder: Path, seed: int, noise: float = NOISE, say: Callable[[str], None] = _silent
     ) -> None:
-        self.world, self.body, robot = World(), ArmBody(), load_description("sim_arm")
+        self.world, self.body, robot = InProcessWorld(), SimulatedArm(), load_description("sim_arm")
         buses = {
             name: self.world.bus(name)
             for name in ("sim_robot", "safety_filter", "teleop", "recorder", "task")
         }
-        self.task, self.bus = ReachTask(HOME_RAD), buses["task"]
+        self.task, self.bus = Arm6ReachTask(HOME_RAD), buses["task"]
         self.operator = Operator(self.body.read, noise, seed)
         SimArmNode(buses["sim_robot"], self.body, robot.state_hz)
         self.filter = SafetyFilterNode(buses["safety_filter"], robot, arm=True, say=say)
@@ -178,7 +178,7 @@ class Station:
         topics = [JOINT_STATES, SAFE, TELEOP, INTERVENTION, GOAL, TASK]
         self.recorder = RecorderNode(buses["recorder"], RecorderConfig(str(folder)), topics, say)
         self._tell = GOAL.publisher(self.bus)
-        self._there, self._elsewhere, self._seed = 0, ArmBody(), seed
+        self._there, self._elsewhere, self._seed = 0, SimulatedArm(), seed
         self.bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def episode(self, number: int) -> bool:

@@ -25,7 +25,8 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.fly import FlyRow, Setting, evaluated, row, train_all
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from sim.flight.trial import Pilot, controller_pilot, policy_pilot
@@ -48,7 +49,7 @@ def main() -> None:
     )
     seeds = 1 if args.quick else args.seeds
     config = FlyConfig(task="figure8", craft=args.craft, speed_m_s=args.speed, seeds=seeds, **small)
-    disturbed = Setting.of(config)
+    disturbed = FlightSetup.of(config)
     nominal = replace(disturbed, task=replace(disturbed.task, force_std=0.0, torque_std=0.0))
     with tempfile.TemporaryDirectory() as folder:
         config.out = str(Path(folder) / "run")

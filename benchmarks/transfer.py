@@ -24,8 +24,9 @@ import torch
 from common import emit, parser
 from transfer_arms import ARMS, report_arm
 
-from robo_rl.apps.flight.flight_run import load_flown
-from robo_rl.apps.fly import Setting, train_all
+from robo_rl.apps.flight.flight_run import load_flight_run
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.fly import train_all
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
 from robo_rl.conf.fly import FlyConfig
@@ -78,7 +79,7 @@ def trained(task: str, seeds: int, updates: int, out: Path, eager: bool) -> Path
     config = FlyConfig(
         task=task, randomize=0.2, seeds=seeds, updates=updates, eval_flights=100, out=str(out), eager=eager
     )
-    train_all(config, Setting.of(config), RunDir.create(config.out, config))
+    train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))
     return out
 
 
@@ -87,7 +88,7 @@ def flown(policy: Path, episodes: int, changes: dict[str, float]) -> list[Transf
     config = TransferConfig(run=str(policy), episodes=episodes)
     for key, value in changes.items():
         setattr(config, key, value)
-    return measure(config, load_flown(config), scene_of(config))
+    return measure(config, load_flight_run(config), scene_of(config))
 
 
 def report(name: str, pairs: list[list[TransferRow]]) -> None:

@@ -26,7 +26,7 @@ from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.vision import compared, sight_of, taught, train_students
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.bullet.floor_view import Eye, FloorView
+from sim.engines.bullet.floor_view import FloorCamera, FloorView
 
 SIDES_PX = (32, 48, 64, 96)
 
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def camera(px: int, pictures: int) -> None:
-    view, turn = FloorView(Eye(px), -1.0), np.repeat(np.eye(3)[:, :, None], pictures, 2)
+    view, turn = FloorView(FloorCamera(px), -1.0), np.repeat(np.eye(3)[:, :, None], pictures, 2)
     place = np.random.default_rng(0).uniform(-0.3, 0.3, (3, pictures))
     start_s = cpu_seconds()
     view.look(place, turn, np.ones(pictures, dtype=bool))

@@ -16,9 +16,9 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image
 
-from robo_rl.apps.collect import make_driver
+from robo_rl.apps.collect import make_demonstrator
 from robo_rl.apps.flight.fly_report import flight_log
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.fly import evaluated
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.fly import FlyConfig
@@ -61,7 +61,7 @@ def filmed(name: str) -> list[Frame]:
     scene = name.startswith(("arm/", "hand/", "mobile/"))
     env: VecEnv = make_env(name, 1, **({"render_size": 2 * SIDE_PX, "pretty": True} if scene else {}))
     try:
-        driver = make_driver(CollectConfig(env=name, out=".", num_envs=1), env)
+        driver = make_demonstrator(CollectConfig(env=name, out=".", num_envs=1), env)
         obs = env.reset(chain([SEED], count()))
         driver.start([0], [SEED], obs)
         frames, over = [], False
@@ -78,7 +78,7 @@ def filmed(name: str) -> list[Frame]:
 def flown() -> list[Frame]:
     """A drone through the gates of a track, by a classical controller."""
     config = FlyConfig(task="race", out=".", track="splits", eval_flights=1, eval_s=FLOWN_S, eager=True)
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     assert isinstance(setting.task, RaceTask)
     track = setting.task.track
     trial = evaluated(config, setting, controller_pilot("geometric", setting.craft, setting.task.dt_s, 1))

@@ -46,7 +46,7 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class Camera:
+class CameraDescription:
     """One camera, by what its pictures are. source: its device, for sets of nodes; empty: another
     program's.
     """
@@ -77,7 +77,7 @@ class RobotDescription:
     command_hz: float
     state_hz: float
     joints: tuple[Joint, ...]
-    cameras: Mapping[str, Camera] = field(default_factory=dict)
+    cameras: Mapping[str, CameraDescription] = field(default_factory=dict)
     start_jump_rad: float = 0.3
     workspace: Box | None = None
     tool_m: Vec3 | None = None
@@ -183,14 +183,14 @@ def _joint(item: Any, where: str) -> Joint:
     return Joint(**values)
 
 
-def _camera(item: Any, where: str) -> Camera:
-    keys(item, where, _names(Camera), _needed(Camera))
+def _camera(item: Any, where: str) -> CameraDescription:
+    keys(item, where, _names(CameraDescription), _needed(CameraDescription))
     width, height = (whole(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
     source = item.get("source")
     named = (
         str(source) if isinstance(source, int) else "" if source is None else text(source, f"{where}: source")
     )
-    return Camera(width, height, number(item["rate_hz"], f"{where}: rate_hz"), named)
+    return CameraDescription(width, height, number(item["rate_hz"], f"{where}: rate_hz"), named)
 
 
 def _names(kind: Any) -> list[str]:

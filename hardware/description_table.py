@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from hardware.description import LAG_S, Box, Camera, Joint, RobotDescription
+from hardware.description import LAG_S, Box, CameraDescription, Joint, RobotDescription
 
 PLACES: dict[str, Any] = {
     "": RobotDescription,
     "joints[]": Joint,
-    "cameras.<name>": Camera,
+    "cameras.<name>": CameraDescription,
     "workspace": Box,
 }
 MEANINGS = {

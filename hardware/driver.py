@@ -97,7 +97,7 @@ ArmDriver = Driver[ArmState, JointCommand]
 QuadDriver = Driver[QuadState, Setpoint]
 
 
-class Session:
+class DriverSession:
     """A driver that is connected inside and closed outside of a `with` block."""
 
     def __init__(self, driver: Driver[Any, Any]) -> None:
@@ -123,17 +123,17 @@ class Session:
             self.driver.close()
 
 
-def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Session:
+def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> DriverSession:
     """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or
     stalls.
 
     `watchdog_s` may also stand among the settings, as in a settings file.
     """
     if name in IN_PROCESS:
-        return Session(make_driver(name, settings, watchdog_s))
+        return DriverSession(make_driver(name, settings, watchdog_s))
     from hardware.guard.guard import Guarded  # here, because the guarded process imports this module too
 
-    return Session(Guarded(name, *_watched(settings, watchdog_s)))
+    return DriverSession(Guarded(name, *_watched(settings, watchdog_s)))
 
 
 def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Driver[Any, Any]:

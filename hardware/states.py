@@ -97,7 +97,7 @@ class FullState:
 
 
 @dataclass(frozen=True, slots=True)
-class Motors:
+class MotorCommand:
     """Four motor commands in -1 ... 1. No radio carries these: every driver refuses them, see
     `docs/drivers.md`.
     """
@@ -105,5 +105,7 @@ class Motors:
     action: Float[ndarray, " 4"]
 
 
-Setpoint = BodyRates | Attitude | Position | Hover | FullState | Motors
-Record = ArmState | JointCommand | QuadState | BodyRates | Attitude | Position | Hover | FullState | Motors
+Setpoint = BodyRates | Attitude | Position | Hover | FullState | MotorCommand
+Record = (
+    ArmState | JointCommand | QuadState | BodyRates | Attitude | Position | Hover | FullState | MotorCommand
+)

@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from policies.base.noise import NoiseSource
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs
 
 Rows = Int[Tensor, " k"]
 

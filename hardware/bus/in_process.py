@@ -49,7 +49,7 @@ class _Publisher:
     last: Any = None  # what a latched topic tells those who come later
 
 
-class World:
+class InProcessWorld:
     """Everything that nodes of one process share. `clock` and `sleep`: real ones, or none for virtual
     time.
     """
@@ -163,7 +163,7 @@ class World:
 class InProcessBus:
     """One node's door to its world; see `hardware.bus.protocol.Bus`."""
 
-    def __init__(self, world: World, name: str, namespace: str) -> None:
+    def __init__(self, world: InProcessWorld, name: str, namespace: str) -> None:
         self.world, self.name, self._namespace = world, name, namespace
         self._full = f"{namespace}/{name}"
 

@@ -19,7 +19,7 @@ Picture = UInt8[ndarray, "h w 3"]
 
 
 @runtime_checkable
-class Source(Protocol):
+class PictureSource(Protocol):
     """A row of pictures."""
 
     def read(self) -> Picture | None:
@@ -29,7 +29,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(name: str, width: int, height: int, fps: float) -> Source:
+def open_source(name: str, width: int, height: int, fps: float) -> PictureSource:
     """`pattern`, the number or path of a device (`0`, `/dev/video0`), or a video file.
 
     Raises DriverError when it cannot be opened, and ConfigError for a size or rate that no camera has.
@@ -41,7 +41,7 @@ def open_source(name: str, width: int, height: int, fps: float) -> Source:
     if name == "pattern":
         return Pattern(width, height)
     if name.isdecimal() or name.startswith("/dev/"):
-        return Device(name, width, height, fps)
+        return CameraDevice(name, width, height, fps)
     return Film(name)
 
 
@@ -93,7 +93,7 @@ class Film:
         self._capture.release()
 
 
-class Device:
+class CameraDevice:
     """A camera that OpenCV can open."""
 
     def __init__(self, name: str, width: int, height: int, fps: float) -> None:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 
-from hardware.loop.observation import History, Seen
+from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
@@ -105,7 +105,7 @@ class ActionHead:
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.epoch = 0  # resets
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
-        self._counter, self._history = Counter(), History(steps)
+        self._counter, self._history = Counter(), ObservationHistory(steps)
         self._seen: Seen | None = None
         self._seen_s = -math.inf
         self._chunk_order = (-1, -1)

@@ -124,7 +124,7 @@ def untold(keys: Sequence[str]) -> str:
     return f"The bundle needs {', '.join(keys)}, which no node of an arm tells.{hint}"
 
 
-class History:
+class ObservationHistory:
     """The last `steps` observations, one per control period, the oldest repeated at the beginning of an
     episode.
     """

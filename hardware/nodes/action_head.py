@@ -17,7 +17,7 @@ from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
-from hardware.nodes.shared.pictures import USUAL, Pictures, PictureSettings
+from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
@@ -53,7 +53,7 @@ class ActionHeadNode:
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._heard = frozenset(robot.names), False
         shown = () if self._observer is None else self._observer.pictures
-        self._pictures = Pictures(bus, robot, shown, pictures)
+        self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)

@@ -13,13 +13,13 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.layout import action_joints
 from hardware.loop.inference import Inference
-from hardware.loop.observation import ArmObserver, History
+from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Floats, JointState, JointTrajectory, Text
 from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
-from hardware.nodes.shared.pictures import USUAL, Pictures, PictureSettings
+from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.durations import Durations
@@ -45,10 +45,10 @@ class ArmPolicyNode:
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
-        self._observer, self._history = ArmObserver(bundle.env.obs), History(bundle.obs_steps)
+        self._observer, self._history = ArmObserver(bundle.env.obs), ObservationHistory(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
-        self._pictures = Pictures(bus, robot, self._observer.pictures, pictures)
+        self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hardware.bus.protocol import Bus
 from hardware.camera.calibration import load_calibration
 from hardware.camera.jpeg import encoded
-from hardware.camera.source import Picture, Source, open_source
+from hardware.camera.source import Picture, PictureSource, open_source
 from hardware.messages import CompressedImage, Image
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
@@ -46,7 +46,7 @@ class CameraNode:
 
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
         self._bus, self._config, self._say = bus, config, say
-        self._source: Source | None = self._open()
+        self._source: PictureSource | None = self._open()
         self._calibration = load_calibration(config.calibration) if config.calibration else None
         raw, pressed = config.transport != "compressed", config.transport != "raw"
         self._publish = image_topic(config.camera).publisher(bus) if raw else None
@@ -79,7 +79,7 @@ class CameraNode:
             self._source.close()
         self._source = None
 
-    def _open(self) -> Source:
+    def _open(self) -> PictureSource:
         return open_source(self._config.source, self._config.width, self._config.height, self._config.fps)
 
     def _tick(self) -> None:

@@ -20,7 +20,7 @@ from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.quads.bounds import refuse_motors
-from hardware.states import ArmState, BodyRates, JointCommand, Motors, QuadState
+from hardware.states import ArmState, BodyRates, JointCommand, MotorCommand, QuadState
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
@@ -158,7 +158,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
         say: Callable[[str], None] = complain,
     ) -> None:  # fmt: skip
         if level == "motors":
-            refuse_motors(Motors(np.zeros(4)), "A quadcopter behind a link")
+            refuse_motors(MotorCommand(np.zeros(4)), "A quadcopter behind a link")
         super().__init__(bus, driver, state_hz, say)
         self._tell, self._shift_m = ODOM.publisher(bus), np.array([0.0, 0.0, ground_m])
         FLIGHT_SAFE.subscribe(bus, self._on_command)

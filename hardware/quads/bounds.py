@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position, Setpoint
+from hardware.states import Attitude, BodyRates, FullState, Hover, MotorCommand, Position, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.flight.frames import quat_product, rotation_of
 
@@ -41,7 +41,7 @@ class QuadLimits:
 
 def refuse_motors(setpoint: Setpoint, robot: str) -> None:
     """Raise DriverError for motor commands: a radio is too slow and too lossy to close that loop."""
-    if isinstance(setpoint, Motors):
+    if isinstance(setpoint, MotorCommand):
         raise DriverError(
             f"{robot} takes no motor commands over its link: a policy that turns the motors runs on board, "
             "at 100 Hz and more. Export it as C (robo-rl fly writes it; docs/flight.md), or train one whose "

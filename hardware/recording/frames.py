@@ -19,7 +19,7 @@ from hardware.camera.jpeg import decoded
 from hardware.loop.observation import ArmObserver, Picture, Seen
 from hardware.messages import CompressedImage, DepthImage, Image
 from hardware.recording.bag_reader import Bag
-from hardware.recording.streams import Streams, Track
+from hardware.recording.streams import Streams, TopicTrack
 from hardware.topics import JOINT_STATES, TELEOP
 from robo_rl.core.errors import DataError
 
@@ -29,7 +29,7 @@ S_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class FrameRules:
     """How frames are made. gap_s: how old the newest of a topic may be. idle_s: of standing still at either
     end, so much is kept; None: all.
     """
@@ -57,13 +57,13 @@ class Plan:
         return len(self.command)
 
 
-def plan_frames(streams: Streams, action: str, rules: Rules, *, goal: bool) -> Plan:
+def plan_frames(streams: Streams, action: str, rules: FrameRules, *, goal: bool) -> Plan:
     """action: its topic. goal: must the goal be known? Raises DataError, a clause, for what makes no
     episode.
     """
     ticks_ns = _ticks(streams, rules, goal)
     state = streams.states.newest(ticks_ns)
-    watched: dict[str, Track[Any]] = {JOINT_STATES.name: streams.states, **streams.pictures}
+    watched: dict[str, TopicTrack[Any]] = {JOINT_STATES.name: streams.states, **streams.pictures}
     if action != TELEOP.name:  # a human who lets go commands nothing, and the arm stays
         watched[action] = streams.commands
     for topic, track in watched.items():
@@ -104,15 +104,15 @@ def shown(
         yield observer.build(state, newest, told), stamps_ns
 
 
-def _ticks(streams: Streams, rules: Rules, goal: bool) -> Int64[ndarray, " t"]:
+def _ticks(streams: Streams, rules: FrameRules, goal: bool) -> Int64[ndarray, " t"]:
     """From when everything has come once, until something has ended."""
     period_ns = round(S_NS / rules.rate_hz)
     if goal and not len(streams.goal):
         raise DataError("nobody said the goal")
-    needed: list[Track[Any]] = [streams.states, streams.commands, *streams.pictures.values()]
+    needed: list[TopicTrack[Any]] = [streams.states, streams.commands, *streams.pictures.values()]
     needed += [streams.goal] if goal else []
     first_ns = max(int(track.times_ns[0]) for track in needed)
-    seen: list[Track[Any]] = [streams.states, *streams.pictures.values()]
+    seen: list[TopicTrack[Any]] = [streams.states, *streams.pictures.values()]
     ends_ns = [int(track.times_ns[-1]) for track in seen]
     last_ns = min(*ends_ns, int(streams.commands.times_ns[-1]) + period_ns)
     count = (last_ns - first_ns) // period_ns
@@ -123,7 +123,7 @@ def _ticks(streams: Streams, rules: Rules, goal: bool) -> Int64[ndarray, " t"]:
     return first_ns + period_ns * np.arange(count + 1, dtype=np.int64)
 
 
-def _refuse_gap(topic: str, track: Track[Any], ticks_ns: Int64[ndarray, " t"], gap_s: float) -> None:
+def _refuse_gap(topic: str, track: TopicTrack[Any], ticks_ns: Int64[ndarray, " t"], gap_s: float) -> None:
     age_s = (ticks_ns - track.times_ns[track.newest(ticks_ns)]) / S_NS
     worst = int(age_s.argmax())
     if age_s[worst] > gap_s:
@@ -133,7 +133,7 @@ def _refuse_gap(topic: str, track: Track[Any], ticks_ns: Int64[ndarray, " t"], g
         )
 
 
-def _within(action_rad: Float[ndarray, "n j"], rules: Rules) -> Float[ndarray, "n j"]:
+def _within(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> Float[ndarray, "n j"]:
     """Clipped to the limits. Raises DataError for what is far beyond: another unit, or another arm."""
     clipped: Float[ndarray, "n j"] = np.clip(action_rad, rules.low_rad, rules.high_rad)
     if not (beyond := np.abs(action_rad - clipped)).max() <= BEYOND_RAD:  # also true for NaN
@@ -146,7 +146,7 @@ def _within(action_rad: Float[ndarray, "n j"], rules: Rules) -> Float[ndarray, "
     return clipped
 
 
-def _busy(action_rad: Float[ndarray, "n j"], rules: Rules) -> slice:
+def _busy(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> slice:
     """The frames from shortly before the first movement until shortly after the last."""
     n = len(action_rad)
     begun = np.abs(action_rad - action_rad[0]).max(axis=1) > STILL_RAD

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Track(Generic[T]):
+class TopicTrack(Generic[T]):
     """What came on one topic, in the order of its receipt [Unix ns]."""
 
     times_ns: Int64[ndarray, " n"]
@@ -48,11 +48,13 @@ class Track(Generic[T]):
 class Streams:
     """All of it but the pictures, of which only the times are kept: they fit into no memory."""
 
-    states: Track[JointState]  # of messages with all joints of the robot
-    commands: Track[Float[ndarray, " j"]]  # joint positions [rad], in the order of the description
-    goal: Track[Float[ndarray, " g"]]
-    intervention: Track[bool]  # empty where no policy commanded: what a human drives alone is no intervention
-    pictures: dict[str, Track[None]]  # by topic
+    states: TopicTrack[JointState]  # of messages with all joints of the robot
+    commands: TopicTrack[Float[ndarray, " j"]]  # joint positions [rad], in the order of the description
+    goal: TopicTrack[Float[ndarray, " g"]]
+    intervention: TopicTrack[
+        bool
+    ]  # empty where no policy commanded: what a human drives alone is no intervention
+    pictures: dict[str, TopicTrack[None]]  # by topic
     success: bool | None  # as the operator said it last; None: nobody did
     task: str  # in words, as it was said last
     cut_off: bool = False  # the recorder was killed before anybody said what came of it
@@ -70,15 +72,17 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
             _add(heard[topic], received_ns, value)
     for topic, received_ns, _ in bag.raw(pictures):
         _add(heard[topic], received_ns, None)
-    tracks = {topic: Track(np.array(times, np.int64), values) for topic, (times, values) in heard.items()}
-    empty: Track[Any] = Track(np.zeros(0, np.int64), [])
+    tracks = {
+        topic: TopicTrack(np.array(times, np.int64), values) for topic, (times, values) in heard.items()
+    }
+    empty: TopicTrack[Any] = TopicTrack(np.zeros(0, np.int64), [])
     states = tracks.get(JOINT_STATES.name, empty)
     if not len(states):
         raise DataError(f"no message on '{JOINT_STATES.name}' has all joints of '{robot.name}'")
     success, task, status = (tracks.get(topic.name, empty) for topic in (SUCCESS, TASK, EPISODE))
     commands = tracks.get(action, empty)
     if action == JOINT_STATES.name:
-        commands = Track(
+        commands = TopicTrack(
             states.times_ns, [_ordered(state.names, state.position_rad, robot) for state in states.values]
         )
     _refuse_other(commands, robot, action)
@@ -94,7 +98,7 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
     )
 
 
-def _refuse_other(commands: Track[Any], robot: RobotDescription, action: str) -> None:
+def _refuse_other(commands: TopicTrack[Any], robot: RobotDescription, action: str) -> None:
     """Raises DataError, a clause, for what commands no joints, or other ones than the robot's."""
     if not len(commands):
         raise DataError(f"no message on '{action}' has all joints of '{robot.name}'")

@@ -1,6 +1,6 @@
 """Walking a process: the deterministic sample, stochastic chains and their log-probabilities.
 
-These functions see a process through its `Transitions` only, and a policy through its network and condition.
+These functions see a process through its `DenoisingTransitions` only, and a policy through its network and condition.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from policies.base.process import Index, Net, Process, Transitions
+from policies.base.process import DenoisingTransitions, Index, Net, Process
 from robo_rl.core.errors import ConfigError
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -35,7 +35,7 @@ class Explore:
 
 
 @dataclass(frozen=True)
-class Chain:
+class DenoisingChain:
     """A walk from noise to action, K transitions of which S were stochastic."""
 
     x: Float[Tensor, "b K1 Tp a"]  # K + 1 points; x[:, 0] is the noise, x[:, -1] the action before clipping
@@ -68,7 +68,7 @@ def path(
     return points
 
 
-def stochastic_steps(transitions: Transitions, explore: Explore) -> tuple[int, ...]:
+def stochastic_steps(transitions: DenoisingTransitions, explore: Explore) -> tuple[int, ...]:
     """The transitions of `explore` whose std, after `min_std`, is not negligible."""
     stds = transitions.std.clamp(min=explore.min_std).tolist()
     wanted = range(len(stds)) if explore.steps is None else sorted(explore.steps)
@@ -84,7 +84,7 @@ def sample_chain(
     noise: Float[Tensor, "b Tp a"],
     step_noise: Float[Tensor, "b K Tp a"],
     explore: Explore,
-) -> Chain:
+) -> DenoisingChain:
     """Walk stochastically. step_noise[:, k] is the standard normal draw of transition k; its length is K."""
     total = step_noise.shape[1]
     still = process.transitions(total, device=noise.device)
@@ -102,11 +102,11 @@ def sample_chain(
         points.append(mean + std * step_noise[:, k])
         log_probs.append(gaussian_log_prob(points[-1], mean, std))
     stacked = torch.stack(log_probs, dim=1) if log_probs else noise.new_zeros(len(noise), 0, *noise.shape[1:])
-    return Chain(torch.stack(points, dim=1), steps, stacked, explore)
+    return DenoisingChain(torch.stack(points, dim=1), steps, stacked, explore)
 
 
 def transition_log_prob(
-    transitions: Transitions,
+    transitions: DenoisingTransitions,
     net: Net,
     cond: Float[Tensor, "b c"],
     x: Float[Tensor, "b Tp a"],
@@ -120,7 +120,7 @@ def transition_log_prob(
 
 
 def log_prob(
-    process: Process, net: Net, cond: Float[Tensor, "b c"], chain: Chain
+    process: Process, net: Net, cond: Float[Tensor, "b c"], chain: DenoisingChain
 ) -> Float[Tensor, "b S Tp a"]:
     """Recompute `chain.log_prob` under the present weights; equal to it while they have not moved."""
     if not chain.steps:

@@ -16,7 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from policies.base.process import Net, ProcessConfig, Transitions, check_steps, config_json, per_sample
+from policies.base.process import (
+    DenoisingTransitions,
+    Net,
+    ProcessConfig,
+    check_steps,
+    config_json,
+    per_sample,
+)
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
@@ -73,7 +80,9 @@ class Diffusion(nn.Module):
         k = torch.arange(steps, device=self.alphas_cumprod.device)
         return (total - k * (total / steps)).round().long() - 1
 
-    def transitions(self, steps: int, level: float = 0.0, device: torch.device | None = None) -> Transitions:
+    def transitions(
+        self, steps: int, level: float = 0.0, device: torch.device | None = None
+    ) -> DenoisingTransitions:
         """DDIM steps with eta = level, from each grid point to the next; after the last one alpha_bar is 1.
 
         mean = sqrt(alpha') clamp(x0) + sqrt(1 - alpha' - std^2) eps, where eps is the network's own estimate,
@@ -85,7 +94,7 @@ class Diffusion(nn.Module):
         std = level * ((1.0 - following) / (1.0 - alpha) * (1.0 - alpha / following)).sqrt()
         toward = (1.0 - following - std.square()).clamp(min=0.0).sqrt()
         (clean_x, clean_out), (noise_x, noise_out) = _estimates(self._config.prediction, alpha)
-        return Transitions(
+        return DenoisingTransitions(
             times=grid / self._config.train_steps,
             mean_x=toward * noise_x,
             mean_out=toward * noise_out,

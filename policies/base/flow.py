@@ -28,7 +28,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from policies.base.process import Net, ProcessConfig, Transitions, check_steps, config_json, per_sample
+from policies.base.process import (
+    DenoisingTransitions,
+    Net,
+    ProcessConfig,
+    check_steps,
+    config_json,
+    per_sample,
+)
 from robo_rl.core.errors import ConfigError
 
 PREDICTIONS = ("velocity", "sample", "preconditioned")
@@ -69,7 +76,9 @@ class Flow(nn.Module):
     def config(self) -> dict[str, Any]:
         return config_json(self._config)
 
-    def transitions(self, steps: int, level: float = 0.0, device: torch.device | None = None) -> Transitions:
+    def transitions(
+        self, steps: int, level: float = 0.0, device: torch.device | None = None
+    ) -> DenoisingTransitions:
         """level 0: Euler steps of the ODE, x - v / K. Else Euler-Maruyama steps of the SDE with the same
         marginals.
 
@@ -85,7 +94,7 @@ class Flow(nn.Module):
         pull = sigma.square() * dt / (2.0 * t)
         along_v = -dt - pull * (1.0 - t)
         skip, out = velocity_of(self._config.prediction, t)
-        return Transitions(t, 1.0 - pull + along_v * skip, along_v * out, sigma * dt**0.5)
+        return DenoisingTransitions(t, 1.0 - pull + along_v * skip, along_v * out, sigma * dt**0.5)
 
     def bc_loss(
         self,

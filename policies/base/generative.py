@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from policies.base.chain import Chain, Explore, log_prob, path, sample_chain, walk
+from policies.base.chain import DenoisingChain, Explore, log_prob, path, sample_chain, walk
 from policies.base.flow import FlowConfig
 from policies.base.process import Process, ProcessConfig, load_process, make_process, process_config
 from policies.observation import Crop, ObsEncoder
@@ -125,12 +125,12 @@ class GenerativePolicy(nn.Module):
         noise: Float[Tensor, "b Tp a"],
         step_noise: Float[Tensor, "b K Tp a"],
         explore: Explore,
-    ) -> Chain:
+    ) -> DenoisingChain:
         """A stochastic walk with the log-probabilities of its transitions; see `policies.base.chain`."""
         self._check_noise(noise, len(step_noise))
         return sample_chain(self.process, self.net, self.features(obs), noise, step_noise, explore)
 
-    def log_prob(self, obs: Obs, chain: Chain) -> Float[Tensor, "b S Tp a"]:
+    def log_prob(self, obs: Obs, chain: DenoisingChain) -> Float[Tensor, "b S Tp a"]:
         """The chain's log-probabilities under the present weights, elementwise."""
         return log_prob(self.process, self.net, self.features(obs), chain)
 

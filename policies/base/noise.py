@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,15 +11,6 @@ from torch import Tensor
 from robo_rl.core.seeding import derive_seed, episode_noise
 
 _BLOCK = 64  # decisions drawn at once; one block covers most episodes
-
-
-@runtime_checkable
-class NoiseSource(Protocol):
-    """Gives the noise of decision d of the episode that each lane is in."""
-
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
-
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
 
 
 class EpisodeNoise:

@@ -41,7 +41,7 @@ class ProcessConfig:
 
 
 @dataclass(frozen=True)
-class Transitions:
+class DenoisingTransitions:
     """The K transitions of one grid, as tables:
 
     mean_k = clean_k * clamp(clean_x_k * x + clean_out_k * out, -clip, clip) + mean_x_k * x + mean_out_k * out
@@ -84,7 +84,9 @@ class Process(Protocol):
 
     steps: int
 
-    def transitions(self, steps: int, level: float = 0.0, device: torch.device | None = None) -> Transitions:
+    def transitions(
+        self, steps: int, level: float = 0.0, device: torch.device | None = None
+    ) -> DenoisingTransitions:
         """The explicit grid of `steps` transitions. Raises ConfigError for a number that the process cannot
         take.
         """

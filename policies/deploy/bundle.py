@@ -21,7 +21,7 @@ from policies.checkpoint import POLICY_FILE, WEIGHTS_FILE, save_policy
 from policies.deploy.export import POLICY_GRAPH, ExportedGraph, export_policy, normalizer_statistics
 from policies.registry import SavedPolicy
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
-from robo_rl.core.files.describe_path import what_is
+from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import exchange, fsync_dir, read_json, write_json
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.protocols import Obs
@@ -268,7 +268,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if path.exists():
             raise CheckpointError(f"{folder} is not a bundle: {error}") from error
         raise CheckpointError(
-            f"{folder} {what_is(folder)}, and is not a bundle: {path} does not exist. Give the folder that "
+            f"{folder} {describe_path(folder)}, and is not a bundle: {path} does not exist. Give the folder that "
             "`robo-rl export policy=<run or policy folder> out=<folder>` wrote."
         ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from policies.deploy.graph import Graph
+from policies.deploy.graph import OnnxGraph
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, Obs
@@ -193,7 +193,7 @@ def _to_onnx(program: torch.export.ExportedProgram, names: list[str], output: st
 
 def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -> float:
     """Largest difference to torch over several batch sizes, relative to half the range of each action."""
-    graph, worst = Graph(data, file, device="cpu"), []
+    graph, worst = OnnxGraph(data, file, device="cpu"), []
     for batch in _PARITY_BATCHES:
         rows = {key: value[:batch] for key, value in inputs.items()}
         with torch.no_grad():

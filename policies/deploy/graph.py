@@ -21,7 +21,7 @@ _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # of what observations and actions are made
 
 
-class Graph:
+class OnnxGraph:
     """`source` is a path or the bytes of a graph. One intra-op thread: at batch 1 more threads only burn
     CPU.
     """
@@ -54,7 +54,7 @@ class BoundGraph:
     """A graph for one observation at a time on the CPU: arrays without batch axis in by name, an array out.
 
     The graph reads and writes arrays that are made once, and what follows from a batch of one is folded when
-    it is loaded: a quarter less per call than `Graph`, and nothing allocated. What a call returns, the next
+    it is loaded: a quarter less per call than `OnnxGraph`, and nothing allocated. What a call returns, the next
     one overwrites.
     """
 

@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from policies.base.noise import EpisodeNoise, NoiseSource
+from policies.base.noise import EpisodeNoise
 from policies.deploy.bundle import Bundle
-from policies.deploy.graph import Device, Graph
+from policies.deploy.graph import Device, OnnxGraph
 from policies.executor import ChunkExecutor
 from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.ticks import ticks
 
@@ -38,8 +38,8 @@ class OnnxPolicy:
         self.obs_steps, self.chunk, self.execute = bundle.obs_steps, bundle.chunk, bundle.execute
         sample, refine = bundle.graph(0), bundle.graph(1)
         assert sample is not None
-        self._sample = Graph(sample, sample.name, device, threads)
-        self._refine = None if refine is None else Graph(refine, refine.name, device, threads)
+        self._sample = OnnxGraph(sample, sample.name, device, threads)
+        self._refine = None if refine is None else OnnxGraph(refine, refine.name, device, threads)
         low, high = torch.tensor(self.action_spec.low), torch.tensor(self.action_spec.high)
         self._low, self._per_unit = low, 2.0 / (high - low)
         self._is_normal = bool((low == -1.0).all() and (high == 1.0).all())

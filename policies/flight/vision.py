@@ -56,7 +56,7 @@ class FrameNet(nn.Module):
         return out
 
 
-class Eye(nn.Module):
+class PoseEstimator(nn.Module):
     """One picture and the tilt at which it was taken -> the pose that it was taken from."""
 
     def __init__(self, px: int, width: int, features: int) -> None:
@@ -112,7 +112,7 @@ class VisionPolicy(nn.Module):
             raise ConfigError(
                 f"'{STATE}' has {rows} numbers; this teacher asks for {19 + self.history}, no integral."
             )
-        self.eye = Eye(env.obs[IMAGE].shape[0], width, features)
+        self.eye = PoseEstimator(env.obs[IMAGE].shape[0], width, features)
 
     def frames(self, image: UInt8[Tensor, "b h w c"]) -> Float[Tensor, "b cf"]:
         """Features of all pictures of an image, side by side."""

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from policies.flight.vision import Eye
+from policies.flight.vision import PoseEstimator
 
 _SCALE = (0.3,) * 5  # a pose error of 1: m, and cos and sin of the heading
 
@@ -37,7 +37,7 @@ def pose_loss(found: Float[Tensor, "b 5"], truth: Float[Tensor, "b 5"]) -> Tenso
 
 
 def fit_eye(
-    eye: Eye, shots: list[Shots], updates: int, lr: float, rng: torch.Generator, batch: int = 128,
+    eye: PoseEstimator, shots: list[Shots], updates: int, lr: float, rng: torch.Generator, batch: int = 128,
     told: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
     """Train on pictures drawn evenly from all `shots`."""
@@ -58,7 +58,7 @@ def fit_eye(
 
 
 @torch.no_grad()
-def pose_errors(eye: Eye, shots: Shots, batch: int = 512) -> Float[Tensor, " 5"]:
+def pose_errors(eye: PoseEstimator, shots: Shots, batch: int = 512) -> Float[Tensor, " 5"]:
     """Root mean square errors on these pictures: m, and of cos and sin of the heading."""
     parts = zip(shots.frames.split(batch), shots.tilt.split(batch), shots.pose.split(batch), strict=True)
     squares = [

@@ -17,7 +17,7 @@ from torch import Tensor
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import load_actor, worker_count
+from robo_rl.apps.runs.loaded_policy import open_policy, worker_count
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import EnvError
@@ -26,7 +26,7 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
-from robo_rl.data.episodes.episode_buffer import Take, write_take
+from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from sim.experts import Expert
@@ -43,7 +43,7 @@ def main(config: CollectConfig) -> int:
     num_workers = worker_count(config.num_workers, config.num_envs)
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
-        driver = make_driver(config, env)
+        driver = make_demonstrator(config, env)
         writer = open_dataset(config, env.spec)
         store = EpisodeStore(config.out)
         have = len(store)
@@ -79,7 +79,7 @@ def first_index(seed: int, store: EpisodeStore) -> int:
 
 
 @runtime_checkable
-class Driver(Protocol):
+class Demonstrator(Protocol):
     """Whoever acts in the lanes; what it is told is what `policies.executor.ChunkExecutor` is told."""
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
@@ -95,7 +95,7 @@ class Driver(Protocol):
         ...
 
 
-class ExpertDriver:
+class ExpertDemonstrator:
     """A scripted expert."""
 
     def __init__(self, expert: Expert, num_envs: int) -> None:
@@ -118,7 +118,7 @@ class ExpertDriver:
         return self._expert.act(self._obs, self._seed, self._step)
 
 
-class PolicyDriver:
+class PolicyDemonstrator:
     """A trained policy with its own noise, or a scaled one."""
 
     def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
@@ -135,27 +135,29 @@ class PolicyDriver:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
 
 
-def make_driver(config: CollectConfig, env: VecEnv) -> Driver:
+def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
     """The expert, or the policy when one is given."""
     if config.policy is None:
-        return ExpertDriver(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
-    actor = load_actor(config.policy, pick_device(config.device))
+        return ExpertDemonstrator(
+            make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
+        )
+    actor = open_policy(config.policy, pick_device(config.device))
     actor.check(env.spec)
     scale = actor.noise if config.noise is None else config.noise
     noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
-    return PolicyDriver(ChunkExecutor(actor.policy, config.num_envs), noise)
+    return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
 
 
 class Collection:
     """Runs the lanes and commits what they recorded, in the order of the seeds."""
 
     def __init__(
-        self, config: CollectConfig, env: VecEnv, driver: Driver, writer: DatasetWriter, bar: Any
+        self, config: CollectConfig, env: VecEnv, driver: Demonstrator, writer: DatasetWriter, bar: Any
     ) -> None:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
-        self._takes: list[Take] = []  # in seed order, from the oldest that is not committed
+        self._takes: list[EpisodeBuffer] = []  # in seed order, from the oldest that is not committed
 
     def run(self, wanted: int, first: int) -> None:
         """Record `wanted` episodes from seed index `first`. Raises EnvError when too few of those tried are
@@ -185,7 +187,7 @@ class Collection:
                 self.driver.start(ended, [lanes[row].seed for row in ended], obs)
                 self._commit(wanted, most)
 
-    def _start(self, first: int) -> tuple[Obs, list[Take], Iterator[int]]:
+    def _start(self, first: int) -> tuple[Obs, list[EpisodeBuffer], Iterator[int]]:
         root = ("collect", self.config.seed)
         obs = self.env.reset(EpisodeSeeds(root, first))
         upcoming = EpisodeSeeds(
@@ -195,15 +197,15 @@ class Collection:
         self.driver.start(range(self.env.num_envs), [take.seed for take in lanes], obs)
         return obs, lanes, upcoming
 
-    def _take(self, upcoming: Iterator[int]) -> Take:
-        self._takes.append(Take(next(upcoming)))
+    def _take(self, upcoming: Iterator[int]) -> EpisodeBuffer:
+        self._takes.append(EpisodeBuffer(next(upcoming)))
         return self._takes[-1]
 
     def _clipped(self, action: Tensor) -> Tensor:
         low, high = action.new_tensor(self.env.spec.action.low), action.new_tensor(self.env.spec.action.high)
         return torch.minimum(torch.maximum(action, low), high)
 
-    def _end(self, take: Take, row: int, info: dict[str, Any], terminated: bool) -> None:
+    def _end(self, take: EpisodeBuffer, row: int, info: dict[str, Any], terminated: bool) -> None:
         if int(info["episode_seed"][row]) != take.seed:
             raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {take.seed}.")
         take.obs.append({key: value[row].numpy() for key, value in info["final_obs"].items()})
@@ -215,6 +217,6 @@ class Collection:
             take = self._takes.pop(0)
             self.tried += 1
             if take.success or self.config.keep == "all":
-                write_take(self.writer, take, task=self.config.task or self.config.env, info=self._made_by)
+                write_episode(self.writer, take, task=self.config.task or self.config.env, info=self._made_by)
                 self.kept += 1
                 self.bar.update(1)

@@ -14,7 +14,7 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import POLICY_FILE
 from policies.executor import ChunkExecutor
 from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import Actor, load_actor, worker_count
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
 from robo_rl.apps.runs.outputs import check_file
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.success_note import success_note, write_success_note
@@ -33,8 +33,8 @@ def main(config: EvaluateConfig) -> int:
     """Evaluate, print, and note the result in the policy's folder."""
     check_outputs(config)
     device = pick_device(config.device)
-    first = load_actor(config.policy, device)
-    second = load_actor(config.against, device) if config.against else None
+    first = open_policy(config.policy, device)
+    second = open_policy(config.against, device) if config.against else None
     name = config.env or first.env
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
@@ -66,7 +66,7 @@ def check_outputs(config: EvaluateConfig) -> None:
         raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
 
 
-def measure(config: EvaluateConfig, actor: Actor, env: VecEnv, label: str) -> EvalResult:
+def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str) -> EvalResult:
     """Every episode of the evaluation once."""
     with progress(config.episodes, label, "episode") as bar:
         seeds = eval_seeds(config.seed, config.episodes)
@@ -80,12 +80,12 @@ def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], Chu
     return partial(ChunkExecutor, execute=config.execute, ensemble=config.ensemble)
 
 
-def noise_of(config: EvaluateConfig, actor: Actor) -> EpisodeNoise:
+def noise_of(config: EvaluateConfig, actor: LoadedPolicy) -> EpisodeNoise:
     """The noise of every episode, keyed by its seed."""
     return EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), noise_scale(config, actor))
 
 
-def noise_scale(config: EvaluateConfig, actor: Actor) -> float:
+def noise_scale(config: EvaluateConfig, actor: LoadedPolicy) -> float:
     return actor.noise if config.noise is None else config.noise
 
 
@@ -107,7 +107,7 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
 
 
 def summary(
-    config: EvaluateConfig, env: str, actor: Actor, results: dict[str, EvalResult], latency: Latency
+    config: EvaluateConfig, env: str, actor: LoadedPolicy, results: dict[str, EvalResult], latency: Latency
 ) -> dict[str, Any]:
     """Success of the first policy, and all that is needed to measure it again."""
     return success_note(results["policy"].rate, env, config.seed, noise_scale(config, actor)) | {
@@ -138,7 +138,7 @@ def plain(config: EvaluateConfig) -> bool:
     )
 
 
-def film(config: EvaluateConfig, actor: Actor, name: str) -> None:
+def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     """The first episodes of the evaluation as an MP4."""
     from robo_rl.eval.video import record_episodes
 

@@ -14,7 +14,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.flight.fly_methods import hand_over, make_trainer, new_policy, total_updates
 from robo_rl.apps.flight.fly_report import finish
-from robo_rl.apps.flight.fly_setting import Setting, check_own
+from robo_rl.apps.flight.fly_setting import FlightSetup, check_own
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.apps.runs.signals import stop_between_steps
@@ -27,7 +27,7 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
-__all__ = ["FlyRow", "Setting", "baseline", "evaluated", "main", "row", "train_all"]
+__all__ = ["FlightSetup", "FlyRow", "baseline", "evaluated", "main", "row", "train_all"]
 
 CONTROLLERS = ("pid", "geometric")
 
@@ -64,7 +64,7 @@ def main(config: FlyConfig) -> int:
     header.
     """
     torch.set_num_threads(1)
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     check_own(config)
     run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=_FREE)
     rows, trials = train_all(config, setting, run)
@@ -75,7 +75,7 @@ def main(config: FlyConfig) -> int:
     return finish(config, setting, run, rows, trials)
 
 
-def train_all(config: FlyConfig, setting: Setting, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
+def train_all(config: FlyConfig, setting: FlightSetup, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
     """Every seed one after the other; a resumed run goes on where it was. The first seed's policy is kept."""
     at = run.latest() if config.resume else None
     saved = None if at is None else load_state(at[1])
@@ -114,7 +114,7 @@ def train_all(config: FlyConfig, setting: Setting, run: RunDir) -> tuple[list[Fl
 
 
 def _train(
-    config: FlyConfig, setting: Setting, seed: int, index: int, done: list[dict[str, Any]],
+    config: FlyConfig, setting: FlightSetup, seed: int, index: int, done: list[dict[str, Any]],
     saved: dict[str, Any] | None, run: RunDir, bar: Any, metrics: Any, stop: Any,
 ) -> tuple[FlightPolicy, dict[str, Any]]:  # fmt: skip
     """One policy from nothing. Ctrl-C saves what is there and says how to go on."""
@@ -166,7 +166,7 @@ def _train(
     return policy, note
 
 
-def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
+def evaluated(config: FlyConfig, setting: FlightSetup, pilot: Pilot) -> Trial:
     """The shared starts: same states, disturbances and sensor noise for every pilot."""
     flights = setting.flights(
         config.eval_flights, derive_seed("eval", config.eval_seed), config, gradient=False
@@ -175,7 +175,7 @@ def evaluated(config: FlyConfig, setting: Setting, pilot: Pilot) -> Trial:
         return fly(flights, counted(pilot, bar))
 
 
-def baseline(name: str, setting: Setting, num: int) -> Pilot:
+def baseline(name: str, setting: FlightSetup, num: int) -> Pilot:
     """A classical controller that commands what the policy does."""
     return controller_pilot(name, setting.craft, setting.task.dt_s, num, setting.options.level)
 

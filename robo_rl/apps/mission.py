@@ -16,7 +16,7 @@ from torch import Tensor
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps import fly as fly_verb
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.flight.mission_report import finish
 from robo_rl.apps.runs.loaded_policy import find_policy
 from robo_rl.apps.runs.progress import progress
@@ -31,7 +31,7 @@ from sim.engines.quad.rows import POS
 from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.control.controllers import CONTROLLERS
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
 from sim.tasks.flight.follow import FollowTask, following, path_rows
 from sim.tasks.stl.formula import Grid
@@ -81,7 +81,7 @@ class Tracker:
     """Who follows the paths: a policy and what it was trained with."""
 
     craft: Craft
-    senses: Senses
+    senses: FlightSenses
     policy: FlightPolicy
     level: CommandLevel = ON_MOTORS
 
@@ -123,10 +123,10 @@ def load_tracker(
     folder = Path(config.run) if config.run is not None else out / "tracker"
     if config.run is None:
         learn = FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager)
-        fly_verb.train_all(learn, Setting.of(learn), RunDir.create(learn.out, learn))
+        fly_verb.train_all(learn, FlightSetup.of(learn), RunDir.create(learn.out, learn))
     settings = RunDir.open(folder).config()
     policy = load_policy(find_policy(folder))
-    senses = Senses(settings.get("history", 8), settings.get("integral", True))
+    senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
     if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
         raise CheckpointError(
             f"{folder} does not hold a policy that follows curves, but one of task={settings.get('task')}. "

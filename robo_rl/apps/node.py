@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.apps.nodes.best_effort_stdout import outlive_readers
+from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.apps.runs.signals import signal_source
 from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
@@ -157,5 +157,5 @@ def _attribute(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    outlive_readers()
+    ignore_lost_readers()
     sys.exit(main())

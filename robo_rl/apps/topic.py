@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import groupby
 
-from hardware.bus.dds.introspection import End, Heard, Onlooker
+from hardware.bus.dds.introspection import Endpoint, ReceivedMessage, TopicIntrospector
 from hardware.bus.names import namespace_of, resolve
 from hardware.bus.pace import PaceMeter
 from hardware.bus.readable import readable
@@ -18,13 +18,13 @@ from robo_rl.core.errors import BusError
 LINE_S = 1.0  # between two lines of `topic hz`
 WAIT_S = 0.05  # the longest wait between two calls of `take`
 
-Take = Callable[[Onlooker, str, Sequence[Heard]], bool]
+Take = Callable[[TopicIntrospector, str, Sequence[ReceivedMessage]], bool]
 
 
 def list_topics(config: TopicListConfig) -> None:
     """Print them, aligned. Raises BusError where there is nobody."""
     below = f"{namespace_of(config.namespace)}/"
-    with closing(Onlooker()) as onlooker:
+    with closing(TopicIntrospector()) as onlooker:
         time.sleep(config.wait_s)
         ends = onlooker.ends()
         if not ends:
@@ -48,7 +48,7 @@ def list_topics(config: TopicListConfig) -> None:
 def info(config: TopicInfoConfig) -> None:
     """Print them, publishers first. Raises BusError for a topic that nobody has."""
     topic = resolve(config.topic, namespace_of(config.namespace), "")
-    with closing(Onlooker()) as onlooker:
+    with closing(TopicIntrospector()) as onlooker:
         ends = onlooker.find(topic, config.wait_s)
     print(f"{topic}: {', '.join(sorted({end.ros_type for end in ends}))}")
     for publishes, title in ((True, "published by"), (False, "heard by")):
@@ -62,7 +62,7 @@ def echo(config: TopicEchoConfig) -> None:
     """Print until the count is full, the time is over, or Ctrl-C."""
     left = config.count
 
-    def take(onlooker: Onlooker, ros_type: str, heard: Sequence[Heard]) -> bool:
+    def take(onlooker: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal left
         for one in heard[:left]:
             print(f"{readable(onlooker.read(one, ros_type), config.cut)}\n---", flush=True)
@@ -76,7 +76,7 @@ def hz(config: TopicHzConfig) -> None:
     """Print until the time is over, with a last line then, or until Ctrl-C."""
     meter, last_s, line_s, new = PaceMeter(config.window), time.monotonic(), time.monotonic() + LINE_S, 0
 
-    def take(onlooker: Onlooker, ros_type: str, heard: Sequence[Heard]) -> bool:
+    def take(onlooker: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal last_s, line_s, new
         for one in heard:
             meter.hear(one.writer, one.sent_s, one.received_s, len(one.cdr))
@@ -91,16 +91,16 @@ def hz(config: TopicHzConfig) -> None:
     print(_line(meter, new, time.monotonic() - last_s))
 
 
-def _row(topic: str, ends: Sequence[End]) -> tuple[str, str, str, str]:
+def _row(topic: str, ends: Sequence[Endpoint]) -> tuple[str, str, str, str]:
     types = ", ".join(sorted({end.ros_type for end in ends}))
     return topic, types, _nodes(ends, publish=True), _nodes(ends, publish=False)
 
 
-def _nodes(ends: Sequence[End], publish: bool) -> str:
+def _nodes(ends: Sequence[Endpoint], publish: bool) -> str:
     return ", ".join(dict.fromkeys(end.node or "no node" for end in ends if end.publishes is publish)) or "-"
 
 
-def _words(end: End) -> str:
+def _words(end: Endpoint) -> str:
     kept = "transient local" if end.latched else "volatile"
     return f"{end.node or 'a participant that is no node'} ({'reliable' if end.reliable else 'best effort'}, {kept})"
 
@@ -119,7 +119,7 @@ def _hear(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
     """
     topic, count = resolve(config.topic, namespace_of(config.namespace), ""), 0
     end_s = float("inf") if config.seconds is None else time.monotonic() + config.seconds
-    with closing(Onlooker()) as onlooker:
+    with closing(TopicIntrospector()) as onlooker:
         ends = onlooker.find(topic, config.wait_s)
         with closing(onlooker.hear(ends)) as ear:
             if not any(end.publishes for end in ends):

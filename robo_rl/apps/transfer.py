@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from robo_rl.apps.flight import transfer_arm, transfer_swarm
-from robo_rl.apps.flight.flight_run import Flown, load_flown
+from robo_rl.apps.flight.flight_run import FlightRun, load_flight_run
 from robo_rl.apps.flight.transfer_film import check_size
 from robo_rl.apps.flight.transfer_report import finish
 from robo_rl.apps.fly import counted
@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.effects import Scene, check_scene
+from sim.engines.bullet.effects import AirEffects, check_scene
 from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.rows import even_spread
 from sim.flight.control.controllers import CONTROLLERS
@@ -116,7 +116,7 @@ def main(config: TransferConfig) -> int:
     if transfer_swarm.is_swarm(config):
         refuse(config, NOT_SWARMS, "single drones", "a swarm")
         return transfer_swarm.main(config, scene)
-    flown = load_flown(config)
+    flown = load_flight_run(config)
     rows = measure(config, flown, scene)
     return finish(config, flown, scene, rows, drops_of(rows))
 
@@ -132,16 +132,16 @@ def refuse(config: TransferConfig, keys: tuple[str, ...], meant_for: str, not_fo
         )
 
 
-def scene_of(config: TransferConfig) -> Scene:
+def scene_of(config: TransferConfig) -> AirEffects:
     """The other engine's surroundings. Raises ConfigError or UnknownNameError for what cannot be."""
     names = [name.strip() for name in config.effects.split(",") if name.strip()]
     effects = () if names == ["none"] else tuple(names)
-    scene = Scene(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
+    scene = AirEffects(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
     check_scene(scene)
     return scene
 
 
-def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[TransferRow]:
+def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list[TransferRow]:
     """Every pilot in both engines: the same states, disturbances, drones and sensor noise."""
     rows = []
     pilots = [POLICY, *config.controllers]
@@ -160,7 +160,7 @@ def measure(config: TransferConfig, flown: Flown, scene: Scene) -> list[Transfer
     return rows
 
 
-def flights_of(config: TransferConfig, flown: Flown, scene: Scene | None) -> Flights:
+def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | None) -> Flights:
     """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
     spread = even_spread(config.randomize, flown.craft)
     given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
@@ -178,7 +178,7 @@ def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
     return {home.pilot: Drop.of(home, away) for home, away in pairs}
 
 
-def _pilot(name: str, flown: Flown, config: TransferConfig) -> Pilot:
+def _pilot(name: str, flown: FlightRun, config: TransferConfig) -> Pilot:
     if name == POLICY:
         return policy_pilot(flown.policy.columns)
     return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts, flown.setting.options.level)

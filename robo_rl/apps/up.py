@@ -13,7 +13,7 @@ from functools import partial
 
 from hardware.bus.choose import check_installed, choose
 from hardware.bus.names import domain_id, namespace_of
-from robo_rl.apps.nodes.best_effort_stdout import outlive_readers
+from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
 from robo_rl.apps.nodes.preflight import alone
 from robo_rl.apps.nodes.supervise import Supervisor
@@ -45,7 +45,7 @@ ARGUMENTS = (
 
 def main(config: UpConfig) -> int:
     """Run the set until it is stopped, or one of its nodes ends."""
-    outlive_readers()
+    ignore_lost_readers()
     chosen = load_set(config.set)
     asked = {name: getattr(config, name) for name in ARGUMENTS}
     texts = {name: _text(value) for name, value in asked.items() if value is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.apps.collect import Driver, make_driver
+from robo_rl.apps.collect import Demonstrator, make_demonstrator
 from robo_rl.apps.runs.outputs import check_folder
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.window import Staged, has_screen, show
@@ -73,7 +73,7 @@ def main(config: ViewConfig) -> int:
 
 
 def film(
-    env: VecEnv, driver: Driver, seeds: Sequence[int], path: Path, name: str
+    env: VecEnv, driver: Demonstrator, seeds: Sequence[int], path: Path, name: str
 ) -> tuple[Recorder, list[bool]]:
     """One episode after another, in an environment of one lane. Returns the stills and the outcomes."""
     success: list[bool] = []
@@ -99,10 +99,10 @@ def film(
     return recorder, success
 
 
-def _driver(config: ViewConfig, env: VecEnv) -> Driver:
+def _driver(config: ViewConfig, env: VecEnv) -> Demonstrator:
     if config.pilot != "expert":
         return Unskilled(env.spec.action, moves=config.pilot == "random")
     given = CollectConfig(
         env=config.env, out=config.out, policy=config.policy, noise=config.noise, seed=config.seed, num_envs=1
     )
-    return make_driver(given, env)
+    return make_demonstrator(given, env)

@@ -15,7 +15,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from policies.flight.vision import FRAMES, VisionPolicy
 from policies.flight.vision_fit import Shots, fit_eye, pose_errors
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.flight.vision_report import finish
 from robo_rl.apps.fly import FlyRow, row, train_all
 from robo_rl.apps.runs.loaded_policy import find_policy
@@ -28,13 +28,13 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.eval.timing import cpu_seconds
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.effects import Scene
-from sim.engines.bullet.floor_view import Eye
+from sim.engines.bullet.effects import AirEffects
+from sim.engines.bullet.floor_view import FloorCamera
 from sim.engines.bullet.scatter import scattered
 from sim.engines.bullet.vision import APART, Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import Craft, load_craft
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.flight.hover import HoverTask
 
@@ -51,8 +51,8 @@ class Sight:
     task: HoverTask
     teacher: FlightPolicy
     history: int
-    scene: Scene
-    eye: Eye
+    scene: AirEffects
+    eye: FloorCamera
     camera_hz: float
 
     def flights(self, num: int, seed: int) -> VisionFlights:
@@ -66,9 +66,9 @@ class Sight:
         return VisionPolicy(spec, self.teacher, period_s, APART * period_s)
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> FlightSetup:
         """As pictures take it."""
-        return Setting(self.craft, self.task, self.task, Senses(self.history, integral=False))
+        return FlightSetup(self.craft, self.task, self.task, FlightSenses(self.history, integral=False))
 
 
 def main(config: VisionConfig) -> int:
@@ -109,7 +109,7 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
             updates=config.teacher_updates, eval_flights=config.eval_flights, eval_s=config.eval_s,
             eager=config.eager,
         )  # fmt: skip
-        train_all(given, Setting.of(given), RunDir.create(given.out, given))
+        train_all(given, FlightSetup.of(given), RunDir.create(given.out, given))
         folder = Path(given.out)
     else:
         folder = Path(config.teacher)
@@ -142,7 +142,13 @@ def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> S
     if config.eval_s is not None:
         task = replace(task, max_steps=round(config.eval_s / task.dt_s))
     return Sight(
-        load_craft(given.craft), task, policy, given.history, Scene(), Eye(config.px), config.camera_hz
+        load_craft(given.craft),
+        task,
+        policy,
+        given.history,
+        AirEffects(),
+        FloorCamera(config.px),
+        config.camera_hz,
     )
 
 

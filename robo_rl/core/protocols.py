@@ -6,15 +6,16 @@ actions, a = action dimension, f = feature dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 
 Obs = dict[str, Tensor]  # key -> (n, *shape); "state" in SI units, "image.<camera>" (n, h, w, 3) uint8
+Rows = Int[Tensor, " k"]  # lanes, by number
 StepResult = tuple[Obs, Tensor, Tensor, Tensor, dict[str, Any]]
 
 
@@ -101,6 +102,58 @@ class ChunkPolicy(Protocol):
         policies.
         """
         ...
+
+
+@runtime_checkable
+class NoiseSource(Protocol):
+    """Gives the noise of decision d of the episode that each lane is in."""
+
+    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
+
+    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
+
+
+@runtime_checkable
+class ResumableNoise(Protocol):
+    """What collection uses of a noise source."""
+
+    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
+    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Tensor: ...
+    def state_dict(self) -> dict[str, list[int]]: ...
+    def load_state_dict(self, state: dict[str, list[int]]) -> None: ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """The part of `ChunkExecutor` that a rollout drives."""
+
+    def reset(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
+
+    def observe(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
+
+    def act(self, noise: NoiseSource) -> Float[Tensor, "n a"]:
+        """The action for all lanes, in [-1, 1]."""
+        ...
+
+
+@runtime_checkable
+class PlanningExecutor(Protocol):
+    """What collection uses of the chunk executor."""
+
+    policy: ChunkPolicy
+    execute: int
+    decision: Tensor
+
+    def reset(self, obs: Obs, rows: Rows | None = None) -> None: ...
+    def observe(self, obs: Obs, rows: Rows | None = None) -> None: ...
+    def history(self, rows: Rows | None = None) -> Obs: ...
+    def due(self) -> Rows: ...
+    def plan(self, rows: Rows, noise: Tensor) -> Tensor: ...
+    def queue(self, rows: Rows, chunk: Tensor) -> None: ...
+    def peek(self, rows: Rows | None = None) -> Tensor: ...
+    def advance(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.episodes.atomic_dataset import whole_dataset
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
 
@@ -28,7 +28,7 @@ def _only(array: Shaped[ndarray, "n ..."]) -> Shaped[ndarray, "n ..."]:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReplayBufferSource:
     """Where a key comes from: arrays of the buffer, and a function of them (one episode each, axis 0 =
     frames).
     """
@@ -37,7 +37,7 @@ class Source:
     convert: Callable[..., Shaped[ndarray, "n ..."]] = _only
 
 
-KeyMap = Mapping[str, str | Source]
+KeyMap = Mapping[str, str | ReplayBufferSource]
 
 
 def import_replay_buffer(
@@ -67,7 +67,7 @@ def import_replay_buffer(
     mapping = _checked(keys, env, Path(source), group)
     ends = _episode_ends(Path(source), group, mapping)[:limit]
     info = {"source": Path(source).name}
-    with whole_dataset(out, env, image_codec=image_codec, stamps=(), info=info) as writer:
+    with atomic_dataset(out, env, image_codec=image_codec, stamps=(), info=info) as writer:
         for episode, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             _copy_episode(writer, group, mapping, slice(int(start), int(end)), task)
             if progress is not None:
@@ -76,7 +76,7 @@ def import_replay_buffer(
 
 
 def _copy_episode(
-    writer: DatasetWriter, group: Any, mapping: Mapping[str, Source], rows: slice, task: str
+    writer: DatasetWriter, group: Any, mapping: Mapping[str, ReplayBufferSource], rows: slice, task: str
 ) -> None:
     env = writer.spec
     arrays = {
@@ -131,8 +131,10 @@ def _open(path: Path) -> Any:
     return group
 
 
-def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, Source]:
-    mapping = {key: Source((value,)) if isinstance(value, str) else value for key, value in keys.items()}
+def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, ReplayBufferSource]:
+    mapping = {
+        key: ReplayBufferSource((value,)) if isinstance(value, str) else value for key, value in keys.items()
+    }
     if missing := (env.obs.keys() | {"action"}) - mapping.keys():
         raise DataError(
             f"The keys do not say where {sorted(missing)} come from, which '{env.name}' needs. Add such "
@@ -151,7 +153,9 @@ def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, So
     return mapping
 
 
-def _episode_ends(path: Path, group: Any, mapping: Mapping[str, Source]) -> Int64[ndarray, " episodes"]:
+def _episode_ends(
+    path: Path, group: Any, mapping: Mapping[str, ReplayBufferSource]
+) -> Int64[ndarray, " episodes"]:
     ends = np.asarray(group[EPISODE_ENDS][:], dtype=np.int64)
     rows = {name: group[name].shape[0] for source in mapping.values() for name in source.arrays}
     if len(ends) == 0 or ends[0] <= 0 or (np.diff(ends) <= 0).any():

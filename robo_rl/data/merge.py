@@ -9,7 +9,7 @@ from shutil import copytree
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.episodes.atomic_dataset import whole_dataset
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.commit import publish
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAGING
@@ -38,7 +38,7 @@ def merge(
     episodes = [episode for store in stores for episode in store]
     info = {"merged": [str(source) for source in sources]}
     longest = replace(first.spec, max_episode_steps=max(store.spec.max_episode_steps for store in stores))
-    with whole_dataset(
+    with atomic_dataset(
         out, longest, image_codec=first.meta.image_codec, stamps=first.meta.stamps, info=info
     ) as writer:
         for i, episode in enumerate(episodes):

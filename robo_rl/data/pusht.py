@@ -21,7 +21,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.data.importers import KeyMap, Source
+from robo_rl.data.importers import KeyMap, ReplayBufferSource
 
 # Vertices in the block's frame [px]: the cross bar, then the stem (gym-pusht 0.1.8, `add_tee` with scale 30).
 _VERTICES_PX = np.array(
@@ -55,10 +55,13 @@ def _agent(state: Float[ndarray, "n 5"]) -> Float[ndarray, "n 2"]:
 
 _KEYS: dict[str, KeyMap] = {
     "pusht/state": {"state": "data/state", "action": "data/action"},
-    "pusht/keypoints": {"state": Source(("data/state",), _keypoint_state), "action": "data/action"},
+    "pusht/keypoints": {
+        "state": ReplayBufferSource(("data/state",), _keypoint_state),
+        "action": "data/action",
+    },
     "pusht/pixels": {
         "image.front": "data/img",
-        "state": Source(("data/state",), _agent),
+        "state": ReplayBufferSource(("data/state",), _agent),
         "action": "data/action",
     },
 }

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import ChunkPolicy, VecEnv
-from robo_rl.eval.protocols import ExecutorFactory, NoiseSource, Progress
+from robo_rl.core.protocols import ChunkPolicy, NoiseSource, VecEnv
+from robo_rl.eval.protocols import ExecutorFactory, Progress
 from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
-
-
-@runtime_checkable
-class NoiseSource(Protocol):
-    """Gives the noise of decision d of the episode that each lane is in."""
-
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
-
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
-
-
-@runtime_checkable
-class Executor(Protocol):
-    """The part of `ChunkExecutor` that a rollout drives."""
-
-    def reset(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
-
-    def observe(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
-
-    def act(self, noise: NoiseSource) -> Float[Tensor, "n a"]:
-        """The action for all lanes, in [-1, 1]."""
-        ...
-
+from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
 
 ExecutorFactory = Callable[
     [ChunkPolicy, int], Executor

@@ -18,8 +18,8 @@ from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_atomic
-from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
-from robo_rl.eval.protocols import ExecutorFactory, NoiseSource
+from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs, VecEnv
+from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, evaluate
 from robo_rl.eval.sensor_views import beside, sights
 

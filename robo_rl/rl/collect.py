@@ -15,40 +15,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, LatentMap
-from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
+from robo_rl.core.protocols import Obs, PlanningExecutor, ResumableNoise, VecEnv
 
 Rows = Int[Tensor, " k"]
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
-
-
-@runtime_checkable
-class Executor(Protocol):
-    """What collection uses of the chunk executor."""
-
-    policy: ChunkPolicy
-    execute: int
-    decision: Tensor
-
-    def reset(self, obs: Obs, rows: Rows | None = None) -> None: ...
-    def observe(self, obs: Obs, rows: Rows | None = None) -> None: ...
-    def history(self, rows: Rows | None = None) -> Obs: ...
-    def due(self) -> Rows: ...
-    def plan(self, rows: Rows, noise: Tensor) -> Tensor: ...
-    def queue(self, rows: Rows, chunk: Tensor) -> None: ...
-    def peek(self, rows: Rows | None = None) -> Tensor: ...
-    def advance(self) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-@runtime_checkable
-class Noise(Protocol):
-    """What collection uses of a noise source."""
-
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Tensor: ...
-    def state_dict(self) -> dict[str, list[int]]: ...
-    def load_state_dict(self, state: dict[str, list[int]]) -> None: ...
 
 
 @runtime_checkable
@@ -60,7 +30,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class CollectedEpisode:
     """One finished episode."""
 
     seed: int
@@ -75,7 +45,13 @@ class Collector:
     """
 
     def __init__(
-        self, env: VecEnv, executor: Executor, noise: Noise, action_map: ActionMap, gamma: float, store: Store
+        self,
+        env: VecEnv,
+        executor: PlanningExecutor,
+        noise: ResumableNoise,
+        action_map: ActionMap,
+        gamma: float,
+        store: Store,
     ) -> None:
         self.env, self.executor, self.noise, self.map, self.gamma, self.store = (
             env,
@@ -230,7 +206,7 @@ class Collector:
             self.interventions.add(rows[human], only, self.gamma)
 
     @torch.no_grad()
-    def finish(self) -> list[Episode]:
+    def finish(self) -> list[CollectedEpisode]:
         """Wait for the simulators, book the outcome, and return the episodes that ended."""
         obs, reward, terminated, truncated, info = self.env.step_wait()
         executed = self._executed(info)
@@ -268,11 +244,11 @@ class Collector:
 
     def _end(
         self, ended: Rows, obs: Obs, terminated: Tensor, truncated: Tensor, info: Mapping[str, Any]
-    ) -> list[Episode]:
+    ) -> list[CollectedEpisode]:
         features = self.executor.policy.features(self.executor.history(ended))
         self._store(ended, features, self._final_ctx(ended), terminated[ended], truncated[ended])
         episodes = [
-            Episode(
+            CollectedEpisode(
                 int(info["episode_seed"][i]),
                 bool(info["success"][i]),
                 int(self._length[i]),

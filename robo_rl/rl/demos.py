@@ -89,7 +89,7 @@ def demo_replay(
     return store
 
 
-class Outcome(NamedTuple):
+class DemoOutcome(NamedTuple):
     """What every step of an episode was worth, and how the episode ended; rows are steps."""
 
     reward: Float[Tensor, " n"]
@@ -97,29 +97,29 @@ class Outcome(NamedTuple):
     truncated: Bool[Tensor, " n"]
 
 
-def success_outcome(episode: DemoEpisode) -> Outcome:
+def success_outcome(episode: DemoEpisode) -> DemoOutcome:
     """Success at the last action, which ends the episode."""
     last = torch.zeros(episode.frames, dtype=torch.bool)
     last[-1] = True
-    return Outcome(last.float(), last, torch.zeros_like(last))
+    return DemoOutcome(last.float(), last, torch.zeros_like(last))
 
 
-def recorded_outcome(episode: DemoEpisode) -> Outcome:
+def recorded_outcome(episode: DemoEpisode) -> DemoOutcome:
     """As it was recorded; the clock ended what did not end by itself."""
     terminated = torch.from_numpy(np.array(episode.terminated))
     truncated = torch.zeros_like(terminated)
     truncated[-1] = ~terminated[-1]
-    return Outcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
+    return DemoOutcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
 
 
-def known_outcome(outcome: Outcome, observations: int) -> Outcome:
+def known_outcome(outcome: DemoOutcome, observations: int) -> DemoOutcome:
     """Without the last step where nobody saw what it led to: a time-out is bootstrapped from there."""
     steps = len(outcome.reward)
     if observations > steps or bool(outcome.terminated[-1]):
         return outcome
     truncated = outcome.truncated[:-1].clone()
     truncated[-1:] = True
-    return Outcome(outcome.reward[:-1], outcome.terminated[:-1], truncated)
+    return DemoOutcome(outcome.reward[:-1], outcome.terminated[:-1], truncated)
 
 
 def _add(
@@ -130,7 +130,7 @@ def _add(
     gamma: float,
     index: int,
     scale: float,
-    outcome: Outcome,
+    outcome: DemoOutcome,
 ) -> None:
     # Block by block: the feature maps of all pictures of a long episode would be tens of gigabytes.
     seen = {key: torch.from_numpy(np.array(episode.obs(key))) for key in base.obs_spec}

@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.settings import at_least, check_settings, fraction, one_of
 from robo_rl.data.replay import Batch
-from robo_rl.rl.collect import Act, Collector, Episode
+from robo_rl.rl.collect import Act, CollectedEpisode, Collector
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
@@ -111,7 +111,7 @@ class FineTuner:
     def done(self) -> bool:
         return self.env_steps >= self.config.env_steps and self.phase == "online"
 
-    def advance(self, most_updates: int = 100) -> list[Episode]:
+    def advance(self, most_updates: int = 100) -> list[CollectedEpisode]:
         """One control step of all lanes, or a piece of a phase without steps. Returns the episodes that
         ended.
         """
@@ -210,7 +210,7 @@ class FineTuner:
         """Let the guard go back to these weights: a start that an earlier run has trained."""
         self._good = self.learner.weights()
 
-    def _watch(self, episodes: list[Episode], phase: Phase) -> None:
+    def _watch(self, episodes: list[CollectedEpisode], phase: Phase) -> None:
         for episode in episodes:
             self._log(
                 {

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.actuators.motors import Motors, check_servo
+from sim.actuators.motors import ServoMotors, check_servo
 from sim.engines.scene import ASSETS
 from sim.scenes.settings_file import read_settings
 
@@ -65,7 +65,7 @@ class Actuator:
                 else:
                     joint.damping = _more(joint.damping, torque)
 
-    def motors(self, model: Any) -> Motors | None:
+    def motors(self, model: Any) -> ServoMotors | None:
         """Of this model's servos; None where only friction is said. Raises ConfigError for what is no
         servo.
         """
@@ -80,7 +80,7 @@ class Actuator:
                 if key in ("no_load_rad_s", "stall") and not model.actuator(name).forcelimited[0]:
                     raise ConfigError(f"{_no_limit(name)} {key} is about it.")
             columns.append(tuple(said.get(name, otherwise) for name in kinds))
-        return Motors(*columns)
+        return ServoMotors(*columns)
 
 
 def load_actuator(name: str) -> Actuator | None:

@@ -35,7 +35,7 @@ Rows = slice | Int[ndarray, " k"]
 
 
 @dataclass(frozen=True)
-class Motors:
+class ServoMotors:
     """One number per servo."""
 
     no_load: tuple[float, ...]  # speed at which nothing is left of the torque; inf: no curve
@@ -51,7 +51,7 @@ class Motors:
         return any(0.0 < value < np.inf for value in values)
 
 
-class Drive(NamedTuple):
+class MotorDrive(NamedTuple):
     """What k worlds' engines are to do in this sub-step: torque = gain target + bias (1, q, v), within its
     limits.
     """
@@ -64,7 +64,7 @@ class Drive(NamedTuple):
 class Bank:
     """The servos of n worlds. All that it remembers of the past is `reached`, where lagging targets are."""
 
-    def __init__(self, model: Any, motors: Motors, num: int, step_s: float) -> None:
+    def __init__(self, model: Any, motors: ServoMotors, num: int, step_s: float) -> None:
         self._step_s = step_s
         self._joint_q = model.jnt_qposadr[model.actuator_trnid[:, 0]]
         self._joint_v = model.jnt_dofadr[model.actuator_trnid[:, 0]]
@@ -103,7 +103,7 @@ class Bank:
         ctrl: Float[ndarray, "k nu"],
         qpos: Float[ndarray, "k nq"],
         qvel: Float[ndarray, "k nv"],
-    ) -> Drive:
+    ) -> MotorDrive:
         """A sub-step of these worlds, which are in this state."""
         now, q, v = self._now, qpos[:, self._joint_q], qvel[:, self._joint_v]
         reached = self.reached[rows] = lagged(self.reached[rows], self._commanded(ctrl), self._kept[rows])
@@ -113,13 +113,15 @@ class Bank:
             now["bias"][rows],
         )
         if not self.curved:
-            return Drive(target, gain, bias)
+            return MotorDrive(target, gain, bias)
         asked = gain * target + bias[..., 0] + bias[..., 1] * q + bias[..., 2] * v
         line = motor_line(
             asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows]
         )
         ends = np.stack([line.push, np.zeros_like(v), -line.slope], -1)
-        return Drive(target, np.where(line.curved, 0.0, gain), np.where(line.curved[..., None], ends, bias))
+        return MotorDrive(
+            target, np.where(line.curved, 0.0, gain), np.where(line.curved[..., None], ends, bias)
+        )
 
     def _commanded(self, ctrl: Float[ndarray, "k nu"]) -> Float[ndarray, "k nu"]:
         commanded: Float[ndarray, "k nu"] = np.minimum(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.options import check_steps
-from sim.render.pictures import Pictures
+from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.vec_env import INFO_KEYS
 
@@ -156,11 +156,11 @@ def _own_picture(env: Any) -> NDArray[np.uint8]:
     return np.asarray(env.render(), np.uint8)
 
 
-def _pictures_of(env: Any, size: int) -> Pictures:
+def _pictures_of(env: Any, size: int) -> LaneRenderer:
     """Through the camera that the environment itself would use: its tracking one, or a free one with its own
     view.
     """
     own = env.unwrapped
     cameras = [own.model.camera(i).name for i in range(own.model.ncam)]
     camera = "track" if "track" in cameras else None
-    return Pictures(own.model, own.data, size, camera, own.mujoco_renderer.default_cam_config)
+    return LaneRenderer(own.model, own.data, size, camera, own.mujoco_renderer.default_cam_config)

@@ -15,7 +15,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded, flat, named
 from sim.adapters.options import check_keys, check_reward, check_steps, score
-from sim.render.pictures import Pictures
+from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("gymnasium_robotics", "mujoco", "gymnasium")
@@ -86,7 +86,7 @@ class RoboticsLane:
             bounded(options.task, space.low, space.high), int(self._env.spec.max_episode_steps),
             float(self._env.metadata.get("render_fps", 1)),
         )  # fmt: skip
-        self._pictures: Pictures | None = None
+        self._pictures: LaneRenderer | None = None
 
     def reset(self, seed: int) -> LaneObs:
         obs, _ = self._env.reset(seed=seed)
@@ -112,7 +112,7 @@ class RoboticsLane:
         if self._pictures is None:
             inner = _simulator(self._env)
             view = inner.mujoco_renderer.default_cam_config
-            self._pictures = Pictures(inner.model, inner.data, self._options.render_size, None, view)
+            self._pictures = LaneRenderer(inner.model, inner.data, self._options.render_size, None, view)
         return self._pictures.render()
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
 from sim.adapters.options import check_reward, check_steps
-from sim.render.pictures import Pictures
+from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
@@ -82,7 +82,9 @@ class MetaWorldLane:
         self._env = env = build_env(options.task)
         self._resetter = PureReset(env)
         self._screen = SCREENS[options.task]
-        self._pictures = Pictures(env.model, env.data, options.render_size, camera="corner2", upright=True)
+        self._pictures = LaneRenderer(
+            env.model, env.data, options.render_size, camera="corner2", upright=True
+        )
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
         self._hand, self._right, self._left = (

@@ -21,7 +21,7 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded
 from sim.adapters.options import check_reward, check_steps, score
-from sim.render.pictures import Pictures
+from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("robosuite", "mujoco")
@@ -97,7 +97,7 @@ class RobosuiteLane:
             CONTROL_HZ,
         )
         self._steps = 0
-        self._pictures: Pictures | None = None
+        self._pictures: LaneRenderer | None = None
 
     def reset(self, seed: int) -> LaneObs:
         with _quiet(), _seeded(seed):
@@ -126,7 +126,7 @@ class RobosuiteLane:
         if self._pictures is None:
             model, data = self._env.sim.model._model, self._env.sim.data._data
             model.geom_rgba[model.geom_group == 0, 3] = 0.0  # shapes that only touch
-            self._pictures = Pictures(model, data, self._options.render_size, "frontview")
+            self._pictures = LaneRenderer(model, data, self._options.render_size, "frontview")
         return self._pictures.render()
 
     def close(self) -> None:

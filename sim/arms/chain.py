@@ -27,7 +27,7 @@ class Pose(NamedTuple):
     quat: Float[Tensor, "*n 4"]
 
 
-class Chain:
+class KinematicChain:
     """Geometry of one arm in one scene."""
 
     def __init__(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import Chain, Pose, damped_step, pose_error
+from sim.arms.chain import KinematicChain, Pose, damped_step, pose_error
 from sim.arms.robot import ArmRobot
 from sim.arms.rotation import about_z, conjugate, from_rotvec, multiply, to_rotvec
 
@@ -61,7 +61,7 @@ class Control(Protocol):
 class Cartesian:
     """Moves of the tool, [-1, 1]: x, y, z in the world's axes, then a turn; by damped least squares."""
 
-    def __init__(self, chain: Chain, robot: ArmRobot, reach: Reach) -> None:
+    def __init__(self, chain: KinematicChain, robot: ArmRobot, reach: Reach) -> None:
         if reach.turns not in TURNS:
             raise UnknownNameError("turns", reach.turns, TURNS)
         self._moves = 2 if reach.plane else 3
@@ -115,7 +115,9 @@ class Cartesian:
 class JointVelocity:
     """Speeds of the joints [rad/s], within what the maker allows."""
 
-    def __init__(self, chain: Chain, robot: ArmRobot, control_hz: float, leash_rad: float = 0.3) -> None:
+    def __init__(
+        self, chain: KinematicChain, robot: ArmRobot, control_hz: float, leash_rad: float = 0.3
+    ) -> None:
         named = ", ".join(robot.joints)
         self.action = ActionSpec(tuple(-v for v in robot.speed_rad_s), robot.speed_rad_s, f"rad/s: {named}")
         self._chain, self._dt_s, self._leash_rad = chain, 1.0 / control_hz, leash_rad
@@ -136,7 +138,7 @@ class JointVelocity:
 class JointPosition:
     """Positions of the joints [rad], within their ranges; the arm goes there as fast as the leash lets it."""
 
-    def __init__(self, chain: Chain, robot: ArmRobot, leash_rad: float = 0.3) -> None:
+    def __init__(self, chain: KinematicChain, robot: ArmRobot, leash_rad: float = 0.3) -> None:
         named = ", ".join(robot.joints)
         self.action = ActionSpec(
             tuple(chain.low_rad.tolist()), tuple(chain.high_rad.tolist()), f"rad: {named}"
@@ -154,7 +156,9 @@ class JointPosition:
         return q_rad + lead.clamp(-self._leash_rad, self._leash_rad), memory
 
 
-def make_control(mode: str, chain: Chain, robot: ArmRobot, reach: Reach, control_hz: float) -> Control:
+def make_control(
+    mode: str, chain: KinematicChain, robot: ArmRobot, reach: Reach, control_hz: float
+) -> Control:
     """Raises UnknownNameError for a mode that does not exist, ConfigError where the arm starts outside of its
     reach.
     """

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import Chain, Pose
+from sim.arms.chain import KinematicChain, Pose
 from sim.arms.control import Cartesian, make_control
 from sim.arms.robot import ArmRobot, load_robot
 from sim.engines.protocol import Physics
@@ -44,7 +44,7 @@ class ArmDrive:
         self, scene: Scene, robot: ArmRobot, task: ManipulationTask, control: str, like: Tensor
     ) -> None:
         self._task, self._robot, self._mode = task, robot, control
-        self._chain = chain = Chain(scene, robot, like.device, like.dtype)
+        self._chain = chain = KinematicChain(scene, robot, like.device, like.dtype)
         self.wiring = Wiring(scene, like, robot, chain)
         self._control = make_control(control, chain, robot, task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(chain, robot, task.reach)

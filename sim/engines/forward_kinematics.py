@@ -23,7 +23,7 @@ def place(
     mujoco.mj_kinematics(model, data)
 
 
-class Standing:
+class ForwardKinematics:
     """Worlds that have not moved yet: states of one scene as they are put into an engine.
 
     No change of `sim.engines.changes` moves a body in them.

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,13 @@ class Engine(Protocol):
     def load(self, saved: Mapping[str, Tensor]) -> None: ...
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; (h,
         w, 4) float32 "rgbd", both from one drawing; or (h, w) int32 "segment": rows of bodies, -1 the sky.

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.actuators.motors import Motors
+from sim.actuators.motors import ServoMotors
 from sim.engines.meshes import check_meshes
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -34,7 +34,7 @@ class Scene:
 
     model: Any  # mujoco.MjModel; shared, so nothing may change it
     xml: str  # the whole MJCF in one piece, for engines in other processes
-    motors: Motors | None = None  # what its servos are besides; None: nothing but what the MJCF says
+    motors: ServoMotors | None = None  # what its servos are besides; None: nothing but what the MJCF says
     bare: Any = (
         None  # `model` without shapes that only pictures need, for who computes motion; None: there is none
     )

@@ -20,7 +20,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import LEVELS, UNITS
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.craft import Craft, Four
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 from sim.flight.control.levels import Ranges, make_level
 
 RATE_LOOPS = (
@@ -94,14 +94,14 @@ def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
     return Command(level.name, spec, (2.0 / most - 1.0, 0.0, 0.0, 0.0), inner)
 
 
-def level_physics(level: CommandLevel, dt_s: float) -> Physics:
+def level_physics(level: CommandLevel, dt_s: float) -> QuadPhysics:
     """What suits a level where nothing else is asked for: a rate loop wants substeps, and they are precise in
     Euler.
     """
     return (
-        Physics(dt_s=dt_s)
+        QuadPhysics(dt_s=dt_s)
         if level.name == "motors"
-        else Physics(dt_s=dt_s, integrator="euler", substeps=RATE_LOOPS)
+        else QuadPhysics(dt_s=dt_s, integrator="euler", substeps=RATE_LOOPS)
     )
 
 

@@ -13,20 +13,28 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft, Four
-from sim.engines.quad.dynamics import Physics, Step, make_step
+from sim.engines.quad.dynamics import QuadPhysics, Step, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
 from sim.flight.command import ON_MOTORS, Command, CommandLevel, make_command
-from sim.flight.memory import SEEN_ROWS, Layout, Senses, blank_memory, hidden_start, layout
+from sim.flight.memory import SEEN_ROWS, FlightSenses, MemoryLayout, blank_memory, hidden_start, layout
 from sim.flight.realism import Realism, charge_used, check_realism, next_gust, voltage_share
 from sim.tasks.flight.protocol import FlightTask, Moment
 
-__all__ = ["SEEN_ROWS", "Senses", "blank_memory", "first_sight", "make_flight", "noise_rows", "obs_rows"]
+__all__ = [
+    "SEEN_ROWS",
+    "FlightSenses",
+    "blank_memory",
+    "first_sight",
+    "make_flight",
+    "noise_rows",
+    "obs_rows",
+]
 
 OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotation matrix, velocity and rates
 FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
-def obs_rows(task: FlightTask, senses: Senses) -> int:
+def obs_rows(task: FlightTask, senses: FlightSenses) -> int:
     """Width of the observation."""
     return senses.memory_rows + sum(map(len, task.scales))
 
@@ -38,9 +46,9 @@ def noise_rows(realism: Realism | None = None) -> int:
 
 def make_flight(
     craft: Craft,
-    physics: Physics,
+    physics: QuadPhysics,
     task: FlightTask,
-    senses: Senses,
+    senses: FlightSenses,
     realism: Realism | None = None,
     step: Step | None = None,
     level: CommandLevel = ON_MOTORS,
@@ -96,7 +104,7 @@ def make_flight(
 
 def _through_the_world(
     state: Tensor, memory: Tensor, action: Tensor, external: Tensor, noise: Tensor,
-    craft: Craft, place: Layout, real: Realism, dt_s: float,
+    craft: Craft, place: MemoryLayout, real: Realism, dt_s: float,
 ) -> tuple[Tensor, Tensor | None, Tensor, list[Tensor]]:  # fmt: skip
     """(action that acts now, share of the battery's voltage or None, disturbance with gusts, hidden rows
     after it).
@@ -119,7 +127,7 @@ def _through_the_world(
     return acting, power, air, hidden
 
 
-def inner_physics(level: CommandLevel, physics: Physics) -> tuple[int, Physics]:
+def inner_physics(level: CommandLevel, physics: QuadPhysics) -> tuple[int, QuadPhysics]:
     """(how often in a control step the rotors are told anew, the physics of one of these parts)."""
     if level.name == "motors":
         return 1, physics
@@ -142,7 +150,7 @@ def make_advance(command: Command, step: Step, loops: int) -> Callable[..., Tens
     return advance
 
 
-def _sensed(after: Tensor, memory: Tensor, place: Layout) -> tuple[Tensor, Tensor, Tensor]:
+def _sensed(after: Tensor, memory: Tensor, place: MemoryLayout) -> tuple[Tensor, Tensor, Tensor]:
     """(the state as sensors tell it before their noise; positions and velocities that are still under
     way).
     """
@@ -167,7 +175,7 @@ def _biased(state: Tensor, bias: Tensor) -> Tensor:
 
 
 def first_sight(
-    state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask, senses: Senses,
+    state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask, senses: FlightSenses,
     realism: Realism | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(memory, observation) at the start of an episode. hover: the action that hovers."""
@@ -194,7 +202,7 @@ def observe(state: Tensor, noise: Tensor | None) -> Tensor:
     return seen + std[:, None] * noise
 
 
-def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: Senses, dt_s: float) -> Tensor:
+def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: FlightSenses, dt_s: float) -> Tensor:
     """The newest action in front, the oldest forgotten; the integral of the position error, kept within its
     limit.
     """

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics, Step
+from sim.engines.quad.dynamics import QuadPhysics, Step
 from sim.engines.quad.rows import NAMES, Spread, parameters
 from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_command
 from sim.flight.flight import FlightFn, first_sight, make_flight, noise_rows
-from sim.flight.memory import Senses, layout
+from sim.flight.memory import FlightSenses, layout
 from sim.flight.realism import Realism
 from sim.tasks.flight.protocol import FlightTask
 
@@ -58,11 +58,11 @@ class Flights:
         self,
         craft: Craft,
         task: FlightTask,
-        senses: Senses,
+        senses: FlightSenses,
         num: int,
         seed: int,
         *,
-        physics: Physics | None = None,
+        physics: QuadPhysics | None = None,
         spread: Spread | None = None,
         realism: Realism | None = None,
         gradient: bool = True,

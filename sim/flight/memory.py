@@ -18,7 +18,7 @@ SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
 
 
 @dataclass(frozen=True, slots=True)
-class Senses:
+class FlightSenses:
     """What the policy sees besides position, rotation matrix, velocity and rates."""
 
     history: int = 8  # last actions
@@ -36,7 +36,7 @@ class Senses:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MemoryLayout:
     """Where everything lies in the memory; what is off has no rows."""
 
     seen: slice  # last actions, newest first; integral of the position error: shown to the policy
@@ -52,7 +52,7 @@ class Layout:
     own_last: bool  # does the last action have rows of its own, for the policy does not see it?
 
 
-def layout(task: FlightTask, senses: Senses, realism: Realism) -> Layout:
+def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLayout:
     """The rows of this task, these senses and this realism."""
     own_last = 4 if task.w_action_rate > 0.0 and not senses.history else 0
     widths = (
@@ -66,10 +66,10 @@ def layout(task: FlightTask, senses: Senses, realism: Realism) -> Layout:
         at += width
     seen, kept, last, queue, positions, velocities, gust, used, bias = slices
     shown = slice(0, 4) if senses.history else last
-    return Layout(seen, kept, shown, queue, positions, velocities, gust, used, bias, at, own_last > 0)
+    return MemoryLayout(seen, kept, shown, queue, positions, velocities, gust, used, bias, at, own_last > 0)
 
 
-def blank_memory(num: int, hover: Four, senses: Senses) -> Tensor:
+def blank_memory(num: int, hover: Four, senses: FlightSenses) -> Tensor:
     """The policy's part at the start of an episode: the action that hovers, no accumulated error."""
     still = torch.zeros(3 * senses.integral, num)
     return torch.cat([actions_of(hover, senses.history, num), still])
@@ -81,7 +81,7 @@ def actions_of(hover: Four, times: int, num: int) -> Tensor:
 
 
 def hidden_start(
-    state: Tensor, noise: Tensor | None, hover: Four, place: Layout, realism: Realism, kept: Tensor
+    state: Tensor, noise: Tensor | None, hover: Four, place: MemoryLayout, realism: Realism, kept: Tensor
 ) -> list[Tensor]:
     """The hidden rows at the start of an episode, from `kept` on."""
     num = state.shape[1]

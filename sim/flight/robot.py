@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.levels import make_level
 
@@ -34,7 +34,7 @@ class QuadBody:
         self._loop = None if level == "motors" else make_level("rates", craft, _STEP_S).physical
         self._full_n = craft.mass_kg * GRAVITY_M_S2 / hover
         self._step, self._params = (
-            make_step(craft, Physics(dt_s=_STEP_S, integrator="euler")),
+            make_step(craft, QuadPhysics(dt_s=_STEP_S, integrator="euler")),
             parameters(craft, _STEP_S),
         )
         self._calm = torch.zeros(EXTERNAL_ROWS, 1)

@@ -11,9 +11,9 @@ from importlib import import_module
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics, Step
+from sim.engines.quad.dynamics import QuadPhysics, Step
 from sim.flight.command import CommandLevel
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.names import TASKS
@@ -111,21 +111,21 @@ def _race(craft: Craft, options: FlightOptions) -> RaceTask:
     return task
 
 
-def senses_of(name: str, options: FlightOptions) -> Senses:
+def senses_of(name: str, options: FlightOptions) -> FlightSenses:
     """What a policy sees: the integral only where the goal is stayed at for long."""
-    return Senses(options.history, options.integral and name in ("hover", "figure8"))
+    return FlightSenses(options.history, options.integral and name in ("hover", "figure8"))
 
 
 def other_step(
     options: FlightOptions, craft: Craft, task: FlightTask, num: int, realism: Realism | None = None
-) -> tuple[Physics, Step] | None:
+) -> tuple[QuadPhysics, Step] | None:
     """What moves the drones where it is not our dynamics, and the physics to count its steps by;
     `bullet_step`.
     """
     if options.engine == "quad":
         return None
     # By name: that engine is built on this one, and is imported only where it flies.
-    made: tuple[Physics, Step] = import_module("sim.engines.bullet.step").bullet_step(
+    made: tuple[QuadPhysics, Step] = import_module("sim.engines.bullet.step").bullet_step(
         craft, task, num, None, realism, options.commanded, pure=True
     )
     return made

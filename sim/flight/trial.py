@@ -13,7 +13,7 @@ from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR, VEL
 from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
-from sim.tasks.flight.protocol import Flown
+from sim.tasks.flight.protocol import FlightOutcome
 
 Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # actions in [-1, 1] from what can be seen
 
@@ -60,7 +60,7 @@ def fly(flights: Flights, pilot: Pilot) -> Trial:
         torch.stack(column) for column in columns
     )
     gone = left_at.cummax(0).values
-    score = task.score(Flown(offset, velocity, kept_at, gone))
+    score = task.score(FlightOutcome(offset, velocity, kept_at, gone))
     goal = position - offset
     position, quat, velocity, rate, rotor, action = (
         value.masked_fill(gone.unsqueeze(1), float("nan"))

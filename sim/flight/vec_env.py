@@ -20,8 +20,8 @@ from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.rows import POS, parameters
 from sim.flight.command import MOTORS, level_physics, make_command
-from sim.flight.flight import SEEN_ROWS, Senses, first_sight, make_flight, obs_rows
-from sim.flight.memory import layout
+from sim.flight.flight import SEEN_ROWS, first_sight, make_flight, obs_rows
+from sim.flight.memory import FlightSenses, layout
 from sim.flight.picture import picture
 from sim.flight.realism import Realism
 from sim.flight.setting import FlightOptions, check_options, measured_task, other_step, senses_of
@@ -35,7 +35,7 @@ _KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_ta
 
 
 def flight_spec(
-    task: FlightTask, senses: Senses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
+    task: FlightTask, senses: FlightSenses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
 ) -> EnvSpec:
     """The contract of a flight policy: what it is given, in which units, and what it commands.
 

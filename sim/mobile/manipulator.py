@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import Chain, Pose
+from sim.arms.chain import KinematicChain, Pose
 from sim.arms.control import Cartesian, Reach
 from sim.arms.robot import PANDA, ArmRobot
 from sim.arms.rotation import about_z, multiply, rotate
@@ -147,7 +147,7 @@ class ManipulatorDrive:
         self, scene: Scene, base: BaseRobot, arm: ArmRobot, task: ManipulatorTask, like: Tensor
     ) -> None:
         self._base, self._robot, self._task = base, arm, task
-        chain = Chain(
+        chain = KinematicChain(
             scene, arm, like.device, like.dtype
         )  # in the base's frame: the base stands at the origin
         around = Surroundings(scene, laser_of(scene)[2], like)

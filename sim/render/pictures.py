@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # MuJoCo and OpenGL are loaded when somebody looks
     from sim.render.renderer import MujocoRenderer
 
 
-class Pictures:
+class LaneRenderer:
     """Square pictures of `size_px`. camera, view, upright: as in `sim.render.renderer.MujocoRenderer`."""
 
     def __init__(

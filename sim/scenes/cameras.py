@@ -20,7 +20,7 @@ from sim.arms.rotation import multiply, rotate
 from sim.engines.protocol import Engine, Physics
 from sim.scenes.point_cloud import cloud, rays
 from sim.scenes.segments import classes
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 from sim.tasks.table import TaskOptions
 
 SENSES = ("rgb", "depth", "points", "segmentation")
@@ -57,7 +57,7 @@ class Cameras:
             raise ConfigError(f"senses={senses} needs cameras to sense with, such as cameras=view.")
         self._mounts = {name: self._mount(name) for name in self._names}
         self._low_m, self._high_m = (torch.tensor(corner, dtype=torch.float32) for corner in box_m)
-        self._looks: list[Look | None] = [None] * engine.num_envs
+        self._looks: list[VisualRandomisation | None] = [None] * engine.num_envs
         self._classes = torch.from_numpy(classes(engine.scene.model))
 
     @property
@@ -71,7 +71,7 @@ class Cameras:
         }
         return {f"{_KEYS[sense]}.{name}": specs[sense] for name in self._names for sense in self._senses}
 
-    def begin(self, worlds: Iterable[int], looks: Sequence[Look]) -> None:
+    def begin(self, worlds: Iterable[int], looks: Sequence[VisualRandomisation]) -> None:
         """From now on these worlds look so."""
         for world, look in zip(worlds, looks, strict=True):
             self._looks[world] = look

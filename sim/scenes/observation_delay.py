@@ -16,7 +16,7 @@ from robo_rl.core.protocols import Obs
 _NAME = "late_"  # of what it keeps, in a snapshot
 
 
-class Late:
+class ObservationDelay:
     """most: steps that an observation is late at most; with 0 everything passes through and nothing is kept.
 
     Before an episode is as old as its delay, its first observation is what is known.

@@ -22,7 +22,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.scene import ASSETS, Scene
 from sim.scenes.keyed import keyed_normal, keyed_uniform
 from sim.scenes.settings_file import read_settings
-from sim.scenes.visual_randomisation import Look, look_from, numbers
+from sim.scenes.visual_randomisation import VisualRandomisation, draw_visuals, numbers
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {
@@ -113,11 +113,11 @@ class Randomise:
     def changes_looks(self) -> bool:
         return any(getattr(self, name) != type(self).__dataclass_fields__[name].default for name in _LOOKS)
 
-    def looks(self, scene: Scene, seeds: Int[Tensor, " k"]) -> list[Look]:
+    def looks(self, scene: Scene, seeds: Int[Tensor, " k"]) -> list[VisualRandomisation]:
         """How episodes with these seeds look."""
         uniform = keyed_uniform(seeds, 0, numbers(scene.model), _LOOK).T.cpu()
         how = (self.camera_m, self.camera_rad, self.colour, self.light)
-        return [look_from(row, scene.model, *how) for row in uniform]
+        return [draw_visuals(row, scene.model, *how) for row in uniform]
 
     def delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
         """Steps until an action takes effect."""

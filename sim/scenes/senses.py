@@ -16,9 +16,9 @@ from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ArraySpec
 from sim.engines.protocol import Engine, Physics
 from sim.scenes.cameras import Cameras
-from sim.scenes.observation_delay import Late
+from sim.scenes.observation_delay import ObservationDelay
 from sim.scenes.randomise import Randomise, seen
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")
@@ -64,8 +64,10 @@ class Senses:
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
         self._spread = None if spread is None else spread.to(engine.device)
-        self._late = Late(randomise.obs_delay[1])
-        self._shown: tuple[int, Look] | None = None  # the last seed that was asked for, and its look
+        self._late = ObservationDelay(randomise.obs_delay[1])
+        self._shown: tuple[int, VisualRandomisation] | None = (
+            None  # the last seed that was asked for, and its look
+        )
         unit = ", ".join(f"{part} {unit}" for part, _, unit in parts)
         state = ArraySpec((sum(count for _, count, _ in parts),), unit=unit)
         self.specs = {"state": state, **cameras.specs}
@@ -96,7 +98,7 @@ class Senses:
         self._late.begin(worlds, told, self._randomise.obs_delays(seeds))
         return told
 
-    def look_of(self, seed: int) -> Look | None:
+    def look_of(self, seed: int) -> VisualRandomisation | None:
         """How the episode of this seed looks; None: as the model has it."""
         if not self._randomise.changes_looks:
             return None

@@ -25,9 +25,9 @@ from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
 from sim.scenes.drive import Body, Drive, SceneTask
 from sim.scenes.randomise import load_randomise
-from sim.scenes.reset_prefetch import StartsAhead
+from sim.scenes.reset_prefetch import ResetPrefetch
 from sim.scenes.senses import Senses, handed_out
-from sim.scenes.task_kernels import Counts, Rules, TaskKernels, begin_counts
+from sim.scenes.task_kernels import Counts, TaskKernels, TaskRules, begin_counts
 from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec.history import place_of, seeds_of
@@ -71,8 +71,8 @@ class TaskVecEnv:
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
         self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
-        self._starts = StartsAhead(self.task, self._drive, self._engine)
-        rules = Rules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
+        self._starts = ResetPrefetch(self.task, self._drive, self._engine)
+        rules = TaskRules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
         compiled = num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled
         self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
         self._seeds: Iterator[int] | None = None

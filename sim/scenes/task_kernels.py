@@ -20,7 +20,7 @@ FASTEST = 1e3  # m/s or rad/s
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TaskRules:
     """How a task's episodes are paid and end."""
 
     dense: bool  # paid by the reward's terms at every step; else for success alone
@@ -51,7 +51,7 @@ class TaskKernels:
     """Both functions of one task and what it commands, for n worlds."""
 
     def __init__(
-        self, task: SceneTask, drive: Drive, physics: Physics, rules: Rules, *, compiled: bool
+        self, task: SceneTask, drive: Drive, physics: Physics, rules: TaskRules, *, compiled: bool
     ) -> None:
         self._task, self._drive, self._rules = task, drive, rules
         n = len(physics.qpos)

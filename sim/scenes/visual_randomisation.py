@@ -17,7 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 
-class Look(NamedTuple):
+class VisualRandomisation(NamedTuple):
     """c = cameras, s = shapes, x = materials."""
 
     camera_m: Float[Tensor, "c 3"]  # added to a camera's place
@@ -38,20 +38,20 @@ class Look(NamedTuple):
         model.vis.headlight.ambient[:] = original.vis.headlight.ambient * self.light
 
 
-def plain(model: Any) -> Look:
+def plain(model: Any) -> VisualRandomisation:
     """As the model has it."""
     nothing, as_is = torch.zeros(model.ncam, 3), torch.ones(model.ngeom, 3)
-    return Look(nothing, nothing, as_is, torch.ones(model.nmat, 3), 1.0)
+    return VisualRandomisation(nothing, nothing, as_is, torch.ones(model.nmat, 3), 1.0)
 
 
-def look_from(
+def draw_visuals(
     uniform: Float[Tensor, " u"], model: Any, shift_m: float, turn_rad: float,
     colour: tuple[float, float], light: tuple[float, float],
-) -> Look:  # fmt: skip
+) -> VisualRandomisation:  # fmt: skip
     """uniform: `numbers(model)` numbers in (0, 1). Shifts and turns within plus and minus, on each axis."""
     cameras, shapes, materials = model.ncam, model.ngeom, model.nmat
     place, turn, paint, stuff, shine = uniform.split([3 * cameras, 3 * cameras, 3 * shapes, 3 * materials, 1])
-    return Look(
+    return VisualRandomisation(
         (2.0 * place - 1.0).view(-1, 3) * shift_m,
         (2.0 * turn - 1.0).view(-1, 3) * turn_rad,
         _factor(paint, *colour).view(-1, 3),

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.arms.chain import Chain, Pose
+from sim.arms.chain import KinematicChain, Pose
 from sim.arms.control import Reach
 from sim.arms.robot import ArmRobot
 from sim.engines.protocol import Physics, Start
@@ -31,7 +31,7 @@ class Wiring(Places):
     """Which columns of an engine's arrays are the arm's."""
 
     robot: ArmRobot
-    chain: Chain
+    chain: KinematicChain
 
     @cached_property
     def arm(self) -> Any:

@@ -14,7 +14,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 
 
-class History:
+class LaneHistory:
     """Seed and actions of the running episode of n lanes; t = steps made, at most
     `spec.max_episode_steps`.
     """
@@ -61,7 +61,7 @@ def place_of(seeds: Iterator[int] | None) -> SeedsPlace:
     return (seeds.root, seeds.count) if isinstance(seeds, EpisodeSeeds) else None
 
 
-def pack(spec: EnvSpec, history: History, place: SeedsPlace) -> dict[str, Any]:
+def pack(spec: EnvSpec, history: LaneHistory, place: SeedsPlace) -> dict[str, Any]:
     """A snapshot as tensors, numbers and strings; `unpack` and `seeds_of` read it."""
     return {
         "env": spec.name,

@@ -16,7 +16,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
-from robo_rl.data.episodes.episode_buffer import Take, write_take
+from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
 Step = tuple[Obs, Tensor, Tensor]  # observation, what was executed from it (n, a), reward (n,)
 
@@ -65,18 +65,18 @@ class Recorded:
         self._obs, self._length = obs, self._length + 1
         for lane in torch.nonzero(info["final_mask"]).flatten().tolist():
             if self._keep_all or bool(info["success"][lane]):
-                write_take(
+                write_episode(
                     self._writer, self._take(lane, terminated, info), task=self.spec.name, info=self._info
                 )
             self._length[lane] = 0
         self._past = self._past[len(self._past) - int(self._length.max()) :]
         return obs, reward, terminated, truncated, info
 
-    def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> Take:
+    def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> EpisodeBuffer:
         """The episode that has just ended in this lane."""
         steps = self._past[len(self._past) - int(self._length[lane]) :]
         seen = [obs for obs, _, _ in steps] + [info["final_obs"]]
-        return Take(
+        return EpisodeBuffer(
             seed=int(info["episode_seed"][lane]),
             obs=[{key: value[lane].cpu().numpy() for key, value in obs.items()} for obs in seen],
             action=[action[lane].cpu().numpy() for _, action, _ in steps],

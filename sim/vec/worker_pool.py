@@ -24,7 +24,7 @@ from robo_rl.core.errors import EnvError, RoboRLError
 from robo_rl.core.spec import EnvSpec
 from sim.vec.buffers import Buffers, size_bytes
 from sim.vec.lane import MakeLane
-from sim.vec.worker_process import Worker, start_worker, stop_workers
+from sim.vec.worker_process import SimWorker, start_worker, stop_workers
 
 START_TIMEOUT_S = 300.0  # importing and building simulators on a busy machine
 BUILDING = "building its simulators"
@@ -46,7 +46,7 @@ class WorkerPool:
         self._timeout_s = timeout_s
         self._busy: set[int] = set()
         self._values: dict[int, Any] = {}
-        self._workers: list[Worker] = []
+        self._workers: list[SimWorker] = []
         self._stop = weakref.finalize(self, stop_workers, self._workers)
         self._poll = select.poll()
         self._by_fd: dict[int, int] = {}

@@ -24,7 +24,7 @@ _FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VI
 
 
 @dataclass(slots=True)
-class Worker:
+class SimWorker:
     """Runs lanes first ... first + count - 1."""
 
     process: BaseProcess
@@ -65,7 +65,7 @@ class Worker:
         return f" Its stack:\n{text}" if text else ""
 
 
-def start_worker(make_lane: MakeLane, first: int, count: int) -> Worker:
+def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
     """Raises ConfigError when `make_lane` cannot be pickled."""
     # A fork server, not spawn: torch, NumPy and the simulator are imported once, and a worker starts in
     # milliseconds. Not fork: the parent may hold threads and a GPU.
@@ -82,13 +82,13 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> Worker:
             "dataclass instead of a lambda or a local function, or num_workers=0."
         ) from error
     theirs.close()
-    worker = Worker(process, conn, os.memfd_create("stacks"), first, count)
+    worker = SimWorker(process, conn, os.memfd_create("stacks"), first, count)
     with suppress(OSError):  # it died at once: the first wait says so
         reduction.send_handle(conn, worker.stacks, process.pid)
     return worker
 
 
-def stop_workers(workers: Sequence[Worker]) -> None:
+def stop_workers(workers: Sequence[SimWorker]) -> None:
     """Collect all workers, gently until the grace is over, and free what they held."""
     deadline_s = time.monotonic() + _GRACE_S
     for worker in workers:

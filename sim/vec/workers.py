@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError, RoboRLError
 from robo_rl.core.protocols import Obs, StepResult
-from sim.vec.history import History, SeedsPlace, pack, place_of, seeds_of, unpack
+from sim.vec.history import LaneHistory, SeedsPlace, pack, place_of, seeds_of, unpack
 from sim.vec.in_process import InProcess
 from sim.vec.lane import MakeLane
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, fresh, take_seeds
@@ -46,7 +46,7 @@ class WorkerVecEnv:
         self.spec, self.num_envs, self.metadata = self._lanes.spec, num_envs, METADATA
         self.worker_pids = tuple(self._lanes.pids)  # empty without workers
         self.seeds: Iterator[int] | None = None  # where the next episodes' seeds come from
-        self._history = History(self.spec, num_envs)
+        self._history = LaneHistory(self.spec, num_envs)
         self._place: SeedsPlace = None  # of `seeds`, at the last instant that a snapshot can come back to
         self._state = "new"  # -> ready <-> stepping; interrupted, closed
 
@@ -119,7 +119,7 @@ class WorkerVecEnv:
             self._lanes.buffers.seed[:] = episode_seed
             self._lanes.submit("replay", actions)
             self._lanes.wait("replaying a snapshot")
-            self._history = History(self.spec, self.num_envs)
+            self._history = LaneHistory(self.spec, self.num_envs)
             self._history.restore(episode_seed, actions)
             self._place = place_of(self.seeds)
         return self._obs()

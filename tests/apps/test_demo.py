@@ -17,7 +17,7 @@ from robo_rl.apps import demo
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.nodes.stage import begin
 from robo_rl.apps.runs.demo_report import head_row
-from robo_rl.apps.runs.loaded_policy import Actor
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
 
@@ -84,7 +84,10 @@ def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
 
 def test_a_head_costs_what_its_training_did() -> None:
     """As the other rows: its stage of 50 s held 20 s of comparing it with its teacher."""
-    stage, actor = {"wall_s": 50.0, "cpu_s": 48.0, "stopped_s": 0.0}, cast(Actor, SimpleNamespace(noise=1.0))
+    stage, actor = (
+        {"wall_s": 50.0, "cpu_s": 48.0, "stopped_s": 0.0},
+        cast(LoadedPolicy, SimpleNamespace(noise=1.0)),
+    )
     row = head_row(actor, {"env_steps": 16000, "train_wall_s": 30.5, "train_cpu_s": 29.0}, stage)
     assert (row.env_steps, row.wall_s, row.cpu_s) == (16000, 30.5, 29.0)
     assert head_row(actor, {"env_steps": 16000}, stage).cpu_s == 48.0

@@ -22,7 +22,7 @@ from robo_rl.apps import data as data_verb
 from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.record import data_import
-from robo_rl.apps.runs.loaded_policy import find_policy, load_actor
+from robo_rl.apps.runs.loaded_policy import find_policy, open_policy
 from robo_rl.apps.runs.metrics import read_metrics
 from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import (
@@ -63,7 +63,7 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
         "import os, signal\n"
         "from pathlib import Path\n"
         "from robo_rl.apps import train\n"
-        "from policies import training\n"
+        "from policies.training import base as training\n"
         "from tests.apps.conftest import train_config\n"
         "real = training._report\n"
         "def report(step, *rest):\n"
@@ -229,7 +229,7 @@ def test_a_run_is_as_good_as_its_policy_folder(run: Path) -> None:
     """`policy=runs/base` finds runs/base/policy, and the environment it was trained on."""
     import torch
 
-    actor = load_actor(run, torch.device("cpu"))
+    actor = open_policy(run, torch.device("cpu"))
     assert actor.folder == run / "policy"
     assert (actor.env, actor.noise) == (ENV, 1.0)
 

@@ -14,7 +14,7 @@ from numpy import ndarray
 from robo_rl.core.errors import DataError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.choice import choose
-from robo_rl.data.importers import Source, import_replay_buffer
+from robo_rl.data.importers import ReplayBufferSource, import_replay_buffer
 from robo_rl.data.pusht import block_keypoints, pusht_keys, pusht_spec
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
@@ -87,10 +87,10 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
         "test/made", {"state": ArraySpec((3,)), "image.top": SMALL.obs["image.top"]}, SMALL.action, 10, 5.0
     )
     keys = {
-        "state": Source(
+        "state": ReplayBufferSource(
             ("data/pos", "data/gain"), lambda pos, gain: np.concatenate([pos, gain[:, None]], axis=1)
         ),
-        "image.top": Source(("data/img",), lambda img: img * 255),
+        "image.top": ReplayBufferSource(("data/img",), lambda img: img * 255),
         "action": "data/act",
     }
     import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", env, keys, image_codec="jpeg")

@@ -73,7 +73,7 @@ def test_a_hand_moves_a_controller_and_a_killed_filter_stops_it(tmp_path: Path, 
     at = {name: f"{name}={tmp_path / name}.yaml" for name in ("robot", "driver")}
     up = ("robo_rl", "up", "set=teleop", at["robot"], at["driver"], "arm=true", "record=")
     hand = ("robo_rl.apps.node", "teleop", at["robot"], f"path={pad}", "bus=dds")
-    with Peer("fake_ur", host) as peer, running(domain, *up) as set_of_nodes:
+    with Peer("arms.fake_ur", host) as peer, running(domain, *up) as set_of_nodes:
         reading = os.open(pad, os.O_RDONLY | os.O_NONBLOCK)  # so that the pad can be opened for writing
         writing = os.open(pad, os.O_WRONLY)
         with running(domain, *hand):

@@ -11,14 +11,14 @@ import pytest
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.description import load_description
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.recording.bag_reader import Bag, find_bags
 from hardware.topics import SAFE
-from sim.arms.arm6.body import ArmBody
+from sim.arms.arm6.body import SimulatedArm
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ros2.md"
 
@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "ros2.md"
 def test_it_turns_the_arm_and_saves_the_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2 s at 0.5 rad/s are 1 rad, through the filter; on virtual time."""
     (code,) = re.findall(r"```python\n(# hand\.py.*?)```", PAGE.read_text(), re.DOTALL)
-    world, body, robot = World(), ArmBody(), load_description("sim_arm")
+    world, body, robot = InProcessWorld(), SimulatedArm(), load_description("sim_arm")
     begun_rad = body.read()[0][0]
     SimArmNode(world.bus("sim_robot"), body, robot.state_hz)
     SafetyFilterNode(world.bus("safety_filter"), robot, arm=True)

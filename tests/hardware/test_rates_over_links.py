@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.driver import QuadDriver
 from hardware.messages import Floats
 from hardware.nodes.flight_filter import FlightFilterNode
@@ -39,7 +39,7 @@ class Link:
     """The three nodes around a driver. ground_m: of the task's frame."""
 
     def __init__(self, bundle: Bundle, driver: QuadDriver, ground_m: float) -> None:
-        self.world = World(clock=time.monotonic)
+        self.world = InProcessWorld(clock=time.monotonic)
         bus = {name: self.world.bus(name) for name in ("driver", "filter", "policy", "task")}
         self.task, self.said = bus["task"], list[str]()
         self.robot = QuadDriverNode(bus["driver"], driver, 100.0, "rates", ground_m, self.said.append)
@@ -65,7 +65,7 @@ def test_it_takes_a_crazyflie_off_holds_it_and_lands_it(rates: Bundle) -> None:
     """
     pytest.importorskip("cflib", reason="cflib is not installed (extra [crazyflie])")
     port = free_port(socket.SOCK_DGRAM)
-    with Peer("fake_crazyflie", str(port)) as craft:
+    with Peer("quads.fake_crazyflie", str(port)) as craft:
         link = Link(rates, CrazyflieDriver(f"udp://127.0.0.1:{port}", arm=True), -0.4)
         link.spin(5.0)
         assert craft.all("pose")[-1]["enu"] == pytest.approx([0.0, 0.0, 0.4], abs=0.1)
@@ -87,7 +87,7 @@ def test_it_holds_a_px4_in_offboard(rates: Bundle) -> None:
     """
     pytest.importorskip("pymavlink", reason="pymavlink is not installed (extra [px4])")
     port = free_port(socket.SOCK_DGRAM)
-    with Peer("fake_px4", str(port)) as px4:
+    with Peer("quads.fake_px4", str(port)) as px4:
         link = Link(rates, Px4Driver(f"udpin:127.0.0.1:{port}"), -2.0)
         link.spin(5.0, until=lambda: bool(px4.all("mode")))
         assert px4.all("mode")[0]["mode"] == [6, 0]
@@ -105,7 +105,7 @@ def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.M
     pytest.importorskip("pymavlink", reason="the stand-in's craft is that of the MAVLink one (extra [px4])")
     with free_domain() as domain:
         monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
-        with Peer("fake_px4_topics") as px4:
+        with Peer("quads.fake_px4_topics") as px4:
             link = Link(rates, Px4TopicsDriver(arm=True), -2.0)
             link.spin(5.0, until=lambda: bool(px4.all("arming")))
             assert px4.all("mode")[0]["mode"] == 14
@@ -126,7 +126,7 @@ def test_it_takes_off_and_lands_a_crazyflie_of_crazyswarm2(
     pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
     with free_domain() as domain:
         monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
-        with Peer("fake_crazyswarm2") as server:
+        with Peer("quads.fake_crazyswarm2") as server:
             link = Link(rates, Crazyswarm2Driver("cf231", arm=True), -0.4)
             link.spin(5.0)
             assert server.all("pose")[-1]["enu"] == pytest.approx([0.0, 0.0, 0.4], abs=0.1)

@@ -15,7 +15,7 @@ from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from robo_rl.rl.distillation.distill import (
     DistillConfig,
     DistillData,
@@ -90,10 +90,10 @@ def test_consistency_needs_a_walk() -> None:
         distill(head(), data, DistillConfig(consistency=1.0))
 
 
-def gatherer(teacher: Any) -> tuple[Gatherer, Any]:
+def gatherer(teacher: Any) -> tuple[DaggerCollector, Any]:
     env = make_env(3)
     noise = EpisodeNoise((4, 1))
-    return Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=0), env
+    return DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=0), env
 
 
 def test_a_chunk_teacher_answers_in_every_state() -> None:

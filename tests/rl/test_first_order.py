@@ -14,12 +14,12 @@ from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 from sim.engines.quad.craft import load_craft
-from sim.flight.flight import Senses
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.flight.vec_env import flight_spec
 from sim.tasks.flight.hover import HoverTask
 
-CRAFT, SENSES = load_craft("cf2x_l2f"), Senses(history=2)
+CRAFT, SENSES = load_craft("cf2x_l2f"), FlightSenses(history=2)
 
 
 def learner(

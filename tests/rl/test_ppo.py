@@ -30,7 +30,7 @@ from robo_rl.rl.on_policy.ppo import (
     standardized,
 )
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
-from robo_rl.rl.on_policy.rollout import Rollout, Transitions
+from robo_rl.rl.on_policy.rollout import Rollout, RolloutTransitions
 from robo_rl.rl.on_policy.tuner import PpoTuner
 from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
@@ -147,7 +147,7 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
     Decisions that were running when the weights changed are left out, in the second roll-out too.
     """
     tuner, env, _ = make_tuner(action_map)
-    learner, acted, rounds = tuner.learner, dict[bytes, float](), list[Transitions]()
+    learner, acted, rounds = tuner.learner, dict[bytes, float](), list[RolloutTransitions]()
     plain_act, plain_update = learner.act, learner.update
 
     def act(obs: Tensor, ctx: Tensor, explore: bool) -> Tensor:
@@ -156,7 +156,7 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
         acted.update((row.numpy().tobytes(), float(p)) for row, p in zip(u, log_probs, strict=True))
         return u
 
-    def update(data: Transitions, total: int) -> Any:
+    def update(data: RolloutTransitions, total: int) -> Any:
         log_prob = learner.log_prob(torch.cat([data.obs, data.ctx], dim=-1), data.u)
         stored = torch.tensor([acted[row.numpy().tobytes()] for row in data.u])
         torch.testing.assert_close(log_prob, stored, rtol=0.0, atol=1e-5)
@@ -190,7 +190,7 @@ def test_only_the_running_decision_is_left_out() -> None:
     counts, running = list[int](), list[Tensor]()
     plain = tuner.learner.update
 
-    def update(data: Transitions, total: int) -> Any:
+    def update(data: RolloutTransitions, total: int) -> Any:
         counts.append(len(data.u))
         running.append(tuner.collector.running)
         return plain(data, total)
@@ -225,7 +225,7 @@ def test_the_shortest_roll_outs_that_are_allowed_teach(
         sizes.append(len(x))
         return plain_step(x, *rest)
 
-    def update(data: Transitions, total: int) -> Any:
+    def update(data: RolloutTransitions, total: int) -> Any:
         rounds.append(len(data.u))
         return plain(data, total)
 
@@ -257,7 +257,7 @@ def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
     obs = torch.randn(64, 4)
     returns = obs[:, 0].sin()
     before = learner._actor_flat.clone()
-    data = Transitions(obs, torch.zeros(64, 0), torch.randn(64, 1), torch.ones(64), returns)
+    data = RolloutTransitions(obs, torch.zeros(64, 0), torch.randn(64, 1), torch.ones(64), returns)
     learner.update(data, total_rounds=1)
     assert (learner.value(obs, torch.zeros(64, 0)) - returns).abs().mean() < 0.1
     torch.testing.assert_close(learner._actor_flat, before)
@@ -268,7 +268,7 @@ def test_a_step_too_far_ends_the_round() -> None:
     learner = PpoLearner(
         4, DirectMap(1), learner_config(), PpoConfig(epochs=50, target_kl=0.0, warmup=0), generator("x")
     )
-    data = Transitions(
+    data = RolloutTransitions(
         torch.randn(64, 4), torch.zeros(64, 0), torch.randn(64, 1), torch.randn(64), torch.zeros(64)
     )
     learner.update(data, total_rounds=1)

@@ -60,7 +60,7 @@ class DdsBus:
         self._domain = domain_id(domain)
         interface = interface or os.environ.get("ROBO_RL_INTERFACE") or dds_types.LOOPBACK
         self._participant: Any = dds_types.join(self._domain, interface)
-        self._graph = dds_graph.Graph(self._ros, self._participant, self.name, self.namespace)
+        self._graph = dds_graph.NodeGraph(self._ros, self._participant, self.name, self.namespace)
         self._waitset: Any = WaitSet(self._participant)
         self._kinds: dict[str, type[Any]] = {}
         self._writers: list[_Writer] = []

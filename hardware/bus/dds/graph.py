@@ -15,7 +15,7 @@ from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos
 INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 
 
-class Graph:
+class NodeGraph:
     """Tells the node's name and endpoints on `ros_discovery_info`, anew after each endpoint that is made."""
 
     def __init__(self, ros: RosTypes, participant: Any, name: str, namespace: str) -> None:

@@ -32,7 +32,7 @@ SETTLE_S = 0.2  # once one end of a topic is found, its others follow within thi
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Endpoint:
     """One publisher or subscriber. `node` is its full name, empty for one that is no ROS node."""
 
     topic: str
@@ -44,7 +44,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedMessage:
     """One message: little- or big-endian CDR; by whom and when by the sender's clock, and when it came by
     ours.
     """
@@ -55,7 +55,7 @@ class Heard:
     received_s: float
 
 
-class Onlooker:
+class TopicIntrospector:
     """Joins a domain as DdsBus does: the loopback alone, unless ROBO_RL_INTERFACE says otherwise."""
 
     def __init__(self, domain: int | None = None) -> None:
@@ -68,7 +68,7 @@ class Onlooker:
         # No key tells the nodes' messages apart, so the last one alone would be kept of all of them.
         self._nodes: Any = DataReader(self._participant, announced, endpoint_qos(True, True, MANY))
 
-    def ends(self) -> list[End]:
+    def ends(self) -> list[Endpoint]:
         """Publishers and subscribers of ROS topics found so far, by topic and node."""
         nodes = self._names()
         found = [
@@ -79,7 +79,7 @@ class Onlooker:
         ]
         return sorted(found, key=lambda end: (end.topic, not end.publishes, end.node))
 
-    def find(self, topic: str, wait_s: float) -> list[End]:
+    def find(self, topic: str, wait_s: float) -> list[Endpoint]:
         """The ends of a topic, by its full name. Raises BusError where none is found in time; it says what
         there is.
         """
@@ -91,7 +91,7 @@ class Onlooker:
         time.sleep(SETTLE_S)
         return [end for end in self.ends() if end.topic == topic]
 
-    def hear(self, ends: list[End]) -> Ear:
+    def hear(self, ends: list[Endpoint]) -> TopicListener:
         """An ear on the topic with these ends. Raises BusError where its type is not known here, or there are
         two.
 
@@ -112,9 +112,9 @@ class Onlooker:
         kept = [end.latched for end in ends if end.publishes] or [end.latched for end in ends]
         qos = endpoint_qos(all(kept), all(kept), DEPTH, f"typehash={self._ros.type_hash(types[0])};")
         made = Topic(self._participant, f"rt{topic}", carrier(self._ros, types[0]), Qos(PLAIN))
-        return Ear(self._participant, DataReader(self._participant, made, qos))
+        return TopicListener(self._participant, DataReader(self._participant, made, qos))
 
-    def read(self, heard: Heard, ros_type: str) -> Any:
+    def read(self, heard: ReceivedMessage, ros_type: str) -> Any:
         """The message of what was heard. Raises BusError for bytes that are none."""
         return self._ros.parse(heard.cdr, ros_type)
 
@@ -149,7 +149,7 @@ class Onlooker:
         )
 
 
-class Ear:
+class TopicListener:
     """Hears one topic."""
 
     def __init__(self, participant: Any, reader: Any) -> None:
@@ -158,13 +158,15 @@ class Ear:
         self._waitset: Any = WaitSet(participant)
         self._waitset.attach(self._condition)
 
-    def take(self, wait_s: float) -> Iterator[Heard]:
+    def take(self, wait_s: float) -> Iterator[ReceivedMessage]:
         """What has come, after waiting for something for at most `wait_s`."""
         self._waitset.wait(max(0, int(wait_s * 1e9)))
         received_s = time.monotonic()
         for sample in self._reader.take(DEPTH):
             if (info := sample.sample_info).valid_data:
-                yield Heard(sample.cdr, info.publication_handle, info.source_timestamp / 1e9, received_s)
+                yield ReceivedMessage(
+                    sample.cdr, info.publication_handle, info.source_timestamp / 1e9, received_s
+                )
 
     def close(self) -> None:
         """Let go of the reader."""
@@ -179,8 +181,10 @@ def ros_type_name(dds_type: str) -> str:
     return f"{words[0]}/{words[1]}/{words[3].removesuffix('_')}"
 
 
-def _end(sample: Any, publishes: bool, node: str) -> End:
+def _end(sample: Any, publishes: bool, node: str) -> Endpoint:
     qos = sample.qos
     reliable = qos[Policy.Reliability] != Policy.Reliability.BestEffort
     latched = qos[Policy.Durability] == Policy.Durability.TransientLocal
-    return End(sample.topic_name[2:], ros_type_name(sample.type_name), publishes, node, reliable, latched)
+    return Endpoint(
+        sample.topic_name[2:], ros_type_name(sample.type_name), publishes, node, reliable, latched
+    )

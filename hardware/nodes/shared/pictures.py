@@ -28,7 +28,7 @@ class PictureSettings:
 USUAL = PictureSettings()
 
 
-class Pictures:
+class NewestPictures:
     """Listens to what `keys` name, image.<camera> and depth.<camera>; keys as in a bundle's observation.
 
     Of compressed pictures only those that a policy is shown are decoded; depths always come as they are.

@@ -10,25 +10,25 @@ from typing import Any
 
 from policies.checkpoint import read_policy_json
 from policies.flight.policy import STATE, FlightPolicy
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.runs.loaded_policy import flight_policy, trained_settings
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
 from sim.engines.quad.craft import Craft
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.setting import FlightOptions, check_options
 from sim.tasks.flight.protocol import FlightTask
 
 
 @dataclass(frozen=True)
-class Flown:
+class FlightRun:
     """A policy and what it flies."""
 
     folder: Path
     policy: FlightPolicy
-    setting: Setting
+    setting: FlightSetup
     trained: FlyConfig  # the settings of its training, as far as they are known
 
     @property
@@ -40,7 +40,7 @@ class Flown:
         return self.setting.task
 
     @property
-    def senses(self) -> Senses:
+    def senses(self) -> FlightSenses:
         return self.setting.senses
 
     @property
@@ -48,7 +48,7 @@ class Flown:
         return self.setting.realism
 
 
-def load_flown(config: TransferConfig) -> Flown:
+def load_flight_run(config: TransferConfig) -> FlightRun:
     """From a run, one of its policy folders, or a bundle.
 
     Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a policy that
@@ -64,11 +64,11 @@ def load_flown(config: TransferConfig) -> Flown:
     changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}
     trained = replace(trained, **{key: value for key, value in changes.items() if value is not None})
     check_options(trained.task, FlightOptions(speed_m_s=config.speed_m_s))
-    setting = Setting.of(trained)
+    setting = FlightSetup.of(trained)
     found, shown = policy.obs_spec[STATE].shape, setting.spec().obs[STATE].shape
     if found != shown:
         raise CheckpointError(
             f"The policy in {folder} sees {found[0]} numbers, and its task shows {shown[0]}: its settings "
             "are not those that it was trained with. Give the run that trained it."
         )
-    return Flown(folder, policy, setting, trained)
+    return FlightRun(folder, policy, setting, trained)

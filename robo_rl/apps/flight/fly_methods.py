@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_setting import Setting, recipe
+from robo_rl.apps.flight.fly_setting import FlightSetup, recipe
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import PpoMethod, RewardMethod, SacMethod, Td3Method
 from robo_rl.core.errors import ConfigError
@@ -51,7 +51,7 @@ def total_updates(config: FlyConfig) -> int:
     return recipe(config).updates
 
 
-def new_policy(config: FlyConfig, setting: Setting, seed: int) -> FlightPolicy:
+def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPolicy:
     """The policy before its first update. Raises ConfigError where it cannot start as a linear law."""
     torch.manual_seed(derive_seed("init", seed))
     hover, lqr = setting.command().hover, config.start == "lqr"
@@ -70,7 +70,7 @@ def new_policy(config: FlyConfig, setting: Setting, seed: int) -> FlightPolicy:
 
 
 def make_trainer(
-    config: FlyConfig, setting: Setting, policy: FlightPolicy, seed: int
+    config: FlyConfig, setting: FlightSetup, policy: FlightPolicy, seed: int
 ) -> tuple[Trainer, float]:
     """The learner, and the CPU seconds that compiling its simulator took. Raises ConfigError for what cannot
     be.
@@ -94,7 +94,7 @@ def make_trainer(
     ), env.flights.compile_s
 
 
-def reward_flights(config: FlyConfig, setting: Setting, method: RewardMethod, seed: int) -> FlightRows:
+def reward_flights(config: FlyConfig, setting: FlightSetup, method: RewardMethod, seed: int) -> FlightRows:
     """Training flights that end where measured ones do: nothing is earned behind that, so staying pays."""
     if config.task != "hover" or not isinstance(setting.training, HoverTask):
         raise ConfigError(

@@ -32,7 +32,8 @@ from sim.tasks.flight.race import RaceTask
 from sim.tasks.flight.waypoints import WaypointTask
 
 if TYPE_CHECKING:
-    from robo_rl.apps.fly import FlyRow, Setting
+    from robo_rl.apps.flight.fly_setting import FlightSetup
+    from robo_rl.apps.fly import FlyRow
     from robo_rl.conf.fly import FlyConfig
     from sim.flight.trial import Trial
 
@@ -46,7 +47,7 @@ _OF_TASK = {
 
 
 def finish(
-    config: FlyConfig, setting: Setting, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
+    config: FlyConfig, setting: FlightSetup, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
 ) -> int:
     """Print the table and write everything that outlives the run."""
     out = run.path
@@ -71,12 +72,12 @@ def finish(
     return 0
 
 
-def _name(config: FlyConfig, setting: Setting) -> str:
+def _name(config: FlyConfig, setting: FlightSetup) -> str:
     """Of the bundle; motors are what is commanded unless it says otherwise."""
     return f"{config.task}-{setting.craft.name}" + ("" if config.level == "motors" else f"-{config.level}")
 
 
-def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, Trial]) -> None:
+def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[str, Trial]) -> None:
     """flight.png and flight.mp4; of a race the track with its gates, of a field its cylinders."""
     title = f"{setting.craft.name}, {config.eval_flights} starts"
     if isinstance(setting.task, ObstacleTask):
@@ -104,7 +105,9 @@ def _pictures(config: FlyConfig, setting: Setting, out: Path, trials: dict[str, 
             )
 
 
-def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, note: dict[str, Any]) -> str:
+def write_header(
+    path: Path, name: str, policy: FlightPolicy, setting: FlightSetup, note: dict[str, Any]
+) -> str:
     """policy.h, compiled and compared with torch where a C compiler is there; says which."""
     if policy.law is not None:
         return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
@@ -141,7 +144,7 @@ def write_header(path: Path, name: str, policy: FlightPolicy, setting: Setting, 
     return f"C: {path}, differs from torch by {difference:.1g}"
 
 
-def flight_log(setting: Setting, name: str, trial: Trial) -> FlightLog:
+def flight_log(setting: FlightSetup, name: str, trial: Trial) -> FlightLog:
     """A trial as the plots and the video take it."""
     steps = len(trial.position_m)
 

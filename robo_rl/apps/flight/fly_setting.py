@@ -19,7 +19,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.rows import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism, check_realism, steps_of
 from sim.flight.setting import (
     DEFAULT,
@@ -60,18 +60,18 @@ PERFECT = Realism()
 
 
 @dataclass(frozen=True)
-class Setting:
+class FlightSetup:
     """What is flown: the craft, the task, what the policy sees, and how real it is."""
 
     craft: Craft
     training: FlightTask
     task: FlightTask  # that is measured
-    senses: Senses
+    senses: FlightSenses
     realism: Realism = PERFECT
     options: FlightOptions = DEFAULT
 
     @classmethod
-    def of(cls, config: FlyConfig) -> Setting:
+    def of(cls, config: FlyConfig) -> FlightSetup:
         """What the settings ask for. Raises ConfigError for what the craft cannot fly."""
         craft = load_craft(config.craft)
         options = options_of(config)

@@ -13,7 +13,7 @@ from robo_rl.apps.flight.fly_table import LABELS
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.files.durable import write_json
 from robo_rl.eval import text
-from robo_rl.eval.flight.mission_plots import SceneView, write_mission_plots
+from robo_rl.eval.flight.mission_plots import MissionView, write_mission_plots
 
 if TYPE_CHECKING:
     from robo_rl.apps.mission import MissionFlight, Planned
@@ -62,13 +62,13 @@ def table(flights: Sequence[MissionFlight]) -> Table:
     return shown
 
 
-def scene_views(planned: Planned, flight: MissionFlight) -> list[SceneView]:
+def scene_views(planned: Planned, flight: MissionFlight) -> list[MissionView]:
     """The first scenes of a mission, as the picture takes them."""
     scenes, mission = planned.scenes, planned.scenes.mission
     times_s = torch.arange(len(flight.position_m)) * _DT_S
     path = planned.plans.at(times_s)[0].numpy()
     return [
-        SceneView(
+        MissionView(
             title=mission.name,
             places={name: scenes.places_m[i, :, at].numpy() for i, name in enumerate(mission.places)},
             place_radius_m=mission.place_radius_m,

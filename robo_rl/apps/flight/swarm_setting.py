@@ -14,7 +14,7 @@ from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.effects import Scene
+from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
@@ -34,7 +34,7 @@ class SwarmSetting:
     senses: SwarmSenses
     scenarios: tuple[str, ...]
     engine: str = "quad"
-    scene: Scene | None = None  # engine=pybullet: what the air does; none: all that it can
+    scene: AirEffects | None = None  # engine=pybullet: what the air does; none: all that it can
 
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:

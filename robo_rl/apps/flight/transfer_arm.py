@@ -14,7 +14,7 @@ from rich.table import Table
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import Actor, load_actor
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -46,7 +46,7 @@ def is_for_arms(config: TransferConfig) -> bool:
     missing.
     """
     given = config.run or config.bundle
-    return given is not None and load_actor(given, pick_device("cpu")).env.split("/")[0] in SUITES
+    return given is not None and open_policy(given, pick_device("cpu")).env.split("/")[0] in SUITES
 
 
 def main(config: TransferConfig) -> int:
@@ -55,7 +55,7 @@ def main(config: TransferConfig) -> int:
         raise ConfigError("Give either run=<folder> or bundle=<folder>, and not both.")
     if config.episodes is None:
         config = replace(config, episodes=EPISODES)
-    actor = load_actor(config.run or config.bundle or "", pick_device("cpu"))
+    actor = open_policy(config.run or config.bundle or "", pick_device("cpu"))
     if config.env is not None:
         actor = replace(actor, env=config.env)
     results = measure(config, actor, engines_of(config, actor.env))
@@ -84,7 +84,7 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
     return list(dict.fromkeys([str(home), *asked]))
 
 
-def measure(config: TransferConfig, actor: Actor, engines: list[str]) -> list[EngineResult]:
+def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> list[EngineResult]:
     """The same seeds everywhere. Raises what an engine that cannot run here raises, before any episode is
     run.
     """
@@ -105,7 +105,7 @@ def measure(config: TransferConfig, actor: Actor, engines: list[str]) -> list[En
     return results
 
 
-def film(config: TransferConfig, actor: Actor, engine: str) -> None:
+def film(config: TransferConfig, actor: LoadedPolicy, engine: str) -> None:
     """The first starts, in this engine."""
     with closing(make_env(with_option(actor.env, "engine", engine), 1)) as env:
         noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
@@ -115,7 +115,9 @@ def film(config: TransferConfig, actor: Actor, engine: str) -> None:
         )
 
 
-def write_results(path: Path, config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
+def write_results(
+    path: Path, config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]
+) -> None:
     """Every figure of the table, and what one needs to get it again."""
     home = results[0].result.rate.rate
     rows = [
@@ -138,7 +140,7 @@ def write_results(path: Path, config: TransferConfig, actor: Actor, results: lis
     write_json(path, {**head, "episodes": config.starts, "rows": rows})
 
 
-def print_table(config: TransferConfig, actor: Actor, results: list[EngineResult]) -> None:
+def print_table(config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]) -> None:
     """One row per engine; red where it costs more than chance."""
     table = Table(header_style="dim", box=None, pad_edge=False)
     table.add_column("engine", no_wrap=True)

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from robo_rl.apps.flight.flight_run import Flown
+from robo_rl.apps.flight.flight_run import FlightRun
 from robo_rl.apps.runs.progress import progress
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.video import Frame, VideoWriter, caption
-from sim.engines.bullet.effects import Scene, equipped
+from sim.engines.bullet.effects import AirEffects, equipped
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
 from sim.flight.trial import Trial
@@ -34,7 +34,9 @@ def check_size(size: Sequence[int]) -> tuple[int, int]:
     return size[0], size[1]
 
 
-def film(path: Path, flown: Flown, scene: Scene, trial: Trial, size: tuple[int, int] = (640, 480)) -> Path:
+def film(
+    path: Path, flown: FlightRun, scene: AirEffects, trial: Trial, size: tuple[int, int] = (640, 480)
+) -> Path:
     """Drone 0 of a trial in real time, as far as it stayed. Poses are those of the trial: nothing is flown
     again.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from robo_rl.apps.flight.flight_run import Flown
+from robo_rl.apps.flight.flight_run import FlightRun
 from robo_rl.apps.flight.fly_report import FILMED, flight_log
 from robo_rl.apps.flight.fly_table import LABELS
 from robo_rl.apps.flight.transfer_film import check_size, film
@@ -19,7 +19,7 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
-from sim.engines.bullet.effects import Scene, borrowed
+from sim.engines.bullet.effects import AirEffects, borrowed
 
 if TYPE_CHECKING:
     from robo_rl.apps.transfer import Drop, TransferRow
@@ -30,7 +30,11 @@ _FLOOR_SEEN_M = 0.8  # a floor farther below the goal would make the drones smal
 
 
 def finish(
-    config: TransferConfig, flown: Flown, scene: Scene, rows: list[TransferRow], drops: dict[str, Drop]
+    config: TransferConfig,
+    flown: FlightRun,
+    scene: AirEffects,
+    rows: list[TransferRow],
+    drops: dict[str, Drop],
 ) -> int:
     """Print the table and write everything into `out`."""
     out = Path(config.out)
@@ -51,7 +55,7 @@ def finish(
     return 0
 
 
-def log_of(flown: Flown, row: TransferRow) -> FlightLog:
+def log_of(flown: FlightRun, row: TransferRow) -> FlightLog:
     """A trial as plots and videos take it, named after pilot and engine."""
     log = flight_log(flown.setting, row.pilot, row.trial)
     return replace(log, label=f"{LABELS.get(row.pilot, row.pilot)}, {row.engine}")
@@ -60,8 +64,8 @@ def log_of(flown: Flown, row: TransferRow) -> FlightLog:
 def write_results(
     path: Path,
     config: TransferConfig,
-    flown: Flown,
-    scene: Scene,
+    flown: FlightRun,
+    scene: AirEffects,
     rows: list[TransferRow],
     drops: dict[str, Drop],
 ) -> None:
@@ -88,7 +92,11 @@ def write_results(
 
 
 def print_table(
-    config: TransferConfig, flown: Flown, scene: Scene, rows: list[TransferRow], drops: dict[str, Drop]
+    config: TransferConfig,
+    flown: FlightRun,
+    scene: AirEffects,
+    rows: list[TransferRow],
+    drops: dict[str, Drop],
 ) -> None:
     """One row per pilot and engine; green where the other engine costs nothing beyond chance, red where it
     does.

@@ -26,7 +26,7 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
 from robo_rl.eval.stats import SuccessRate
-from sim.engines.bullet.effects import Scene, borrowed
+from sim.engines.bullet.effects import AirEffects, borrowed
 from sim.flight.swarm.swarm_trial import SwarmPaths, SwarmTrial
 from sim.tasks.swarm.scenarios import SCENARIOS
 
@@ -72,7 +72,7 @@ def is_swarm(config: TransferConfig) -> bool:
     return given is not None and read_policy_json(find_policy(given))["kind"] == SwarmPolicy.kind
 
 
-def main(config: TransferConfig, scene: Scene) -> int:
+def main(config: TransferConfig, scene: AirEffects) -> int:
     """Fly the same worlds in both engines, print one table, and leave results.json and pictures in `out`."""
     folder, policy, trained = load_swarm(config)
     setting = SwarmSetting.of(trained)
@@ -132,7 +132,7 @@ def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
 
 
 def measure(
-    config: TransferConfig, trained: SwarmConfig, policy: SwarmPolicy, scene: Scene
+    config: TransferConfig, trained: SwarmConfig, policy: SwarmPolicy, scene: AirEffects
 ) -> tuple[list[SwarmDrop], SwarmPaths]:
     """All scenarios together, then each; and the paths of PyBullet's first worlds."""
     away = replace(trained, engine=config.engine, downwash=False)
@@ -154,7 +154,9 @@ def measure(
     return [SwarmDrop("all", home, other), *each], paths
 
 
-def print_table(trained: SwarmConfig, setting: SwarmSetting, scene: Scene, drops: list[SwarmDrop]) -> None:
+def print_table(
+    trained: SwarmConfig, setting: SwarmSetting, scene: AirEffects, drops: list[SwarmDrop]
+) -> None:
     """A row per scenario: success in both engines, and what the change costs."""
     title = f"{_name(trained)}: {trained.episodes} worlds, the same in both engines"
     table = Table(

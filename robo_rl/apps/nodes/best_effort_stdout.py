@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 
-class Unheard:
+class BestEffortStream:
     """A text stream that loses what its reader does not take any more, and nothing else."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -29,6 +29,6 @@ class Unheard:
         return getattr(self._stream, name)
 
 
-def outlive_readers() -> None:
+def ignore_lost_readers() -> None:
     """From now on no print raises because nobody reads it."""
-    sys.stdout, sys.stderr = Unheard(sys.stdout), Unheard(sys.stderr)
+    sys.stdout, sys.stderr = BestEffortStream(sys.stdout), BestEffortStream(sys.stderr)

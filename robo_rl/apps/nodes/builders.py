@@ -165,9 +165,9 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
 
         body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
         return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
-    from sim.arms.arm6.body import ArmBody
+    from sim.arms.arm6.body import SimulatedArm
 
-    arm = ArmBody()
+    arm = SimulatedArm()
     node = SimArmNode(bus, arm, config.state_hz)
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hardware.description import Camera, load_description
+from hardware.description import CameraDescription, load_description
 from robo_rl.core.errors import ConfigError
 
 UNNAMED = "camera"  # what one is called that neither the arguments nor the description name
@@ -20,7 +20,7 @@ class SetCamera:
     name: str
     source: str
     calibration: str
-    known: Camera | None
+    known: CameraDescription | None
 
     def values(self) -> dict[str, str]:
         """Arguments of the set, as this camera's node is told them."""
@@ -88,5 +88,5 @@ def _parts(text: str, names: Sequence[str], argument: str) -> list[str]:
     return parts
 
 
-def _source(known: Camera | None) -> str:
+def _source(known: CameraDescription | None) -> str:
     return "" if known is None else known.source

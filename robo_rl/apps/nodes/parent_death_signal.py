@@ -13,7 +13,7 @@ from robo_rl.apps.runs.signals import KEEPER
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def tend(keeper: int) -> None:
+def stop_with_parent(keeper: int) -> None:
     """Let the kernel send SIGTERM when the keeper dies; at once where it is dead already."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
@@ -22,7 +22,7 @@ def tend(keeper: int) -> None:
 
 
 if __name__ == "__main__":
-    tend(int(sys.argv[1]))
+    stop_with_parent(int(sys.argv[1]))
     os.environ[KEEPER] = sys.argv[1]
     sys.argv = sys.argv[1:]
     runpy.run_module("robo_rl.apps.node", run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.checks.arm_contract import check_contract, check_goal
 from hardware.description import RobotDescription, load_description
@@ -27,18 +27,18 @@ from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.seeding import derive_seed
-from sim.arms.arm6.body import HOME_RAD, ArmBody
+from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.lanes import start_of
-from sim.arms.arm6.reach import CONTROL_HZ, ReachTask
+from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
 
 
 class ReachJudge:
     """Publishes goals and judges as the environment does; `on_reset` is called before each new one."""
 
-    def __init__(self, bus: Bus, body: ArmBody, seed: int, on_reset: Any) -> None:
-        self.task, self.success = ReachTask(HOME_RAD), list[bool]()
+    def __init__(self, bus: Bus, body: SimulatedArm, seed: int, on_reset: Any) -> None:
+        self.task, self.success = Arm6ReachTask(HOME_RAD), list[bool]()
         self._bus, self._body, self._seed, self._on_reset = bus, body, seed, on_reset
-        self._tell, self._elsewhere = GOAL.publisher(bus), ArmBody()
+        self._tell, self._elsewhere = GOAL.publisher(bus), SimulatedArm()
         self._goal_m, self._held = np.zeros(SIM_GOAL), 0
         bus.timer(1.0 / CONTROL_HZ, self._look)
 
@@ -67,9 +67,9 @@ class ReachJudge:
             self.success[-1] = self.success[-1] or self._held >= self.task.hold_steps
 
 
-def arm_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
+def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     """Raises CheckpointError when the bundle does not fit the arm, before any process is started."""
-    robot, body = load_description("sim_arm"), ArmBody()
+    robot, body = load_description("sim_arm"), SimulatedArm()
     check_contract(bundle, robot)
     check_goal(bundle, SIM_GOAL, SIM_TASK)
     buses = {

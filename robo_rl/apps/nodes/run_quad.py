@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.checks.flight_contract import check_craft, envelope_of, level_of
 from hardware.messages import Floats, Odometry
@@ -98,7 +98,7 @@ def _level_word(level: Level) -> str:
     return "" if level == "motors" else f" level={level}"
 
 
-def quad_cell(config: RunConfig, bundle: Bundle, world: World) -> Cell:
+def quad_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     env, envelope = flight_env(bundle), envelope_of(bundle)
     level, rate_hz = level_of(bundle), bundle.env.control_hz
     body = QuadBody(env.craft, level=level, hover=HOVER)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.loop.timing import LoopTiming, all_ms
 from hardware.nodes.shared.protocol import Node
@@ -83,7 +83,7 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
     from importlib import import_module
 
     module, function = ROBOTS[config.robot].split(":")
-    world, made = World(clock=time.monotonic, warn=print), list[tuple[Cell, _Director]]()
+    world, made = InProcessWorld(clock=time.monotonic, warn=print), list[tuple[Cell, _Director]]()
     with listening() as ending:
         cell: Cell = getattr(import_module(module), function)(config, bundle, world)
         made.append((cell, _Director(config, cell, cell.nodes[0][1])))

@@ -12,7 +12,7 @@ import sys
 from typing import IO, Any
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.nodes.parent_death_signal import tend
+from robo_rl.apps.nodes.parent_death_signal import stop_with_parent
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -31,5 +31,5 @@ def begin(words: list[str], log: IO[Any]) -> subprocess.Popen[bytes]:
 
 
 if __name__ == "__main__":
-    tend(int(sys.argv[1]))
+    stop_with_parent(int(sys.argv[1]))
     sys.exit(cli.main(sys.argv[2:]))

@@ -19,13 +19,13 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.description import RobotDescription, load_description
 from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
-from hardware.recording.frames import Plan, Rules, plan_frames, shown
+from hardware.recording.frames import FrameRules, Plan, plan_frames, shown
 from hardware.recording.streams import Streams, read_streams
-from robo_rl.apps.record.recordings_layout import Layout, layout_of, survey
+from robo_rl.apps.record.recordings_layout import RecordingLayout, layout_of, survey
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError, DiskFullError
-from robo_rl.data.episodes.atomic_dataset import refuse_existing, whole_dataset
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset, refuse_existing
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.schema import STAMP_COLUMNS, Codec
 
@@ -54,7 +54,7 @@ def import_recordings(config: DataImportConfig) -> int:
     return 0
 
 
-def _account(config: DataImportConfig, layout: Layout, plans: dict[Path, Plan], found: int) -> str:
+def _account(config: DataImportConfig, layout: RecordingLayout, plans: dict[Path, Plan], found: int) -> str:
     """What came of it, and what comes next."""
     frames, idle_s = (sum(getattr(plan, key) for plan in plans.values()) for key in ("frames", "idle_s"))
     idle = f", without {idle_s:.1f} s of standing still at their ends" if idle_s else ""
@@ -70,7 +70,7 @@ def _account(config: DataImportConfig, layout: Layout, plans: dict[Path, Plan], 
 def _plan_all(
     config: DataImportConfig,
     robot: RobotDescription,
-    layout: Layout,
+    layout: RecordingLayout,
     bags: list[Path],
     left_out: dict[str, str],
     bar: Any,
@@ -79,7 +79,7 @@ def _plan_all(
     used.
     """
     low, high = np.array(layout.spec.action.low), np.array(layout.spec.action.high)
-    rules = Rules(layout.spec.control_hz, low, high, config.gap_s, config.idle_s)
+    rules = FrameRules(layout.spec.control_hz, low, high, config.gap_s, config.idle_s)
     plans: dict[Path, Plan] = {}
     came_hz: dict[str, list[float]] = {key: [] for key in layout.pictures}
     for path in bags:
@@ -98,7 +98,7 @@ def _plan_all(
     return plans
 
 
-def _say_slow(layout: Layout, came_hz: Mapping[str, list[float]]) -> None:
+def _say_slow(layout: RecordingLayout, came_hz: Mapping[str, list[float]]) -> None:
     """A camera that is slower than its description shows every picture several times."""
     for key, rates in came_hz.items():
         if (rate_hz := float(np.median(rates))) < SLOW * layout.spec.control_hz:
@@ -113,7 +113,7 @@ def _say_slow(layout: Layout, came_hz: Mapping[str, list[float]]) -> None:
 def _write_all(
     config: DataImportConfig,
     robot: RobotDescription,
-    layout: Layout,
+    layout: RecordingLayout,
     plans: dict[Path, Plan],
     left_out: dict[str, str],
     bar: Any,
@@ -128,7 +128,7 @@ def _write_all(
     stamps = (*STAMP_COLUMNS, *(f"t_capture_ns.{key}" for key in layout.pictures))
     info = {"source": Path(config.source).name, "robot": robot.name, "action": layout.action}
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
-    with whole_dataset(config.out, spec, image_codec=codec, stamps=stamps, info=info) as writer:
+    with atomic_dataset(config.out, spec, image_codec=codec, stamps=stamps, info=info) as writer:
         for path, plan in list(plans.items()):
             with closing(Bag(path, ros_types(), config.namespace)) as bag:
                 streams = read_streams(bag, robot, layout.action, layout.pictures.values())
@@ -164,7 +164,12 @@ def _grouped(left_out: Mapping[str, str]) -> list[str]:
 
 
 def _write(
-    episode: EpisodeWriter, bag: Bag, streams: Streams, plan: Plan, layout: Layout, otherwise: bool | None
+    episode: EpisodeWriter,
+    bag: Bag,
+    streams: Streams,
+    plan: Plan,
+    layout: RecordingLayout,
+    otherwise: bool | None,
 ) -> None:
     """One episode; a success pays 1 at its last frame, which ends it. otherwise: the label of one that has
     none.

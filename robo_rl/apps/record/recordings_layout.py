@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hardware.bus.dds.cdr import ros_types
-from hardware.description import Camera, RobotDescription
+from hardware.description import CameraDescription, RobotDescription
 from hardware.layout import POSITION, VELOCITY, parse_unit
 from hardware.loop.observation import DEPTH, IMAGE
 from hardware.loop.scale import scalable
@@ -35,7 +35,7 @@ LOOKED_AT = (
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordingLayout:
     """What is taken from each recording. pictures: key of the observation -> topic; goal: is it shown?"""
 
     spec: EnvSpec
@@ -67,7 +67,7 @@ def survey(
     return held, left_out
 
 
-def layout_of(config: DataImportConfig, robot: RobotDescription, held: Sequence[Contents]) -> Layout:
+def layout_of(config: DataImportConfig, robot: RobotDescription, held: Sequence[Contents]) -> RecordingLayout:
     """From the settings, and where these are silent as most recordings have it. Says what will not be
     used.
     """
@@ -94,7 +94,7 @@ def layout_of(config: DataImportConfig, robot: RobotDescription, held: Sequence[
         _refuse_other(spec, wanted)
     for sentence in _unused(config, robot, held, pictures, goal=bool(goal), velocities=velocities):
         print(f"robo-rl: {sentence}", file=sys.stderr)
-    return Layout(wanted or spec, action, pictures, bool(goal))
+    return RecordingLayout(wanted or spec, action, pictures, bool(goal))
 
 
 def _most(votes: Iterable[T]) -> T | None:
@@ -230,7 +230,7 @@ def _rate_hz(config: DataImportConfig, robot: RobotDescription, pictures: Iterab
     return config.rate_hz or rates[slowest]
 
 
-def _size(width_px: int | None, camera: Camera) -> tuple[int, int]:
+def _size(width_px: int | None, camera: CameraDescription) -> tuple[int, int]:
     """(height, width) of the pictures that policies are shown. Raises ConfigError for larger ones than there
     are.
     """

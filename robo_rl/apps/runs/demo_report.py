@@ -14,9 +14,9 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.apps.evaluate import latency_on
-from robo_rl.apps.runs.loaded_policy import Actor, load_actor, worker_count
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
 from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.tuning.curve import CURVE_FILE, Progress
+from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.plots import Curve, write_learning_curves
@@ -45,7 +45,7 @@ class Contestant:
     """One row of the table before it is measured."""
 
     name: str
-    actor: Actor
+    actor: LoadedPolicy
     noise: float
     env_steps: int = 0
     wall_s: float = 0.0
@@ -85,7 +85,7 @@ def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
 
 def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
     """The probe, as JSON."""
-    base = load_actor(out / "base", torch.device("cpu")).policy
+    base = open_policy(out / "base", torch.device("cpu")).policy
     shape = (base.chunk, base.action_spec.dim)
     with (
         closing(make_env(config.env, LANES, worker_count(None, LANES))) as env,
@@ -108,7 +108,7 @@ def choose(out: Path) -> str:
     tie.
     """
     curves = {
-        name: Progress.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")
+        name: LearningCurve.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")
     }
     late = {
         name: sum(r.k for r in c.rates[-2:]) / sum(r.n for r in c.rates[-2:]) for name, c in curves.items()
@@ -119,22 +119,25 @@ def choose(out: Path) -> str:
 def line_up(out: Path, stages: Stages) -> list[Contestant]:
     """The rows: who, with which noise, at what cost."""
     cpu = torch.device("cpu")
-    base, head = load_actor(out / "base", cpu), load_actor(out / "bundle", cpu)
+    base, head = open_policy(out / "base", cpu), open_policy(out / "bundle", cpu)
     trained = stages.done["train"]
     rows = [
         Contestant("base", base, 1.0, 0, trained["wall_s"], trained["cpu_s"]),
         Contestant("base_zero_noise", base, 0.0, 0, trained["wall_s"], trained["cpu_s"]),
     ]
     for name, method in (("steered", "steering"), ("residual", "residual")):
-        actor, done = load_actor(out / method, cpu), Progress.from_json(read_json(out / method / CURVE_FILE))
+        actor, done = (
+            open_policy(out / method, cpu),
+            LearningCurve.from_json(read_json(out / method / CURVE_FILE)),
+        )
         tuned = stages.done["finetune"]
         wall_s = tuned["wall_s_by_method"][method] + tuned.get("stopped_s", 0.0)
         steps = int(actor_note(actor)["env_steps"])
         rows.append(Contestant(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
-    return [*rows, head_row(head, actor_note(load_actor(out / "head", cpu)), stages.done["distill"])]
+    return [*rows, head_row(head, actor_note(open_policy(out / "head", cpu)), stages.done["distill"])]
 
 
-def head_row(head: Actor, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
+def head_row(head: LoadedPolicy, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
     """At the cost of its training: its stage also compares it with its teacher. A head of before has no such
     note.
     """
@@ -142,7 +145,7 @@ def head_row(head: Actor, note: dict[str, Any], stage: dict[str, Any]) -> Contes
     return Contestant("head", head, head.noise, int(note["env_steps"]), *cost)
 
 
-def actor_note(actor: Actor) -> dict[str, Any]:
+def actor_note(actor: LoadedPolicy) -> dict[str, Any]:
     """What policy.json says of the training."""
     return dict(read_json(actor.folder / "policy.json")["train"])
 
@@ -207,7 +210,7 @@ def write_page(
     """report.html and the figure in it."""
     curves = []
     for method, label in (("steering", LABELS["steered"]), ("residual", LABELS["residual"])):
-        done = Progress.from_json(read_json(out / method / CURVE_FILE))
+        done = LearningCurve.from_json(read_json(out / method / CURVE_FILE))
         curves.append(Curve.from_rates(label, done.env_steps, done.rates))
     found = Probe.from_json(stages.done["probe"]["probe"])
     levels = {"Base": found.gaussian.rate, "Base, zero noise": found.zero.rate}

@@ -17,14 +17,14 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.files.describe_path import what_is
+from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
 from robo_rl.core.spec import EnvSpec
 
 
 @dataclass(frozen=True)
-class Actor:
+class LoadedPolicy:
     """A policy, where it came from and how it was meant to be run."""
 
     folder: Path
@@ -40,7 +40,7 @@ class Actor:
             check_compatible(self.policy, env)
 
 
-def load_actor(path: str | Path, device: torch.device) -> Actor:
+def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     """The policy in a policy folder, in the `policy/` of a run, or in a bundle. Raises CheckpointError for
     others.
     """
@@ -48,11 +48,11 @@ def load_actor(path: str | Path, device: torch.device) -> Actor:
     if (folder / MANIFEST).is_file():
         bundle = load_bundle(folder)
         onnx = OnnxPolicy(bundle, "cuda" if device.type == "cuda" else "cpu")
-        return Actor(folder, onnx, bundle.env.name, 0.0 if bundle.noise == "zero" else 1.0)
+        return LoadedPolicy(folder, onnx, bundle.env.name, 0.0 if bundle.noise == "zero" else 1.0)
     policy: ChunkPolicy = load_policy(folder, device)
     if device.type != "cpu":
         policy = OnDevice(policy, device)
-    return Actor(folder, policy, trained_env_spec(folder).name, trained_noise(folder))
+    return LoadedPolicy(folder, policy, trained_env_spec(folder).name, trained_noise(folder))
 
 
 def find_policy(path: str | Path) -> Path:
@@ -61,7 +61,7 @@ def find_policy(path: str | Path) -> Path:
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
     raise CheckpointError(
-        f"{path} {what_is(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} was found "
+        f"{path} {describe_path(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} was found "
         "there. Give a run that is done, a policy folder, such as runs/<name>/policy, or a bundle."
     )
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import chain, count
 from typing import Any, Protocol, runtime_checkable
 
-from robo_rl.apps.collect import Driver
+from robo_rl.apps.collect import Demonstrator
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.protocols import VecEnv
 
@@ -63,7 +63,7 @@ class Keys:
         return not self.paused
 
 
-def show(env: VecEnv, driver: Driver, seeds: Sequence[int], name: str) -> list[bool]:
+def show(env: VecEnv, driver: Demonstrator, seeds: Sequence[int], name: str) -> list[bool]:
     """Episode after episode at the speed of life, until the window is closed. Returns the outcomes of whole
     ones.
 

@@ -22,7 +22,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.tuning.curve import CURVE_FILE, Outcome, Progress
+from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import measure, report
@@ -104,7 +104,7 @@ def finetune_auto(config: FinetuneVerb) -> int:
     }
     save_policy(run.policy, best.policy, note)
     write_json(run.path / CURVE_FILE, curve.to_json())
-    report(config, base, Outcome(load_policy(run.policy), best.noise_scale, curve, spent), run)
+    report(config, base, TuningResult(load_policy(run.policy), best.noise_scale, curve, spent), run)
     return 0
 
 
@@ -212,7 +212,7 @@ class _Course:
         self.best, self.next = start, start  # what is left in the end; what the next residual corrects
         self.sure = False  # was the best one met by more episodes?
         self.execute = start.policy.execute  # the rhythm that suits the base
-        self.spent, self.curve = 0, Progress()
+        self.spent, self.curve = 0, LearningCurve()
         self.recorded: list[Path] = []  # datasets of the successes of all stages
         self.demos = config.demos  # with those successes, once there was an imitation
         self._counts: dict[str, int] = {}

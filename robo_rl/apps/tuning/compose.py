@@ -42,7 +42,7 @@ Tuner = FineTuner | PpoTuner
 
 
 @dataclass(frozen=True)
-class Session:
+class TuningSession:
     """A run in memory: what learns, and the policy that shares its weights."""
 
     tuner: Tuner
@@ -128,7 +128,7 @@ def build_session(
     dense_reward: bool = False,
     logger: Logger | None = None,
     say: Callable[[str], None] = print,
-) -> Session:
+) -> TuningSession:
     """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit
     together.
 
@@ -160,7 +160,7 @@ def build_session(
     if method.reward_source == "interventions":
         collector.intervention_reward = INTERVENTION_REWARD
     deploy = scale if method.deploy_noise is None else method.deploy_noise
-    return Session(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
+    return TuningSession(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
 
 
 def build_learner(
@@ -179,7 +179,7 @@ def learned_reward(method: MethodConfig) -> tuple[float, float]:
     )
 
 
-def supervised(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
+def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
     """The environment to train in, with the human of `method.intervene` at hand."""
     if method.intervene == "none":
         if method.reward_source == "interventions" or method.mix.intervention > 0.0:

@@ -12,7 +12,7 @@ CURVE_FILE = "curve.json"
 
 
 @dataclass
-class Progress:
+class LearningCurve:
     """What a run has measured so far; part of its checkpoint."""
 
     env_steps: list[int] = field(default_factory=list)  # of the evaluations
@@ -30,17 +30,17 @@ class Progress:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Progress:
+    def from_json(cls, data: dict[str, Any]) -> LearningCurve:
         rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
         returns = [float(total) for total in data["returns"]]
         return cls([int(step) for step in data["env_steps"]], rates, returns, float(data["train_cpu_s"]))
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuningResult:
     """A finished run."""
 
     policy: SavedPolicy
     noise_scale: float
-    progress: Progress
+    progress: LearningCurve
     env_steps: int

@@ -28,7 +28,7 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
-from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, Walk
 
 _DATA = ("features", "noise", "chunk", "weight")
@@ -55,7 +55,9 @@ class Rounds:
         # zero noise.
         self.noise_scale = 0.0 if ignores_noise(teacher) else noise_scale
         noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), self.noise_scale)
-        self.gatherer = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed)
+        self.gatherer = DaggerCollector(
+            env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed
+        )
         self.recipe = DistillConfig(
             **{item.name: getattr(config, item.name) for item in fields(DistillConfig)}
         )

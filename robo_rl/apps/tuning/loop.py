@@ -13,10 +13,10 @@ from robo_rl.apps.runs.metrics import Metrics
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
-from robo_rl.apps.tuning.compose import Session, build_session, supervised
-from robo_rl.apps.tuning.curve import CURVE_FILE, Outcome, Progress
+from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.tuning.report import measure
-from robo_rl.apps.tuning.start import env_name, env_options, patience, replanned
+from robo_rl.apps.tuning.start import env_name, env_options, replanned, training_episode_limit
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
@@ -33,7 +33,7 @@ from sim.registry import has_dense_reward, make_env
 from sim.vec.recorded import Recorded
 
 
-def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> Outcome:
+def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> TuningResult:
     """Train one method in `run`, from its last checkpoint when there is one."""
     if config.env_steps is not None:
         method = replace(method, env_steps=config.env_steps)
@@ -44,7 +44,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     if replayed and (said := choose(EpisodeStore(str(config.demos)), "unfailed").sentence()):
         print(said)
     name, options = env_name(config), env_options(config)
-    limited = options | {"max_episode_steps": patience(config, method, demos)}
+    limited = options | {"max_episode_steps": training_episode_limit(config, method, demos)}
     at = run.latest() if config.resume else None
     state = None if at is None else load_state(at[1])
     with (
@@ -54,7 +54,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         _log(run, at, state, bar) as metrics,
     ):
         metrics.shown = ("eval/success" if config.base else "train/return", "critic/q")
-        train_env = supervised(method, name, env, config.seed)
+        train_env = with_interventions(method, name, env, config.seed)
         if config.record != "none":
             train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
         session = build_session(
@@ -75,7 +75,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
             print(kept)
         save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
         write_json(run.path / CURVE_FILE, loop.progress.to_json())
-    return Outcome(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+    return TuningResult(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
 
 
 def _recorded(
@@ -133,7 +133,7 @@ class _Loop:
     def __init__(
         self,
         config: FinetuneVerb,
-        session: Session,
+        session: TuningSession,
         env: VecEnv,
         eval_env: VecEnv,
         run: RunDir,
@@ -142,7 +142,7 @@ class _Loop:
         self.config, self.session, self.env, self.eval_env, self.run_dir = config, session, env, eval_env, run
         self.metrics = metrics
         self.tuner = session.tuner
-        self.progress = Progress()
+        self.progress = LearningCurve()
         self.best: Best | None = None
         self.saved_at, self._saved_offline = (
             -1,
@@ -161,7 +161,7 @@ class _Loop:
             self._since_cpu_s = cpu_seconds()
             self._evaluate()
             return
-        self.progress, self.best = Progress.from_json(state["progress"]), Best.from_state(state["best"])
+        self.progress, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
         self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
         self.tuner.load_state_dict(state["tuner"])
@@ -250,7 +250,7 @@ class _Loop:
 
 
 def train_note(
-    config: FinetuneVerb, method: MethodConfig, session: Session, done: Progress
+    config: FinetuneVerb, method: MethodConfig, session: TuningSession, done: LearningCurve
 ) -> dict[str, Any]:
     """Where the policy came from, for policy.json and the bundle's manifest."""
     return {

@@ -10,7 +10,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.tuning.curve import Outcome
+from robo_rl.apps.tuning.curve import TuningResult
 from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
@@ -28,7 +28,7 @@ def measure(
     return evaluate(env, policy, ChunkExecutor, noise, seeds)
 
 
-def report(config: FinetuneVerb, base: SavedPolicy, outcome: Outcome, run: RunDir) -> None:
+def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
     """The base and the result on the same episodes."""
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)

@@ -72,7 +72,9 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
     return {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
 
 
-def patience(config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None) -> int | None:
+def training_episode_limit(
+    config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None
+) -> int | None:
     """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's
     limit.
 

@@ -15,7 +15,7 @@ _MARKS = (  # the first file that is there tells
 )
 
 
-def what_is(path: Path) -> str:
+def describe_path(path: Path) -> str:
     """E.g. "does not exist", "is a file", "is a run", "is a folder of something else"."""
     if not path.exists():
         return "does not exist"

@@ -22,7 +22,7 @@ def refuse_existing(out: str | Path) -> None:
 
 
 @contextmanager
-def whole_dataset(
+def atomic_dataset(
     out: str | Path, env: EnvSpec, *, image_codec: Codec, stamps: tuple[str, ...], info: Mapping[str, Any]
 ) -> Iterator[DatasetWriter]:
     """Write its episodes in the `with` block; leaving it by an exception, Ctrl-C included, leaves nothing

@@ -13,7 +13,7 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 
 
 @dataclass
-class Take:
+class EpisodeBuffer:
     """One episode. Once it is done `obs` has one row more than the rest: what followed the last action."""
 
     seed: int
@@ -25,8 +25,8 @@ class Take:
     done: bool = False
 
 
-def write_take(
-    writer: DatasetWriter, take: Take, *, task: str = "", info: Mapping[str, Any] | None = None
+def write_episode(
+    writer: DatasetWriter, take: EpisodeBuffer, *, task: str = "", info: Mapping[str, Any] | None = None
 ) -> int:
     """Commit a take that is done; returns the episode's number. Raises what `EpisodeWriter.add` and `.commit`
     raise.

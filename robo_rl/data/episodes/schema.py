@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files.describe_path import what_is
+from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.spec import EnvSpec
 
@@ -120,7 +120,7 @@ class DatasetMeta:
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{root} {what_is(root)}, and is no dataset: {DATASET_JSON} does not exist there. Give the "
+                f"{root} {describe_path(root)}, and is no dataset: {DATASET_JSON} does not exist there. Give the "
                 "folder that `robo-rl collect` or `robo-rl data import` wrote."
             )
         data = _read(path)

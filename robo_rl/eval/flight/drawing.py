@@ -24,7 +24,7 @@ _BITS = 4  # OpenCV takes coordinates as whole sixteenths of a pixel
 
 
 @dataclass(frozen=True, slots=True)
-class Camera:
+class PinholeCamera:
     """Pinhole: pixel = centre + focal_px (right, -up) / forward, of the point seen from `eye_m`."""
 
     eye_m: Float[ndarray, " 3"]  # world
@@ -49,7 +49,7 @@ def fit_camera(
     azimuth_deg: float,
     elevation_deg: float,
     fill: tuple[float, float] = (0.9, 0.8),
-) -> Camera:
+) -> PinholeCamera:
     """The nearest camera in this direction that has all points within `fill` of its picture's width and
     height.
 
@@ -68,7 +68,7 @@ def fit_camera(
     seen = (points_m - middle) @ axes.T
     room = np.array(size) / 2.0 * np.array(fill)
     distance = (np.abs(seen[:, :2]) * focal_px / room).max(-1) - seen[:, 2]
-    return Camera(middle + back * max(float(distance.max()), 1e-2), axes, focal_px, size)
+    return PinholeCamera(middle + back * max(float(distance.max()), 1e-2), axes, focal_px, size)
 
 
 def rotation(quat_wxyz: Float[ndarray, " 4"]) -> Float[ndarray, "3 3"]:

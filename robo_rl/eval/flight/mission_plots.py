@@ -26,7 +26,7 @@ _HEADING: Any = {"loc": "left", "fontsize": 9}
 
 
 @dataclass(frozen=True)
-class SceneView:
+class MissionView:
     """One scene and the flight in it. Positions in metres."""
 
     title: str
@@ -41,7 +41,7 @@ class SceneView:
     margin_m: float  # of the flight; NaN when it ended early
 
 
-def write_mission_plots(path: Path, rows: Sequence[Sequence[SceneView]], title: str) -> Path:
+def write_mission_plots(path: Path, rows: Sequence[Sequence[MissionView]], title: str) -> Path:
     """A row per mission, a column per scene. Raises ConfigError when there is nothing to draw."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
@@ -49,7 +49,7 @@ def write_mission_plots(path: Path, rows: Sequence[Sequence[SceneView]], title: 
     return path
 
 
-def mission_figure(rows: Sequence[Sequence[SceneView]], title: str) -> Figure:
+def mission_figure(rows: Sequence[Sequence[MissionView]], title: str) -> Figure:
     """The same, not yet written; in metres, seen from above. Raises ConfigError when there is nothing to
     draw.
     """
@@ -75,7 +75,7 @@ def mission_figure(rows: Sequence[Sequence[SceneView]], title: str) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, view: SceneView, scale: Normalize) -> LineCollection:
+def _draw(axes: Axes, view: MissionView, scale: Normalize) -> LineCollection:
     wide, deep, _ = view.arena_m
     axes.add_patch(Rectangle((-wide, -deep), 2 * wide, 2 * deep, fill=False, edgecolor=GRID, linewidth=2))
     for at in view.rocks:

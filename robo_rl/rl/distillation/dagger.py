@@ -18,23 +18,22 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.core.protocols import ChunkPolicy, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
-from robo_rl.rl.collect import Executor, Noise
 from robo_rl.rl.distillation.distill import DistillData
 
-MakeExecutor = Callable[[ChunkPolicy, int], Executor]
+MakeExecutor = Callable[[ChunkPolicy, int], PlanningExecutor]
 
 
 @dataclass
-class Gathered:
+class DaggerData:
     """The answers, and what they cost."""
 
     data: DistillData
     env_steps: int
 
 
-class Gatherer:
+class DaggerCollector:
     """Rolls teacher and student out together, lane by lane and decision by decision."""
 
     def __init__(
@@ -42,7 +41,7 @@ class Gatherer:
         env: VecEnv,
         teacher: ChunkPolicy,
         make_executor: MakeExecutor,
-        noise: Noise,
+        noise: ResumableNoise,
         corrects_steps: bool,
         seed: int,
     ) -> None:
@@ -57,7 +56,7 @@ class Gatherer:
         student: ChunkPolicy | None = None,
         student_share: float = 0.5,
         on_step: Callable[[int], None] = lambda _: None,
-    ) -> Gathered:
+    ) -> DaggerData:
         """At least `env_steps` steps; with a student, it executes `student_share` of the decisions.
 
         on_step(environment steps done) is called after every step of all lanes.
@@ -95,7 +94,7 @@ class Gatherer:
             book.close(full, ~by_student[full])
             on_step(steps)
         data = book.data() if self.corrects_steps else self._label(book.states())
-        return Gathered(data, steps)
+        return DaggerData(data, steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Its place between two gatherings; every gathering starts with new episodes."""
@@ -111,7 +110,12 @@ class Gatherer:
         return torch.rand(count, generator=self.rng) < share
 
     def _decide(
-        self, executor: Executor, rows: Tensor, by_student: Tensor, student: ChunkPolicy | None, book: _Book
+        self,
+        executor: PlanningExecutor,
+        rows: Tensor,
+        by_student: Tensor,
+        student: ChunkPolicy | None,
+        book: _Book,
     ) -> None:
         noise = self.noise.draw(rows.tolist(), executor.decision[rows].tolist())
         chunk = executor.plan(rows, noise)

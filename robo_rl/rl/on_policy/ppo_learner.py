@@ -29,7 +29,7 @@ from robo_rl.rl.on_policy.ppo import (
     standardized,
     value_loss,
 )
-from robo_rl.rl.on_policy.rollout import Transitions
+from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
 
 class PpoLearner:
@@ -103,7 +103,7 @@ class PpoLearner:
         """log pi(u | x)."""
         return normal_log_prob(u, self.actor.mode(x[:, self.views.actor]), self.std)
 
-    def update(self, data: Transitions, total_rounds: int) -> Info:
+    def update(self, data: RolloutTransitions, total_rounds: int) -> Info:
         """One round: at most `epochs` passes over a roll-out of the current policy. Logs the last
         minibatch.
         """

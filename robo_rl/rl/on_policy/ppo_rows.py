@@ -20,7 +20,7 @@ from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout, gae
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
-from robo_rl.rl.on_policy.rollout import Transitions
+from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
 
 @dataclass
@@ -71,7 +71,7 @@ class PpoRows:
         return info
 
     @torch.no_grad()
-    def _roll_out(self) -> tuple[Transitions, Info]:
+    def _roll_out(self) -> tuple[RolloutTransitions, Info]:
         env, columns = self.env, []
         for _ in range(self.config.ppo.rollout):
             obs = env.obs
@@ -90,7 +90,7 @@ class PpoRows:
         last = ended.clone()
         last[:, -1] = True  # what lies behind the roll-out: V(s') stands for it
         advantage = gae(reward, discount, now, then, terminated, last, self.config.ppo.gae_lambda)
-        flat = Transitions(
+        flat = RolloutTransitions(
             obs.flatten(0, 1),
             none.flatten(0, 1),
             u.flatten(0, 1),

@@ -15,7 +15,7 @@ Value = Callable[[Tensor, Tensor], Tensor]  # (obs, ctx) -> V
 
 
 @dataclass(frozen=True, slots=True)
-class Transitions:
+class RolloutTransitions:
     """b decisions of the policy that is about to be improved."""
 
     obs: Float[Tensor, "b f"]
@@ -61,7 +61,7 @@ class Rollout:
         rows = rows[self.count[rows] > 0]
         self.data["reward"][rows, self.count[rows] - 1] = reward
 
-    def transitions(self, value: Value, lam: float, scale: RewardScale | None) -> Transitions:
+    def transitions(self, value: Value, lam: float, scale: RewardScale | None) -> RolloutTransitions:
         """All decisions with their advantages and returns, lane after lane."""
         used = int(self.count.max())
         data = {name: column[:, :used] for name, column in self.data.items()}
@@ -73,7 +73,7 @@ class Rollout:
         now, then = value(data["obs"], data["ctx"]), value(data["next_obs"], data["next_ctx"])
         ended = ended | _last(valid)  # what lies behind it is not part of this roll-out: V(s') stands for it
         advantage = gae(reward, data["discount"], now, then, data["terminated"], ended, lam)
-        return Transitions(
+        return RolloutTransitions(
             data["obs"][valid],
             data["ctx"][valid],
             data["u"][valid],

@@ -15,7 +15,7 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.rl.collect import Collector, Episode
+from robo_rl.rl.collect import CollectedEpisode, Collector
 from robo_rl.rl.loop import FinetuneConfig, Phase
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
@@ -83,7 +83,7 @@ class PpoTuner:
     def done(self) -> bool:
         return self.env_steps >= self.config.env_steps
 
-    def advance(self) -> list[Episode]:
+    def advance(self) -> list[CollectedEpisode]:
         """One control step of all lanes; learns when the roll-out is full. Returns the episodes that
         ended.
         """

@@ -22,7 +22,7 @@ def arm_model() -> Any:
     return mujoco.MjModel.from_xml_path(str(ASSET))
 
 
-class ArmBody:
+class SimulatedArm:
     """One arm. Positions in rad, in the order of `JOINTS`; the tool in m, in the world."""
 
     names = JOINTS

@@ -8,14 +8,14 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import UnknownNameError
-from sim.arms.arm6.body import ArmBody
+from sim.arms.arm6.body import SimulatedArm
 from sim.render.renderer import MujocoRenderer
 
 
 class ArmCamera:
     """Square pictures of `side_px`. Raises UnknownNameError for a camera that the scene does not have."""
 
-    def __init__(self, body: ArmBody, name: str, side_px: int) -> None:
+    def __init__(self, body: SimulatedArm, name: str, side_px: int) -> None:
         known = [body.model.camera(i).name for i in range(body.model.ncam)]
         if name not in known:
             raise UnknownNameError("camera", name, known)

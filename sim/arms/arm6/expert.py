@@ -20,8 +20,8 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
-from sim.arms.arm6.body import HOME_RAD, ArmBody
-from sim.arms.arm6.reach import CONTROL_HZ, TASKS, ReachTask
+from sim.arms.arm6.body import HOME_RAD, SimulatedArm
+from sim.arms.arm6.reach import CONTROL_HZ, TASKS, Arm6ReachTask
 
 LAG_S, SPEED_RAD_S, CHANGE_RAD_S, EASE = 0.2, 1.2, 0.4, 0.6
 _DAMPING_M, _REMEMBERED = 0.02, 4096
@@ -39,7 +39,7 @@ class ArmExpert:
             raise ConfigError(
                 f"noise is {noise}; expected a standard deviation of 0 or more, as a share of 0.06 rad."
             )
-        self._noise, self._seed, self._body = noise, seed, ArmBody()
+        self._noise, self._seed, self._body = noise, seed, SimulatedArm()
         self._poses: OrderedDict[bytes, Float[ndarray, " 6"]] = OrderedDict()
         self._draws: OrderedDict[int, Float[ndarray, "t 6"]] = OrderedDict()
 
@@ -50,7 +50,7 @@ class ArmExpert:
             pairs = zip(episode_seed.tolist(), step.tolist(), strict=True)
             actions = actions + 0.06 * self._noise * np.stack([self._draw(seed, t)[t] for seed, t in pairs])
         clipped = np.clip(
-            actions, *ReachTask(HOME_RAD).action_limits(self._body.low_rad, self._body.high_rad)
+            actions, *Arm6ReachTask(HOME_RAD).action_limits(self._body.low_rad, self._body.high_rad)
         )
         return torch.from_numpy(clipped.astype(np.float32))
 
@@ -88,7 +88,9 @@ class ArmExpert:
         return self._draws[episode_seed]
 
 
-def inverse_kinematics(body: ArmBody, goal_m: Float[ndarray, " 3"], steps: int = 60) -> Float[ndarray, " 6"]:
+def inverse_kinematics(
+    body: SimulatedArm, goal_m: Float[ndarray, " 3"], steps: int = 60
+) -> Float[ndarray, " 6"]:
     """The pose near home whose tool is at the goal, or as near as its first three joints bring it. Moves
     `body`.
     """

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from robo_rl.core.errors import UnknownNameError
 from sim.adapters.options import check_reward, check_steps
-from sim.arms.arm6.body import HOME_RAD, ArmBody
-from sim.arms.arm6.reach import CONTROL_HZ, TASKS, ReachTask, reach_spec
-from sim.render.pictures import Pictures
+from sim.arms.arm6.body import HOME_RAD, SimulatedArm
+from sim.arms.arm6.reach import CONTROL_HZ, TASKS, Arm6ReachTask, reach_spec
+from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 
 REQUIRES = ("mujoco",)
@@ -46,8 +46,8 @@ class ArmLane:
     info_keys = ("error_m",)
 
     def __init__(self, options: ArmLanes) -> None:
-        self._options, self._body = options, ArmBody()
-        task = ReachTask(HOME_RAD)
+        self._options, self._body = options, SimulatedArm()
+        task = Arm6ReachTask(HOME_RAD)
         self.task = (
             task if options.max_episode_steps is None else replace(task, max_steps=options.max_episode_steps)
         )
@@ -56,7 +56,7 @@ class ArmLane:
         self._age = self._held = 0
         self._solved = False
         body = self._body
-        self._pictures = Pictures(body.model, body.data, options.render_size, camera="view")
+        self._pictures = LaneRenderer(body.model, body.data, options.render_size, camera="view")
 
     def reset(self, seed: int) -> LaneObs:
         start_rad, self._goal_m = start_of(self.task, self._body, seed)
@@ -89,7 +89,9 @@ class ArmLane:
         return {"state": self.task.state(*self._body.read(), self._goal_m)}
 
 
-def start_of(task: ReachTask, body: ArmBody, seed: int) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 3"]]:
+def start_of(
+    task: Arm6ReachTask, body: SimulatedArm, seed: int
+) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 3"]]:
     """(start [rad], goal [m]) of the episode with this seed. Moves `body`."""
     rng = np.random.default_rng(seed)
     start_rad = task.start_rad(rng.uniform(-1.0, 1.0, 6))

@@ -20,7 +20,7 @@ CONTROL_HZ = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class ReachTask:
+class Arm6ReachTask:
     """Starts and goals lie around `home_rad`, within `spread_rad`; a goal turns the first three joints
     alone.
     """
@@ -67,7 +67,10 @@ class ReachTask:
 
 
 def reach_spec(
-    task: ReachTask, joints: tuple[str, ...], low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
+    task: Arm6ReachTask,
+    joints: tuple[str, ...],
+    low_rad: Float[ndarray, " j"],
+    high_rad: Float[ndarray, " j"],
 ) -> EnvSpec:
     """Units name what they count, joint by joint: `robo-rl contract` compares them with a robot."""
     named = ", ".join(joints)

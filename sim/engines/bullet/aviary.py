@@ -18,7 +18,7 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError, EnvError
 from sim.engines.bullet.aviary_acts import ACTS, Act
 from sim.engines.bullet.body import hull
-from sim.engines.bullet.effects import Scene, check_scene, downwash_among, downwash_world_n
+from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
@@ -65,7 +65,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
             load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
         )
         self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
-        check_scene(Scene(self.effects, rate_hz=float(pyb_freq)))
+        check_scene(AirEffects(self.effects, rate_hz=float(pyb_freq)))
         self.obs_type = _one_of("obs", obs, OBSERVATIONS)
         self.act = Act(_one_of("act", act, tuple(ACTS)), self.craft, num_drones, 1.0 / ctrl_freq)
         self.buffer = ctrl_freq // 2

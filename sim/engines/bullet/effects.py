@@ -28,7 +28,7 @@ NARROWEST_M = 1e-3  # the width c_2 dz + c_3 passes through zero
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class AirEffects:
     """Where drones fly and what the air does there."""
 
     effects: tuple[str, ...] = EFFECTS
@@ -42,7 +42,7 @@ class Scene:
         return max(1, math.ceil(dt_s * self.rate_hz - 1e-9))
 
 
-def check_scene(scene: Scene) -> None:
+def check_scene(scene: AirEffects) -> None:
     """Raises UnknownNameError for an effect or a donor that does not exist, ConfigError for numbers out of
     bounds.
     """
@@ -62,7 +62,7 @@ def check_scene(scene: Scene) -> None:
         )
 
 
-def borrowed(craft: Craft, scene: Scene) -> dict[str, Any]:
+def borrowed(craft: Craft, scene: AirEffects) -> dict[str, Any]:
     """Coefficients that the effects need and this craft's data lack, taken from the scene's donor; a craft
     that has any drag of its own keeps just that one, for it was fitted without another.
     """
@@ -81,7 +81,7 @@ def borrowed(craft: Craft, scene: Scene) -> dict[str, Any]:
     return found
 
 
-def equipped(craft: Craft, scene: Scene) -> Craft:
+def equipped(craft: Craft, scene: AirEffects) -> Craft:
     """The craft with what it borrows."""
     return replace(craft, **borrowed(craft, scene))
 

@@ -28,7 +28,7 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 
 
 @dataclass(frozen=True, slots=True)
-class Eye:
+class FloorCamera:
     """A small grey camera under the craft, and the floor it sees."""
 
     px: int = 48
@@ -43,7 +43,7 @@ class Eye:
 class FloorView:
     """Pictures from poses. Owns a connection to PyBullet, in which nothing moves."""
 
-    def __init__(self, eye: Eye, floor_m: float) -> None:
+    def __init__(self, eye: FloorCamera, floor_m: float) -> None:
         if not 16 <= eye.px <= 256:
             raise ConfigError(f"px = {eye.px} is out of bounds: a camera of 16 ... 256 pixels to a side.")
         self.eye = eye
@@ -108,7 +108,7 @@ class FloorView:
         return rgb
 
 
-def markers(eye: Eye) -> list[tuple[ndarray, ndarray, float, float]]:
+def markers(eye: FloorCamera) -> list[tuple[ndarray, ndarray, float, float]]:
     """(place [m], half sides [m], direction [rad], grey) of the floor and what lies on it, the upper ones
     last.
     """

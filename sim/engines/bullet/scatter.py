@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray
 from torch import Tensor
 
-from sim.engines.bullet.floor_view import Eye, FloorView, exposed
+from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed
 
 _NEAR = 0.5  # share of the poses that lie as close to the goal as a good flight
 _NEAR_M, _NEAR_RAD, _HEADING_RAD = 0.1, 0.1, 0.3  # standard deviations there; of the heading, everywhere
@@ -18,7 +18,7 @@ _BATCH = 500
 
 
 def scattered(
-    eye: Eye, floor_m: float, num: int, reach_m: float, tilt_rad: float, rng: np.random.Generator,
+    eye: FloorCamera, floor_m: float, num: int, reach_m: float, tilt_rad: float, rng: np.random.Generator,
     told: Callable[[int], None] = lambda _: None,
 ) -> tuple[UInt8[Tensor, "b h w"], Float[Tensor, "b 3"], Float[Tensor, "b 5"]]:  # fmt: skip
     """Pictures, what is up in body axes, and position [m] with cos and sin of the heading.

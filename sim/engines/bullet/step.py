@@ -17,7 +17,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import EnvError
 from sim.engines.bullet.effects import (
-    Scene,
+    AirEffects,
     check_scene,
     downwash_among,
     downwash_n,
@@ -28,11 +28,12 @@ from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
 from sim.flight.command import ON_MOTORS, CommandLevel
-from sim.flight.flight import Senses, inner_physics
+from sim.flight.flight import inner_physics
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.tasks.flight.protocol import FlightTask
 
@@ -49,7 +50,7 @@ class BulletStep:
     """
 
     def __init__(
-        self, craft: Craft, physics: Physics, num: int, scene: Scene, per_arena: int = 1, *, pure: bool = False,
+        self, craft: Craft, physics: QuadPhysics, num: int, scene: AirEffects, per_arena: int = 1, *, pure: bool = False,
         floor_m: float | None = None, watch: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         check_scene(scene)
@@ -115,22 +116,22 @@ class BulletStep:
 
 
 def bullet_step(
-    craft: Craft, task: FlightTask, num: int, scene: Scene | None = None, realism: Realism | None = None,
+    craft: Craft, task: FlightTask, num: int, scene: AirEffects | None = None, realism: Realism | None = None,
     level: CommandLevel = ON_MOTORS, *, pure: bool = False,
-) -> tuple[Physics, BulletStep]:  # fmt: skip
+) -> tuple[QuadPhysics, BulletStep]:  # fmt: skip
     """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m
     below the origin, or where the task's scene ends.
     """
     if scene is None:
         (_, _, middle_m), reach_m = task.scene
-        scene = Scene(height_m=max(1.0, reach_m - middle_m))
+        scene = AirEffects(height_m=max(1.0, reach_m - middle_m))
     windy = realism is not None and realism.gust_m_s > 0.0
-    physics = Physics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
+    physics = QuadPhysics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
     return physics, BulletStep(craft, inner_physics(level, physics)[1], num, scene, pure=pure)
 
 
 def bullet_flights(
-    craft: Craft, task: FlightTask, senses: Senses, num: int, seed: int, scene: Scene, *,
+    craft: Craft, task: FlightTask, senses: FlightSenses, num: int, seed: int, scene: AirEffects, *,
     spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
 ) -> Flights:  # fmt: skip
     """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.engines.bullet.effects import Scene
+from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 from sim.flight.swarm.swarm_step import Touched
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
@@ -26,11 +26,17 @@ class BulletSwarm:
     """
 
     def __init__(
-        self, craft: Craft, world: SwarmWorld, worlds: int, scene: Scene | None = None, *, pure: bool = False
+        self,
+        craft: Craft,
+        world: SwarmWorld,
+        worlds: int,
+        scene: AirEffects | None = None,
+        *,
+        pure: bool = False,
     ) -> None:
         self._world, self._worlds = world, worlds
-        scene = scene or Scene()
-        self.physics = Physics(dt_s=world.dt_s, integrator="euler", substeps=scene.substeps(world.dt_s))
+        scene = scene or AirEffects()
+        self.physics = QuadPhysics(dt_s=world.dt_s, integrator="euler", substeps=scene.substeps(world.dt_s))
         num = worlds * world.drones
         self.engine = BulletStep(
             craft, self.physics, num, scene, per_arena=world.drones, pure=pure, floor_m=0.0, watch=self._watch

@@ -15,13 +15,13 @@ from torch import Tensor
 from policies.flight.vision import attitude, gained_velocity
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from sim.engines.bullet.effects import Scene
-from sim.engines.bullet.floor_view import Eye, FloorView, exposed
+from sim.engines.bullet.effects import AirEffects
+from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed
 from sim.engines.bullet.motion import rotation
 from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import POS, QUAT, VEL, rotation_matrix
-from sim.flight.memory import SEEN_ROWS, Senses
+from sim.flight.memory import SEEN_ROWS, FlightSenses
 from sim.tasks.flight.hover import HoverTask
 
 FRAMES = 3  # pictures of different ages in one image
@@ -58,12 +58,12 @@ class VisionFlights:
         history: int,
         num: int,
         seed: int,
-        scene: Scene,
-        eye: Eye,
+        scene: AirEffects,
+        eye: FloorCamera,
         camera_hz: float,
     ) -> None:
         self.every = steps_per_picture(camera_hz, task.dt_s)
-        self.flights = bullet_flights(craft, task, Senses(history, integral=False), num, seed, scene)
+        self.flights = bullet_flights(craft, task, FlightSenses(history, integral=False), num, seed, scene)
         self.view = FloorView(eye, -scene.height_m)
         self.task, self.history, self._step = task, history, -1
         self._rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def steps_per_picture(camera_hz: float, dt_s: float) -> int:
     return steps
 
 
-def vision_spec(task: HoverTask, history: int, eye: Eye, camera_hz: float) -> EnvSpec:
+def vision_spec(task: HoverTask, history: int, eye: FloorCamera, camera_hz: float) -> EnvSpec:
     """The contract of a policy that sees through this camera."""
     apart_ms = 1000.0 * APART / camera_hz
     image = ArraySpec(

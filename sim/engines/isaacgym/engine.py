@@ -23,11 +23,11 @@ from sim.engines.forward_kinematics import place
 from sim.engines.isaacgym import protocol
 from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.diagnose import interpreter
-from sim.engines.isaacgym.process import WORKER, Worker
+from sim.engines.isaacgym.process import WORKER, GymWorker
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_quat", "touch_n")
 
@@ -65,7 +65,7 @@ class IsaacGymEngine:
         }
         sizes = {name: int(size) for name, size in sizes.items()}
         size_bytes = protocol.size_bytes(sizes)
-        self._worker = Worker(command or [interpreter(), str(WORKER)], size_bytes, environ)
+        self._worker = GymWorker(command or [interpreter(), str(WORKER)], size_bytes, environ)
         self._memory = mmap.mmap(self._worker.memory, size_bytes)
         self._slots = {
             name: torch.from_numpy(array) for name, array in protocol.slots(self._memory, sizes).items()
@@ -114,7 +114,13 @@ class IsaacGymEngine:
         self._worker.ask(protocol.SET_STATE, self._timeout_s, worlds=list(range(self.num_envs)))
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         self._place(data, world)

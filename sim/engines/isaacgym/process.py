@@ -20,7 +20,7 @@ _DEATH_S = 2.0  # how long the system may take to report a death
 _LAST_WORDS = 2000  # characters of its output that an error shows
 
 
-class Worker:
+class GymWorker:
     """command: the interpreter and the script, to which three open files are added.
 
     Memory of `size_bytes` is shared through a file without a name, which is gone when both sides are.

@@ -24,7 +24,7 @@ from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 try:
     import mujoco_warp as mjw
@@ -124,7 +124,13 @@ class WarpEngine:
         self._place_bodies()
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         model, data = self.scene.model, self._pictures.data
         data.qpos[:] = self._state["qpos"][world].cpu().numpy()

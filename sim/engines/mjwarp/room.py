@@ -33,14 +33,14 @@ _CONTACTS_PER_SHAPE = (
 )
 
 
-class Room(NamedTuple):
+class BufferSizes(NamedTuple):
     """Per world."""
 
     contacts: int
     rows: int  # constraints: rows of the solver's matrix
 
 
-def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) -> Room:
+def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) -> BufferSizes:
     """Enough for every pair of shapes that may touch to touch at once; less in a crowd.
 
     model: mujoco.MjModel. pairs: geoms that may touch. contacts: instead of the estimate.
@@ -57,7 +57,7 @@ def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) ->
     # More contacts than the pairs can make are a wish for room: they cost as the widest.
     widest = of_contacts[0] if of_contacts else 0
     wanted = sum(of_contacts[:contacts]) + widest * max(0, contacts - len(of_contacts))
-    return Room(max(1, contacts), max(1, wanted + _rows_of_joints(model)))
+    return BufferSizes(max(1, contacts), max(1, wanted + _rows_of_joints(model)))
 
 
 def _rows_of_joints(model: Any) -> int:

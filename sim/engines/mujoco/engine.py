@@ -29,7 +29,7 @@ from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_force
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 _PARTS = (
     "QPOS",
@@ -148,7 +148,13 @@ class MujocoEngine:
             self._sensors[:] = saved["sensors"].numpy()
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         mujoco.mj_setState(self.scene.model, data, self._rows[world], self._signature)

@@ -14,7 +14,7 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look, plain
+from sim.scenes.visual_randomisation import VisualRandomisation, plain
 
 KINDS = ("rgb", "pretty", "depth", "rgbd", "segment")
 
@@ -24,7 +24,7 @@ class ScenePictures:
 
     def __init__(self, model: Any) -> None:
         self._original = self._model = model
-        self._looked: Look | None = None
+        self._looked: VisualRandomisation | None = None
         self._data: Any = None
         self._cameras = [model.camera(i).name for i in range(model.ncam)]
         self._renderers: dict[tuple[str, int, int, bool], Any] = {}
@@ -36,7 +36,7 @@ class ScenePictures:
         return self._data
 
     def take(
-        self, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self, camera: str, height: int, width: int, kind: str = "rgb", look: VisualRandomisation | None = None
     ) -> Tensor:
         """As `Engine.render`."""
         from sim.render.renderer import MujocoRenderer
@@ -61,7 +61,7 @@ class ScenePictures:
             return torch.from_numpy(renderer.rgbd())
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
 
-    def _change(self, look: Look | None) -> None:
+    def _change(self, look: VisualRandomisation | None) -> None:
         """Looks need a model of their own, for the scene's is everyone's."""
         if self._model is self._original:
             self.close()  # renderers keep the model that they were made with

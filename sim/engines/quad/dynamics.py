@@ -32,7 +32,7 @@ INTEGRATORS = ("rk4", "euler")
 
 
 @dataclass(frozen=True, slots=True)
-class Physics:
+class QuadPhysics:
     """What is simulated, fixed when the step is built: what is off costs nothing."""
 
     dt_s: float = 0.01
@@ -43,7 +43,7 @@ class Physics:
     ground: bool = False  # a floor at z = 0
 
 
-def check_physics(physics: Physics, craft: Craft) -> None:
+def check_physics(physics: QuadPhysics, craft: Craft) -> None:
     """Raises ConfigError for a step that makes the integrator unstable, with the bound."""
     if physics.integrator not in INTEGRATORS:
         raise ConfigError(
@@ -69,7 +69,7 @@ def largest_step_s(craft: Craft) -> float:
     return min(0.05, math.sqrt(math.pi * min(craft.inertia_kg_m2[:2]) / torque_nm))
 
 
-def make_step(craft: Craft, physics: Physics) -> Step:
+def make_step(craft: Craft, physics: QuadPhysics) -> Step:
     """step(state, command, params, external) -> state after dt_s. Commands are rotor speeds, clipped to 0 ...
     1.
 
@@ -99,7 +99,7 @@ class _Forces:
     """Accelerations of the rigid body for one step; what does not change within it is computed once."""
 
     def __init__(
-        self, craft: Craft, physics: Physics, p: dict[str, Tensor], outside: Rows, height_m: Tensor
+        self, craft: Craft, physics: QuadPhysics, p: dict[str, Tensor], outside: Rows, height_m: Tensor
     ) -> None:
         self.craft, self.p = craft, p
         self.push = tuple(f * p["inv_mass"] for f in outside[0:3])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.flight.control.gains import Gains
+from sim.flight.control.gains import ControllerGains
 from sim.flight.control.vectors import Axes, Vec, cross, dot, to_body, unit
 
 
@@ -59,14 +59,14 @@ def yaw_error(wanted: Axes) -> Tensor:
     return torch.atan2(y - back * up[1], x - back * up[0])
 
 
-def attitude_rates(wanted: Axes, gains: Gains) -> Vec:
+def attitude_rates(wanted: Axes, gains: ControllerGains) -> Vec:
     """Body rates [rad/s] that turn the craft to the wanted attitude, given by `wanted_frame`."""
     ex, ey = tilt_error(wanted[2])
     tilt, yaw = attitude_gains(gains)
     return tilt * ex, tilt * ey, yaw * yaw_error(wanted)
 
 
-def attitude_gains(gains: Gains) -> tuple[float, float]:
+def attitude_gains(gains: ControllerGains) -> tuple[float, float]:
     """(tilt, yaw) [1/s] of the cascade whose inner loop has rates.rate_gains."""
     return 0.5 * gains.attitude_rad_s / gains.attitude_damping, 0.5 * gains.yaw_rad_s / gains.attitude_damping
 

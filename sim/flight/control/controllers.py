@@ -17,7 +17,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
 from sim.engines.quad.craft import Craft
-from sim.flight.control.gains import Gains
+from sim.flight.control.gains import ControllerGains
 
 REF_POS, REF_VEL, REF_ACC, REF_YAW = slice(0, 3), slice(3, 6), slice(6, 9), 9
 REFERENCE_ROWS = 10  # position [m], velocity [m/s], acceleration [m/s^2], all in the world; yaw [rad]
@@ -57,7 +57,7 @@ class Controller:
 
 
 def make_controller(
-    name: str, craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors"
+    name: str, craft: Craft, dt_s: float, gains: ControllerGains | None = None, level: str = "motors"
 ) -> Controller:
     """A controller by name, tuned for this craft unless `gains` are given.
 

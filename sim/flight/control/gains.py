@@ -24,7 +24,7 @@ USABLE_THRUST = 0.95  # share of full thrust that manoeuvres may plan with; the 
 
 
 @dataclass(frozen=True, slots=True)
-class Gains:
+class ControllerGains:
     """Natural frequencies [rad/s], damping ratios and limits, of which each controller makes its gains."""
 
     rotor_s: float  # time constant that the rotors are to have, see mixer.make_motors
@@ -50,7 +50,7 @@ class Gains:
     max_integral_m_s2: float = 0.5 * GRAVITY_M_S2  # of the acceleration that integrals may hold
 
 
-def gains_for(craft: Craft, dt_s: float) -> Gains:
+def gains_for(craft: Craft, dt_s: float) -> ControllerGains:
     """The gains of this craft, controlled every `dt_s`. Raises ConfigError for a step that is not above 0.
 
     The attitude's lag T is the rotors' plus one step. 0.33 / T for the attitude and a fifth of it for the
@@ -70,7 +70,7 @@ def gains_for(craft: Craft, dt_s: float) -> Gains:
     accel = USABLE_THRUST * craft.thrust_to_weight * GRAVITY_M_S2
     climb, sink = 0.7 * max(accel - GRAVITY_M_S2, 0.1), 0.5 * GRAVITY_M_S2
     tilt = min(0.7, math.acos(min(0.995, GRAVITY_M_S2 / accel)))
-    return Gains(
+    return ControllerGains(
         rotor_s=rotor_s,
         attitude_rad_s=attitude,
         yaw_rad_s=min(0.5 * attitude, math.sqrt(yaw / FULL_TORQUE_RAD)),

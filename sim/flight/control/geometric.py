@@ -23,7 +23,7 @@ from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import QUAT, RATE, ROTOR
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_YAW, Controller
-from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.position import pd_acceleration
 from sim.flight.control.rates import make_outlet, rate_gains, torque_for
@@ -44,7 +44,7 @@ from sim.flight.control.vectors import (
 
 
 def make_geometric(
-    craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors"
+    craft: Craft, dt_s: float, gains: ControllerGains | None = None, level: str = "motors"
 ) -> Controller:
     """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force /
     (m kx).
@@ -81,14 +81,14 @@ def make_geometric(
     return Controller(3, law)
 
 
-def attitude_torque(craft: Craft, gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+def attitude_torque(craft: Craft, gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
     """Torque [N m, body] of the PD law on SO(3) with e_R = `error` and the wanted rates `ahead` = R^T Rd
     Wd.
     """
     return torque_for(craft, attitude_accel(gains, error, rate, ahead), rate)
 
 
-def attitude_accel(gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
+def attitude_accel(gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
     """The same law's angular acceleration [rad/s^2, body]."""
     tilt, yaw = gains.attitude_rad_s**2, gains.yaw_rad_s**2
     tilt_rate, yaw_rate = rate_gains(gains)
@@ -100,7 +100,7 @@ def attitude_accel(gains: Gains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
     )
 
 
-def scaled_rates(accel: Vec, gains: Gains) -> Vec:
+def scaled_rates(accel: Vec, gains: ControllerGains) -> Vec:
     """How much further than they are rates [rad/s] must be asked for, so that a rate loop accelerates like
     this.
     """

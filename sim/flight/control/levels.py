@@ -34,7 +34,7 @@ from sim.flight.control.attitude import (
     tilt_error,
     wanted_frame,
 )
-from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_rate_loop
 from sim.flight.control.vectors import Vec, axes_of, rows3, scale, sub, to_body
@@ -68,15 +68,15 @@ class Level:
         )
 
 
-Maker = Callable[[Craft, float, Gains, Ranges], Level]
+Maker = Callable[[Craft, float, ControllerGains, Ranges], Level]
 
 
-def motors_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def motors_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     spec = ActionSpec((0.0,) * 4, (1.0,) * 4, "fraction of maximum speed")
     return Level(spec, lambda state, action: action)
 
 
-def rates_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def rates_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     high = (craft.max_thrust_n, ranges.rate_rad_s, ranges.rate_rad_s, ranges.yaw_rate_rad_s)
     loop = make_rate_loop(craft, dt_s, gains)
 
@@ -86,7 +86,7 @@ def rates_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Leve
     return Level(ActionSpec((0.0, *(-x for x in high[1:])), high, "N, rad/s, rad/s, rad/s"), act)
 
 
-def attitude_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def attitude_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     high = (craft.max_thrust_n, ranges.tilt_rad, ranges.tilt_rad, ranges.yaw_rate_rad_s)
     loop = make_rate_loop(craft, dt_s, gains)
     tilt, _ = attitude_gains(gains)
@@ -104,7 +104,7 @@ def attitude_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
     return Level(ActionSpec((0.0, *(-x for x in high[1:])), high, "N, rad, rad, rad/s"), act)
 
 
-def velocity_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def velocity_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     high = (ranges.speed_m_s,) * 3 + (ranges.yaw_rate_rad_s,)
     loop = make_rate_loop(craft, dt_s, gains)
     tilt, _ = attitude_gains(gains)
@@ -118,7 +118,7 @@ def velocity_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
     return Level(ActionSpec(tuple(-x for x in high), high, "m/s, m/s, m/s, rad/s"), act)
 
 
-def position_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> Level:
+def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     high = (ranges.step_m,) * 3 + (math.pi,)
     loop = make_rate_loop(craft, dt_s, gains)
 
@@ -131,7 +131,7 @@ def position_level(craft: Craft, dt_s: float, gains: Gains, ranges: Ranges) -> L
     return Level(ActionSpec(tuple(-x for x in high), high, "m, m, m, rad"), act)
 
 
-def reach_velocity(state: Tensor, wanted_m_s: Vec, gains: Gains) -> Vec:
+def reach_velocity(state: Tensor, wanted_m_s: Vec, gains: ControllerGains) -> Vec:
     """Acceleration [m/s^2, world] towards a velocity [m/s, world], within what the craft can fly."""
     missing = sub(wanted_m_s, rows3(state[VEL]))
     _, kv = position_gains(gains)
@@ -148,7 +148,7 @@ LEVELS: dict[str, Maker] = {
 
 
 def make_level(
-    name: str, craft: Craft, dt_s: float, ranges: Ranges | None = None, gains: Gains | None = None
+    name: str, craft: Craft, dt_s: float, ranges: Ranges | None = None, gains: ControllerGains | None = None
 ) -> Level:
     """A level by name, for commands that are held for `dt_s`. Raises UnknownNameError."""
     if name not in LEVELS:

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters
 from sim.flight.control.gains import gains_for
 from sim.flight.control.lqr import deviations
-from sim.flight.memory import SEEN_ROWS, Senses
+from sim.flight.memory import SEEN_ROWS, FlightSenses
 
 Matrix = NDArray[np.float64]
 POSITION, TILT, ROTORS, INTEGRAL = slice(0, 3), slice(6, 9), slice(12, 16), slice(16, 19)
@@ -41,7 +41,7 @@ class LinearLaw:
     gain: Matrix  # (4, 19)
 
 
-def linear_law(craft: Craft, dt_s: float, senses: Senses) -> LinearLaw:
+def linear_law(craft: Craft, dt_s: float, senses: FlightSenses) -> LinearLaw:
     """Raises ConfigError where the last actions tell too little of the rotors for the law to be stable."""
     a, b = plant(craft, dt_s)
     gain = _gain(craft, dt_s, a, b, senses.integral)
@@ -64,7 +64,7 @@ def plant(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
     """(A (19, 19), B (19, 4)) of one step about hover; inputs are actions, -1 ... 1, rotors in the same
     unit.
     """
-    step, params = make_step(craft, Physics(dt_s=dt_s)), parameters(craft, dt_s).double()
+    step, params = make_step(craft, QuadPhysics(dt_s=dt_s)), parameters(craft, dt_s).double()
     external = torch.zeros(EXTERNAL_ROWS, 1, dtype=torch.float64)
 
     def after(z: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def _gain(craft: Craft, dt_s: float, a: Matrix, b: Matrix, integral: bool) -> Ma
     return found
 
 
-def _sight(craft: Craft, dt_s: float, senses: Senses) -> Matrix:
+def _sight(craft: Craft, dt_s: float, senses: FlightSenses) -> Matrix:
     """(19, o): the states out of an observation, as deviations from hover but for remembered actions."""
     see = np.zeros((19, senses.obs_rows))
     see[POSITION, 0:3] = see[3:6, 12:15] = see[9:12, 15:18] = np.eye(3)
@@ -124,7 +124,7 @@ def _lag_shares(craft: Craft, dt_s: float, history: int) -> list[float]:
     return [(1.0 - left) * left**k for k in range(history)]
 
 
-def growth(law: LinearLaw, a: Matrix, b: Matrix, senses: Senses) -> float:
+def growth(law: LinearLaw, a: Matrix, b: Matrix, senses: FlightSenses) -> float:
     """Largest modulus of the sampled closed loop, with true rotors and remembered actions: below 1 is
     stable.
     """

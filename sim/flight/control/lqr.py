@@ -19,10 +19,10 @@ from scipy.linalg import solve_discrete_are
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
-from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_mixer, make_motors
 from sim.flight.control.position import near
 from sim.flight.control.vectors import Vec, rows3, sub
@@ -30,7 +30,7 @@ from sim.flight.control.vectors import Vec, rows3, sub
 Matrix = NDArray[np.float64]
 
 
-def make_lqr(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
+def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) -> Controller:
     """No memory."""
     limits = gains or gains_for(craft, dt_s)
     motors = make_motors(craft, dt_s, limits.rotor_s)
@@ -66,7 +66,7 @@ def weighted(weights: list[float], x: tuple[Tensor, ...]) -> Tensor:
 
 def linearise(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
     """(A (12, 12), B (12, 4)) of one step about hover, rotors without lag: they already turn as commanded."""
-    step, mix = make_step(craft, Physics(dt_s=dt_s)), make_mixer(craft)
+    step, mix = make_step(craft, QuadPhysics(dt_s=dt_s)), make_mixer(craft)
     params = parameters(craft, dt_s).double()
     external = torch.zeros(EXTERNAL_ROWS, 1, dtype=torch.float64)
 
@@ -84,7 +84,7 @@ def linearise(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
     return whole[:, :12], whole[:, 12:]
 
 
-def lqr_gain(craft: Craft, dt_s: float, gains: Gains) -> Matrix:
+def lqr_gain(craft: Craft, dt_s: float, gains: ControllerGains) -> Matrix:
     """K (4, 12). Solved in units of the acceptable deviations, where Q and R are unit matrices and nothing is
     tiny.
     """
@@ -97,7 +97,7 @@ def lqr_gain(craft: Craft, dt_s: float, gains: Gains) -> Matrix:
     return found
 
 
-def deviations(craft: Craft, gains: Gains) -> tuple[Matrix, Matrix]:
+def deviations(craft: Craft, gains: ControllerGains) -> tuple[Matrix, Matrix]:
     """Deviations of the 12 states and 4 inputs, in their own units, that count the same."""
     w, w_a, w_y = gains.position_rad_s, gains.attitude_rad_s, gains.yaw_rad_s
     tilt = w * w / GRAVITY_M_S2

@@ -21,7 +21,7 @@ from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_POS, REF_YAW, Controller
-from sim.flight.control.gains import Gains, gains_for, integral_gain
+from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.geometric import attitude_torque
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.position import pd_acceleration
@@ -32,7 +32,7 @@ COUNTED_YAW_RAD = 0.1  # larger yaw errors count as this one
 MAX_YAW_BIAS_RAD = 0.3  # of yaw error whose torque that integral may hold
 
 
-def make_mellinger(craft: Craft, dt_s: float, gains: Gains | None = None) -> Controller:
+def make_mellinger(craft: Craft, dt_s: float, gains: ControllerGains | None = None) -> Controller:
     """Memory, 4 rows: integral of the position error [m s, world], and of the attitude error about z [rad
     s].
     """

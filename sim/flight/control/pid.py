@@ -18,13 +18,15 @@ from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import POS, QUAT, VEL
 from sim.flight.control.attitude import attitude_rates, heading_of, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
-from sim.flight.control.gains import Gains, gains_for, integral_gain
+from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_outlet
 from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, rows3, scale, sub
 
 
-def make_pid(craft: Craft, dt_s: float, gains: Gains | None = None, level: str = "motors") -> Controller:
+def make_pid(
+    craft: Craft, dt_s: float, gains: ControllerGains | None = None, level: str = "motors"
+) -> Controller:
     """Memory, 3 rows: the acceleration [m/s^2, world] that the integral adds."""
     limits = gains or gains_for(craft, dt_s)
     _, kv = position_gains(limits)
@@ -50,7 +52,7 @@ def make_pid(craft: Craft, dt_s: float, gains: Gains | None = None, level: str =
     return Controller(3, law)
 
 
-def integral_rate(gains: Gains) -> float:
+def integral_rate(gains: ControllerGains) -> float:
     """ki [1/s^2] (m/s^3 per m/s) that puts the slowest pole of s^3 + kv s^2 + (kx + ki) s + ki kp at
     -integral w.
     """

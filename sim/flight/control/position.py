@@ -16,16 +16,16 @@ from torch import Tensor
 from sim.engines.quad.craft import GRAVITY_M_S2
 from sim.engines.quad.rows import POS, VEL
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL
-from sim.flight.control.gains import Gains
+from sim.flight.control.gains import ControllerGains
 from sim.flight.control.vectors import TINY, Vec, add, dot, rows3, scale, sub
 
 
-def position_gains(gains: Gains) -> tuple[float, float]:
+def position_gains(gains: ControllerGains) -> tuple[float, float]:
     """(kx [1/s^2], kv [1/s]) of a PD law: x'' = -kx x - kv x'."""
     return gains.position_rad_s**2, 2.0 * gains.damping * gains.position_rad_s
 
 
-def approach(error_m: Vec, gains: Gains) -> Vec:
+def approach(error_m: Vec, gains: ControllerGains) -> Vec:
     """Velocity [m/s] towards a point `error_m` away."""
     kx, kv = position_gains(gains)
     gain, brake = kx / kv, gains.brake_m_s2
@@ -35,13 +35,15 @@ def approach(error_m: Vec, gains: Gains) -> Vec:
     return scale(torch.minimum(far, gains.max_speed_m_s / distance), error_m)
 
 
-def near(error_m: Vec, gains: Gains) -> Vec:
+def near(error_m: Vec, gains: ControllerGains) -> Vec:
     """The error [m] with which a PD law approaches at the speed that `approach` says."""
     kx, kv = position_gains(gains)
     return scale(kv / kx, approach(error_m, gains))
 
 
-def pd_acceleration(state: Tensor, reference: Tensor, gains: Gains, extra: Vec | None = None) -> Vec:
+def pd_acceleration(
+    state: Tensor, reference: Tensor, gains: ControllerGains, extra: Vec | None = None
+) -> Vec:
     """Acceleration [m/s^2, world] of the PD law, within the craft's limits; `extra` is added before they
     are.
     """
@@ -52,7 +54,7 @@ def pd_acceleration(state: Tensor, reference: Tensor, gains: Gains, extra: Vec |
     return limit_acceleration(asked if extra is None else add(asked, extra), gains)
 
 
-def limit_acceleration(accel: Vec, gains: Gains) -> Vec:
+def limit_acceleration(accel: Vec, gains: ControllerGains) -> Vec:
     """Acceleration [m/s^2, world] that the craft can fly: height first, sideways what tilt and thrust
     leave.
     """

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import RATE, ROTOR
-from sim.flight.control.gains import Gains, gains_for
+from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.vectors import Vec, rows3
 
 RateLoop = Callable[[Tensor, Tensor, Vec], Tensor]
 
 
-def make_rate_loop(craft: Craft, dt_s: float, gains: Gains | None = None) -> RateLoop:
+def make_rate_loop(craft: Craft, dt_s: float, gains: ControllerGains | None = None) -> RateLoop:
     """loop(state (17, n), thrust_n (n,), rates 3 x (n,) [rad/s, body]) -> rotor commands (4, n), 0 ... 1."""
     gains = gains or gains_for(craft, dt_s)
     motors = make_motors(craft, dt_s, gains.rotor_s)
@@ -38,7 +38,7 @@ def make_rate_loop(craft: Craft, dt_s: float, gains: Gains | None = None) -> Rat
     return loop
 
 
-def make_outlet(level: str, craft: Craft, dt_s: float, gains: Gains) -> RateLoop:
+def make_outlet(level: str, craft: Craft, dt_s: float, gains: ControllerGains) -> RateLoop:
     """Where a cascade's thrust and rates go: to its own rate loop, or at level=rates out, (4, n) [weights,
     rad/s].
     """
@@ -48,7 +48,7 @@ def make_outlet(level: str, craft: Craft, dt_s: float, gains: Gains) -> RateLoop
     return lambda state, thrust_n, wanted: torch.stack([per_newton * thrust_n, *wanted])
 
 
-def rate_gains(gains: Gains) -> tuple[float, float]:
+def rate_gains(gains: ControllerGains) -> tuple[float, float]:
     """(roll and pitch, yaw) [1/s]: with attitude gains w / (2 d), w'' = -2 d w w' - w^2 angle, damping d."""
     return 2.0 * gains.attitude_damping * gains.attitude_rad_s, 2.0 * gains.attitude_damping * gains.yaw_rad_s
 

@@ -17,7 +17,7 @@ _USES = 10
 World = dict[str, Tensor]  # name -> (rows, w, d or m)
 
 
-class Replay:
+class CollisionReplay:
     """Pictures of the last 1.5 s of every world, and the moments before collisions."""
 
     def __init__(self) -> None:

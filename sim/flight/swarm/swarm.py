@@ -20,11 +20,11 @@ from torch import Tensor
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.downwash import check_downwash, downwash
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, RATE, ROTOR, VEL, parameters, start
 from sim.flight.command import motors_hover
 from sim.flight.flight import SEEN_ROWS, blank_memory
-from sim.flight.swarm.collision_replay import Replay, World, stacked
+from sim.flight.swarm.collision_replay import CollisionReplay, World, stacked
 from sim.flight.swarm.swarm_step import SwarmStep, Touched, led
 from sim.tasks.swarm.scenarios import GOAL_ROWS, SCENARIOS, Setup, check_room, draw, goal_at
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
@@ -79,13 +79,13 @@ class Swarm:
         if elsewhere is not None:
             self._params_there = parameters(craft, elsewhere.physics.dt_s / elsewhere.physics.substeps)
         self._still = torch.zeros(EXTERNAL_ROWS, self.num)
-        self._pool, self._taken, self.replay = self._draw(_POOL if practice else worlds), 0, Replay()
+        self._pool, self._taken, self.replay = self._draw(_POOL if practice else worlds), 0, CollisionReplay()
         self._compile(Weights() if weights is None else weights, eager)
         self.restart()
 
     def _compile(self, weights: Weights, eager: bool) -> None:
         """Physics and senses as kernels; `compile_s`: CPU seconds that it took."""
-        step = make_step(self.craft, Physics(dt_s=self.world.dt_s))
+        step = make_step(self.craft, QuadPhysics(dt_s=self.world.dt_s))
 
         def fly(state: Tensor, action: Tensor, params: Tensor, external: Tensor) -> tuple[Tensor, ...]:
             return (step(state, 0.5 * action + 0.5, params, external),)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 
 
 class Touched(NamedTuple):
@@ -31,7 +31,7 @@ class SwarmStep(Protocol):
     `dynamics.make_step`.
     """
 
-    physics: Physics  # by whose small steps `params` are made
+    physics: QuadPhysics  # by whose small steps `params` are made
     touched: Touched
 
     def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor: ...

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
-from sim.arms.chain import Chain, Pose
+from sim.arms.chain import KinematicChain, Pose
 from sim.arms.robot import ArmRobot
 
 POSES, _LEFT = 2048, 1e-3
@@ -25,7 +25,7 @@ class ReadyPoses:
 
     def __init__(
         self,
-        chain: Chain,
+        chain: KinematicChain,
         robot: ArmRobot,
         box_m: tuple[tuple[float, float, float], tuple[float, float, float]],
     ) -> None:

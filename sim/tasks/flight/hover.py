@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, STATE_ROWS, TORQUE, VEL
-from sim.tasks.flight.protocol import Flown, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
 
 START_NUMBERS = 19  # uniform numbers that describe the start of an episode
 
@@ -179,7 +179,7 @@ class HoverTask:
         seen = self.relative(moment.after, moment.external, moment.kept)
         return self.outside(seen, self.box_m), self.outside(seen, self.train_box_m)
 
-    def score(self, flown: Flown) -> Score:
+    def score(self, flown: FlightOutcome) -> Score:
         """Held: stayed, and the error is below the hold radius."""
         error, ended = self.hold_error(flown.offset_m, flown.left)
         held = ~ended

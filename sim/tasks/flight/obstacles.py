@@ -29,7 +29,7 @@ from sim.tasks.flight.course import (
     pay,
     upright,
 )
-from sim.tasks.flight.protocol import Flown, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, grid, nearest_cylinders, touches_cylinder
 from sim.tasks.swarm.guidance import Vec, wanted_velocity
 from sim.tasks.swarm.scenarios import cell_points, stand_cylinders
@@ -218,7 +218,7 @@ class ObstacleTask:
         ended = (moment.kept[0] > 0.5) | self.room.outside(moment.after[POS])
         return ended, ended
 
-    def score(self, flown: Flown) -> Score:
+    def score(self, flown: FlightOutcome) -> Score:
         """Success: never touched anything, and the mean distance over the last second is below the world's
         reach.
         """

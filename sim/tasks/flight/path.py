@@ -15,7 +15,7 @@ from numpy import ndarray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from sim.tasks.flight.track import Track
+from sim.tasks.flight.track import RaceTrack
 
 _RISE_S = 0.5  # time constant with which the reference gathers speed
 _SAMPLES = 8000
@@ -23,7 +23,7 @@ _SAMPLES = 8000
 
 @lru_cache(maxsize=16)
 def lap_reference(
-    track: Track, speed_m_s: float, dt_s: float, steps: int, before_m: float
+    track: RaceTrack, speed_m_s: float, dt_s: float, steps: int, before_m: float
 ) -> Float[Tensor, "9 t"]:
     """Position, velocity and acceleration at every step, from rest `before_m` in front of gate 0 along the
     path.
@@ -48,7 +48,7 @@ def lap_reference(
     return torch.from_numpy(rows.T.copy()).float()
 
 
-def gate_spline(track: Track) -> tuple[CubicSpline, Float[ndarray, " k"]]:
+def gate_spline(track: RaceTrack) -> tuple[CubicSpline, Float[ndarray, " k"]]:
     """(the closed spline, its knots); knot 1 is the middle of gate 0."""
     lead_m = 0.4 * track.opening_m
     points = []

@@ -36,7 +36,7 @@ class Flying(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Flown:
+class FlightOutcome:
     """Whole recorded episodes, for scoring; t = steps, n = drones."""
 
     offset_m: Float[Tensor, "t 3 n"]  # from the goal of the moment
@@ -152,7 +152,7 @@ class FlightTask(Protocol):
         """(has the episode ended, has a training flight), apart from the clock."""
         ...
 
-    def score(self, flown: Flown) -> Score: ...
+    def score(self, flown: FlightOutcome) -> Score: ...
 
     def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
         """The one number, 0 at the start, that `verdict` has to know about the past."""

@@ -34,8 +34,8 @@ from sim.tasks.flight.course import (
     upright,
 )
 from sim.tasks.flight.path import lap_reference
-from sim.tasks.flight.protocol import Flown, Flying, Moment, Score
-from sim.tasks.flight.track import Track
+from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
+from sim.tasks.flight.track import RaceTrack
 
 GATE_ROWS = 5  # position [m, world], direction (cos, sin of the heading)
 PASSED, FIRST, CRASHED, CLOCK = range(4)
@@ -45,7 +45,7 @@ PASSED, FIRST, CRASHED, CLOCK = range(4)
 class RaceTask:
     """Fly `track`. Success: `laps` laps without a crash, timed from gate 0 to gate 0."""
 
-    track: Track
+    track: RaceTrack
     craft_radius_m: float = 0.07
     size: float = 1.0  # of the track, next to one for a Crazyflie: what is seen is divided by it
     laps: int = 2
@@ -248,7 +248,7 @@ class RaceTask:
         ended = self.track.room.outside(moment.after[POS]) | (moment.kept[CRASHED] > 0.0)
         return ended, ended
 
-    def score(self, flown: Flown) -> Score:
+    def score(self, flown: FlightOutcome) -> Score:
         """Success: so many laps before anything ended the flight. Lap times are those of flying laps."""
         passed = flown.kept[:, PASSED].masked_fill(flown.left, 0.0).cummax(0).values
         done = (((passed - 1.0) / self.num).floor()).clamp(min=0.0)[-1]

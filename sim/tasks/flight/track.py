@@ -31,7 +31,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class RaceTrack:
     """Gates in the order in which they are flown, again and again."""
 
     name: str
@@ -56,7 +56,7 @@ def list_tracks() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_track(name: str, scale: float = 1.0) -> Track:
+def load_track(name: str, scale: float = 1.0) -> RaceTrack:
     """A track by name, or a YAML file of one's own by path; all lengths times `scale`.
 
     Raises UnknownNameError, or ConfigError for a track that cannot be flown.
@@ -83,7 +83,7 @@ def load_track(name: str, scale: float = 1.0) -> Track:
     return check_track(scaled(track, scale))
 
 
-def scaled(track: Track, scale: float) -> Track:
+def scaled(track: RaceTrack, scale: float) -> RaceTrack:
     """The same track larger or smaller, its gates too. Raises ConfigError for a scale that is not above 0."""
     if not scale > 0.0:
         raise ConfigError(f"track_scale = {scale:g} is impossible: it must be above 0.")
@@ -94,7 +94,7 @@ def scaled(track: Track, scale: float) -> Track:
     )
 
 
-def check_track(track: Track) -> Track:
+def check_track(track: RaceTrack) -> RaceTrack:
     """The track, if its gates stand free and within the room. Raises ConfigError with the gates and the
     distance.
     """
@@ -128,13 +128,13 @@ def check_track(track: Track) -> Track:
     return track
 
 
-def _read(name: str, data: dict[str, Any]) -> Track:
+def _read(name: str, data: dict[str, Any]) -> RaceTrack:
     low, high = ((float(x), float(y), float(z)) for x, y, z in data["room_m"])
     gates = []
     for gate in data["gates"]:
         x, y, z = gate["position_m"]
         gates.append(Gate((float(x), float(y), float(z)), float(gate["heading_deg"])))
-    return Track(
+    return RaceTrack(
         name,
         str(data["source"]),
         Room(low, high),

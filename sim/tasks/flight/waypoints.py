@@ -31,7 +31,7 @@ from sim.tasks.flight.course import (
     pick,
     upright,
 )
-from sim.tasks.flight.protocol import Flown, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
 
 ROOM = Room((-2.0, -2.0, 0.0), (2.0, 2.0, 2.5))
 INNER = Room((-1.4, -1.4, 0.6), (1.4, 1.4, 1.9))  # where the points are
@@ -179,7 +179,7 @@ class WaypointTask:
         left = self.room.outside(moment.after[POS])
         return left, left
 
-    def score(self, flown: Flown) -> Score:
+    def score(self, flown: FlightOutcome) -> Score:
         """Success: all points reached, in time and without leaving the room."""
         reached = flown.kept[:, 0].masked_fill(flown.left, 0.0)
         done = (reached >= self.count).any(0)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.rows import POS, QUAT, RATE, VEL
-from sim.flight.flight import SEEN_ROWS, Senses, observe, remember
+from sim.flight.flight import SEEN_ROWS, observe, remember
+from sim.flight.memory import FlightSenses
 from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
@@ -37,8 +38,8 @@ class SwarmSenses:
     noise: bool = True  # of its own state, as in flight.py
 
     @property
-    def own(self) -> Senses:
-        return Senses(history=self.history, integral=False, noise=self.noise)
+    def own(self) -> FlightSenses:
+        return FlightSenses(history=self.history, integral=False, noise=self.noise)
 
     @property
     def own_rows(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from policies.checkpoint import save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 
@@ -20,7 +20,7 @@ FEW = ["scenes=2", "attempts=2", "iterations=60", "draws=20"]
 def untrained(folder: Path, task: str) -> str:
     """A run whose policy has learned nothing."""
     config = FlyConfig(task=task, history=1)
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     run = RunDir.create(folder, config)
     hover = 2.0 * setting.craft.hover_speed - 1.0
     save_policy(run.policy, FlightPolicy(setting.spec(), (8,), setting.scale(), hover), {})

@@ -16,8 +16,8 @@ import torch
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.flight_run import load_flown
-from robo_rl.apps.fly import Setting
+from robo_rl.apps.flight.flight_run import load_flight_run
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.transfer import Drop, TransferRow
 from robo_rl.conf.fly import FlyConfig
@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     assert main(["fly", "task=hover", "integral=false", "history=2", *SMALL, f"out={folder / 'hover'}"]) == 0
     config = FlyConfig(task="figure8", speed_m_s=1.5, history=1, eval_s=0.2)
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     hover = 2.0 * setting.craft.hover_speed - 1.0
     run = RunDir.create(folder / "eight", config)
     save_policy(
@@ -86,7 +86,7 @@ def test_moved_away_from_its_run_it_says_itself_what_it_flies(
 ) -> None:
     """Its note tells the settings of its training; the weights are those that were trained."""
     moved = shutil.copytree(runs / place, tmp_path / "moved")
-    flown = load_flown(TransferConfig(**{"bundle" if "bundle" in place else "run": str(moved)}))  # type: ignore[arg-type]
+    flown = load_flight_run(TransferConfig(**{"bundle" if "bundle" in place else "run": str(moved)}))  # type: ignore[arg-type]
     assert (flown.senses.history, flown.senses.integral) == (history, integral)
     assert flown.task.moves == place.startswith("eight")
     assert flown.craft.name == "cf2x_l2f"
@@ -117,14 +117,14 @@ def test_a_run_keeps_its_own_settings(runs: Path) -> None:
     """Speed of the figure and length of the episodes are those of the training, unless others are asked
     for.
     """
-    flown = load_flown(TransferConfig(run=str(runs / "eight")))
+    flown = load_flight_run(TransferConfig(run=str(runs / "eight")))
     assert flown.trained.speed_m_s == 1.5
     assert flown.task.max_steps == 20
-    slower = load_flown(TransferConfig(run=str(runs / "eight"), speed_m_s=1.0, eval_s=1.0))
+    slower = load_flight_run(TransferConfig(run=str(runs / "eight"), speed_m_s=1.0, eval_s=1.0))
     assert slower.trained.speed_m_s == 1.0
     assert slower.task.max_steps == 100
     with pytest.raises(ConfigError, match="Task hover has no speed_m_s"):
-        load_flown(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
+        load_flight_run(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
 
 
 def test_the_difference_by_hand() -> None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.messages import JointState
 from hardware.safety.reasons import Reason
@@ -73,7 +73,7 @@ def test_an_arm_is_driven_and_the_filter_speaks(
 
 def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
     """Seed 0's goal lies 2.8 cm from where the arm is at home: there would be nothing to see."""
-    world, heard = World(clock=time.monotonic), list[JointState]()
+    world, heard = InProcessWorld(clock=time.monotonic), list[JointState]()
     cell = arm_cell(RunConfig(str(reach.folder), robot="sim_arm", seed=0), reach, world)
     try:
         bus = world.bus("listener")

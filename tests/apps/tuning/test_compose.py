@@ -17,7 +17,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.tuning.compose import Session, build_map, build_session, ignores_noise
+from robo_rl.apps.tuning.compose import TuningSession, build_map, build_session, ignores_noise
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -96,20 +96,20 @@ class Log(list[tuple[int, dict[str, float]]]):
         self.append((step, {name: float(value) for name, value in values.items()}))
 
 
-def session(config: MethodConfig, demos: EpisodeStore, log: Any = None) -> tuple[Session, Any]:
+def session(config: MethodConfig, demos: EpisodeStore, log: Any = None) -> tuple[TuningSession, Any]:
     env = make_env(3)
     given = demos if config.mix.demo else None
     made = build_session(config, base_of(config), env, seed=0, demos=given, logger=log, say=lambda _: None)
     return made, env
 
 
-def begin(made: Session, env: Any) -> EpisodeSeeds:
+def begin(made: TuningSession, env: Any) -> EpisodeSeeds:
     seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
     made.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(3)])
     return seeds
 
 
-def to_the_end(made: Session) -> None:
+def to_the_end(made: TuningSession) -> None:
     while not made.tuner.done:
         made.tuner.advance()
 

@@ -23,7 +23,7 @@ from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distillation.dagger import Gatherer, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -85,7 +85,9 @@ def test_a_head_answers_like_its_teacher(name: str) -> None:
     result = distilled(teacher)
     assert result.noise_scale == (0.0 if name == "steered from zero" else 1.0)
     env, noise = make_env(3), EpisodeNoise((4, 1), result.noise_scale)
-    seen = Gatherer(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=99).gather(150).data
+    seen = (
+        DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=99).gather(150).data
+    )
     env.close()
     with torch.no_grad():
         found = result.head.sample_from(seen.features, seen.noise)
@@ -127,7 +129,7 @@ def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share
     env = make_env(3)
     step = env.step
     env.step = lambda action: (driven.append(action), step(action))[1]  # type: ignore[method-assign]
-    found = Gatherer(env, teacher, ChunkExecutor, EpisodeNoise((4, 1)), False, seed=0).gather(
+    found = DaggerCollector(env, teacher, ChunkExecutor, EpisodeNoise((4, 1)), False, seed=0).gather(
         600, student, share
     )
     env.close()
@@ -140,7 +142,7 @@ def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share
 def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say() -> None:
     """One sentence instead of an empty dataset."""
     env = make_env(3)
-    made = Gatherer(env, residual(), ChunkExecutor, EpisodeNoise((4, 1)), True, seed=0)
+    made = DaggerCollector(env, residual(), ChunkExecutor, EpisodeNoise((4, 1)), True, seed=0)
     with pytest.raises(ConfigError, match="student_share"):
         made.gather(60, head(), 1.0)
     env.close()

@@ -21,7 +21,7 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files import state_io
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distillation.dagger import Gatherer
+from robo_rl.rl.distillation.dagger import DaggerCollector
 from tests.apps.tuning.dying import Killed, dying
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -86,7 +86,7 @@ def same_run(one: Path, other: Path) -> None:
 
 
 DEATHS: dict[str, tuple[Any, str, int, bool]] = {
-    "in the first gathering": (Gatherer, "_decide", 10, False),
+    "in the first gathering": (DaggerCollector, "_decide", 10, False),
     "between the first gathering and its checkpoint": (Rounds, "gather", 1, True),
     "before the first checkpoint of the training": (Rounds, "update", 9, False),
     "in the middle of a round": (Rounds, "update", 33, True),
@@ -132,7 +132,7 @@ def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("where", "name", "call", "said"),
-    [(Rounds, "update", 23, "saved update 23"), (Gatherer, "_decide", 40, "saved update 40")],
+    [(Rounds, "update", 23, "saved update 23"), (DaggerCollector, "_decide", 40, "saved update 40")],
 )
 def test_ctrl_c_saves_and_says_how_to_go_on(
     where: Any, name: str, call: int, said: str, teacher: Path, whole: Path, tmp_path: Path

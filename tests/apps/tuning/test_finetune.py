@@ -19,7 +19,7 @@ import pytest
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.runs.signals import StopRequest
 from robo_rl.apps.tuning.loop import _Loop
-from robo_rl.apps.tuning.start import patience, replanned
+from robo_rl.apps.tuning.start import replanned, training_episode_limit
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
@@ -87,12 +87,12 @@ def test_attempts_in_training_end_with_patience(base: tuple[Path, Path]) -> None
     config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]))
     demos = EpisodeStore(base[0])
     middle = sorted(episode.frames for episode in demos)[1]
-    method = replace(config.method, patience=1.6)
-    assert patience(config, method, demos) == math.ceil(1.6 * middle)
-    assert patience(config, replace(method, patience=100.0), demos) == 200
-    assert patience(config, method, None) is None
+    method = replace(config.method, training_episode_limit=1.6)
+    assert training_episode_limit(config, method, demos) == math.ceil(1.6 * middle)
+    assert training_episode_limit(config, replace(method, training_episode_limit=100.0), demos) == 200
+    assert training_episode_limit(config, method, None) is None
     config.max_episode_steps = 7
-    assert patience(config, method, demos) == 7
+    assert training_episode_limit(config, method, demos) == 7
 
 
 def same_files(one: Path, other: Path) -> None:

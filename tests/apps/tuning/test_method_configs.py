@@ -14,7 +14,7 @@ from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning import compose
-from robo_rl.apps.tuning.compose import Session, build_session, supervised
+from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.action_map import ResidualMap
@@ -287,10 +287,10 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
 
 def session(
     config: MethodConfig, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Session, VecEnv, SavedPolicy]:
+) -> tuple[TuningSession, VecEnv, SavedPolicy]:
     """Built as the verb builds it, on the toy task."""
     monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed, env: Human())
-    env = supervised(config, "toy/target", make_env(LANES), seed=0)
+    env = with_interventions(config, "toy/target", make_env(LANES), seed=0)
     base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
     built = build_session(config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None)
     seeds, first = EpisodeSeeds(built.seed_root), EpisodeSeeds(built.seed_root)
@@ -370,7 +370,7 @@ def test_a_methods_first_step_is_its_base(
 
 def finished_run(
     folder: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *overrides: str
-) -> Session:
+) -> TuningSession:
     """A run of calql_offline with one checkpoint, as the verb writes it."""
     built, env, _ = session(small("calql_offline", *overrides), demos, monkeypatch)
     while not built.tuner.done:
@@ -472,6 +472,6 @@ def test_interventions_reward_steps_not_chunks() -> None:
 def test_interventions_need_a_human(demos: EpisodeStore) -> None:
     """RLIF without intervene=expert has no reward at all: refused."""
     with pytest.raises(ConfigError, match="intervene=expert"):
-        supervised(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
+        with_interventions(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
     with pytest.raises(ConfigError, match="no scripted expert"):
-        supervised(method("rlif"), "gym/Hopper-v5", make_env(LANES), seed=0)
+        with_interventions(method("rlif"), "gym/Hopper-v5", make_env(LANES), seed=0)

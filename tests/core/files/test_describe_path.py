@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.core.files.describe_path import what_is
+from robo_rl.core.files.describe_path import describe_path
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from robo_rl.core.files.describe_path import what_is
 def test_a_folder_is_known_by_its_file(mark: str, said: str, tmp_path: Path) -> None:
     """What each verb writes has a file of its own."""
     (tmp_path / mark).write_text("{}")
-    assert what_is(tmp_path) == said
-    assert what_is(tmp_path / mark) == "is a file"
+    assert describe_path(tmp_path) == said
+    assert describe_path(tmp_path / mark) == "is a file"
 
 
 def test_nothing_and_an_empty_folder(tmp_path: Path) -> None:
     """A slip in the path, and a run that never began."""
-    assert what_is(tmp_path / "nowhere") == "does not exist"
-    assert what_is(tmp_path) == "is an empty folder"
+    assert describe_path(tmp_path / "nowhere") == "does not exist"
+    assert describe_path(tmp_path) == "is an empty folder"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.eval.flight.mission_plots import SceneView, mission_figure, write_mission_plots
+from robo_rl.eval.flight.mission_plots import MissionView, mission_figure, write_mission_plots
 
 
-def scene() -> SceneView:
+def scene() -> MissionView:
     """From the origin to the place a, 1 m away along x."""
     way = np.stack([np.linspace(0.0, 1.0, 20), np.zeros(20), np.zeros(20)], axis=1)
-    return SceneView(
+    return MissionView(
         "reach 0",
         {"a": np.array([1.0, 0.0, 0.0])},
         0.2,

@@ -31,7 +31,7 @@ def host() -> str:
 
 @pytest.fixture
 def robot(host: str) -> Iterator[Peer]:
-    with Peer("fake_ur", host) as peer:
+    with Peer("arms.fake_ur", host) as peer:
         yield peer
 
 

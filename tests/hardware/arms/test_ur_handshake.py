@@ -88,5 +88,5 @@ def test_a_controller_that_talks_first_is_one() -> None:
 
 def test_the_stand_in_of_the_drivers_tests_is_one() -> None:
     host = own_address()
-    with Peer("fake_ur", host):
+    with Peer("arms.fake_ur", host):
         shake_hands(host, 30004)

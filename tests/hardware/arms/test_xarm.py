@@ -30,7 +30,7 @@ def box(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     """Its command port is 502, which only root may open: another one for the test."""
     port = free_port()
     monkeypatch.setattr(config.XCONF.SocketConf, "TCP_CONTROL_PORT", port)
-    with Peer("fake_xarm", host, str(port), "7") as peer:
+    with Peer("arms.fake_xarm", host, str(port), "7") as peer:
         yield peer
 
 

@@ -6,19 +6,19 @@ import time
 
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus, Profile
 from hardware.messages import Flag, Text
 from robo_rl.core.errors import BusError
 
 
 def test_it_is_a_bus() -> None:
-    assert isinstance(World().bus("node"), Bus)
+    assert isinstance(InProcessWorld().bus("node"), Bus)
 
 
 def test_virtual_time_passes_between_callbacks_only() -> None:
     """Ten seconds of a 100 Hz timer are 1000 calls, at 0.01, 0.02, ..., in no time at all."""
-    world, times = World(), list[float]()
+    world, times = InProcessWorld(), list[float]()
     bus = world.bus("node")
     bus.timer(0.01, lambda: times.append(bus.now()))
     begun_s = time.monotonic()
@@ -30,7 +30,7 @@ def test_virtual_time_passes_between_callbacks_only() -> None:
 
 
 def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
-    world, heard = World(), list[tuple[str, float]]()
+    world, heard = InProcessWorld(), list[tuple[str, float]]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.SENSOR)
     listener.subscribe("chatter", Text, Profile.SENSOR, lambda message, at: heard.append((message.text, at)))
@@ -45,7 +45,7 @@ def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
 )
 def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
     """Five messages in one callback: a command's queue holds the last one, a sensor's five."""
-    world, heard = World(), list[str]()
+    world, heard = InProcessWorld(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, profile)
     listener.subscribe("chatter", Text, profile, lambda message, at: heard.append(message.text))
@@ -56,7 +56,7 @@ def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
 
 
 def test_latched_topics_tell_late_comers() -> None:
-    world, heard = World(), list[bool]()
+    world, heard = InProcessWorld(), list[bool]()
     talker = world.bus("talker")
     talker.timer(1.0, lambda: None)
     press = talker.publisher("estop", Flag, Profile.LATCHED)
@@ -70,7 +70,7 @@ def test_latched_topics_tell_late_comers() -> None:
 def test_sides_that_do_not_match_are_told() -> None:
     """Best effort offered, reliable asked: nothing passes, and a sentence says why."""
     said: list[str] = []
-    world, heard = World(warn=said.append), list[str]()
+    world, heard = InProcessWorld(warn=said.append), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     listener.subscribe("chatter", Text, Profile.COMMAND, lambda message, at: heard.append(message.text))
     say = talker.publisher("chatter", Text, Profile.SENSOR)
@@ -82,7 +82,7 @@ def test_sides_that_do_not_match_are_told() -> None:
 
 
 def test_one_topic_has_one_type() -> None:
-    world = World()
+    world = InProcessWorld()
     world.bus("a").publisher("chatter", Text, Profile.STATE)
     with pytest.raises(BusError, match="'/chatter' is Text to /a and Flag to /b"):
         world.bus("b").subscribe("chatter", Flag, Profile.STATE, lambda message, at: None)
@@ -91,7 +91,7 @@ def test_one_topic_has_one_type() -> None:
 
 
 def test_services_answer() -> None:
-    world = World()
+    world = InProcessWorld()
     node, other = world.bus("filter", "left"), world.bus("tool", "left")
     node.service("~/arm", lambda: (True, "armed"))
     assert other.call("filter/arm", 1.0) == (True, "armed")
@@ -109,7 +109,7 @@ def test_the_dead_and_the_closed_are_silent() -> None:
     """kill -9: no timer, no callback, no message, no service; close: the same, with what was said before
     delivered.
     """
-    world, heard = World(), list[str]()
+    world, heard = InProcessWorld(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.COMMAND)
     talker.timer(0.1, lambda: say(Text("again")))
@@ -137,7 +137,7 @@ def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    world, times = World(clock=lambda: now[0], sleep=sleep), list[float]()
+    world, times = InProcessWorld(clock=lambda: now[0], sleep=sleep), list[float]()
     bus = world.bus("slow")
 
     def work() -> None:
@@ -151,4 +151,4 @@ def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
 
 def test_waiting_for_what_cannot_come_is_said() -> None:
     with pytest.raises(BusError, match="Nothing is left to happen"):
-        World().bus("lonely").spin(lambda: False)
+        InProcessWorld().bus("lonely").spin(lambda: False)

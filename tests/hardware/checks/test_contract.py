@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hardware.checks.arm_contract import check_contract, check_goal, goal_names, mismatches
-from hardware.description import Camera
+from hardware.description import CameraDescription
 from hardware.layout import Segment, action_joints, parse_unit
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
@@ -130,7 +130,7 @@ def test_units_name_their_parts() -> None:
 
 def test_descriptions_hold_cameras() -> None:
     robot = arm(cameras={"top": {"width_px": 640, "height_px": 480, "rate_hz": 30}})
-    assert robot.cameras == {"top": Camera(640, 480, 30.0)}
+    assert robot.cameras == {"top": CameraDescription(640, 480, 30.0)}
 
 
 def test_the_verb_says_both(chunks: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

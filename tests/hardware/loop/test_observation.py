@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardware.loop.observation import ArmObserver, History
+from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.spec import ArraySpec
@@ -91,7 +91,7 @@ def test_clouds_of_points_are_refused_with_what_to_do() -> None:
 
 
 def test_history_begins_with_the_first_observation() -> None:
-    history = History(3)
+    history = ObservationHistory(3)
     for value in (1.0, 2.0):
         history.push({"state": np.array([value])})
     assert history.stacked()["state"].ravel().tolist() == [1.0, 1.0, 2.0]

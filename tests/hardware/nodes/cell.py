@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.messages import JointTrajectory
@@ -25,7 +25,7 @@ from tests.hardware.nodes.fakes import LagArm
 class DelayedInference:
     """The bundle's own graph, whose answers come `delay_s` of virtual time later."""
 
-    def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
+    def __init__(self, world: InProcessWorld, bundle: Bundle, delay_s: float) -> None:
         self.ready, self.fault, self.delay_s = True, "", delay_s
         self._world, self._bundle, self._policy = world, bundle, OnnxPolicy(bundle, "cpu")
         self._due: tuple[float, Any] | None = None
@@ -56,7 +56,7 @@ class Cell:
         self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,
         realtime: bool = False, pictures: PictureSettings = USUAL, **robot: Any,
     ) -> None:  # fmt: skip
-        self.world, self.arm, self.said = World(), LagArm(), list[str]()
+        self.world, self.arm, self.said = InProcessWorld(), LagArm(), list[str]()
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
         self.bus, described = bus, arm(start_jump_rad=0.5, **robot)
         self.robot = SimArmNode(bus["robot"], self.arm, 50.0)

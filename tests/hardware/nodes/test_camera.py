@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardware import messages as m
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.camera.jpeg import decoded
 from hardware.camera.source import Pattern, number_of, open_source
 from hardware.nodes import camera as camera_module
@@ -33,7 +33,7 @@ def film(tmp_path: Path) -> str:
 
 def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image], list[m.Status], list[str]]:
     """The node, what it published, its diagnostics and what it said, after so many virtual seconds."""
-    world, said = World(), []
+    world, said = InProcessWorld(), []
     node = CameraNode(world.bus("camera"), config, said.append)
     pictures: list[m.Image] = []
     states: list[m.Status] = []
@@ -58,7 +58,7 @@ def test_a_pattern_comes_at_its_rate() -> None:
 @pytest.mark.parametrize("transport", ["raw", "compressed", "both"])
 def test_pictures_go_out_as_asked(transport: str) -> None:
     """JPEG shows the same to within what it loses; of both, each pair has one stamp."""
-    world = World()
+    world = InProcessWorld()
     config = CameraConfig(camera="wrist", source="pattern", width=64, height=48, transport=transport)
     CameraNode(world.bus("camera"), config)
     viewer, raw, pressed = world.bus("viewer"), list[m.Image](), list[m.CompressedImage]()
@@ -82,7 +82,7 @@ def test_camera_info_comes_beside_each_picture(tmp_path: Path) -> None:
     """With its stamp and frame. Of pictures of another size there is none, which is said once."""
     (tmp_path / "wrist.yaml").write_text(FILE)
     for width, infos in ((64, 15), (32, 0)):
-        world, said, states = World(), list[str](), list[m.Status]()
+        world, said, states = InProcessWorld(), list[str](), list[m.Status]()
         config = CameraConfig("wrist", "pattern", width, 48, calibration=str(tmp_path / "wrist.yaml"))
         CameraNode(world.bus("camera"), config, said.append)
         viewer, pictures, told = world.bus("viewer"), list[m.Image](), list[m.CameraInfo]()
@@ -129,7 +129,7 @@ def test_a_looped_video_that_is_gone_is_said_once(film: str, what: str) -> None:
     """The pictures that are open are still shown; then one sentence, a status, and a node that goes on
     living.
     """
-    world, said, states = World(), list[str](), list[m.Status]()
+    world, said, states = InProcessWorld(), list[str](), list[m.Status]()
     node = CameraNode(world.bus("camera"), CameraConfig(source=film, loop=True), said.append)
     viewer = world.bus("viewer")
     CAMERA_STATUS.subscribe(viewer, lambda d, _: states.extend(d.status))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.checks.flight_contract import check_flight, envelope_of
 from hardware.loop.flown import FlightRecord
 from hardware.messages import Diagnostics, Flag, Floats, Odometry
@@ -36,7 +36,7 @@ class Flight:
     """Started 20 cm off its goal, 70 cm above the floor of its fence."""
 
     def __init__(self, bundle: Bundle) -> None:
-        env, self.world = flight_env(bundle), World()
+        env, self.world = flight_env(bundle), InProcessWorld()
         self.body = QuadBody(env.craft, (0.2, -0.1, -0.1))
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "filter", "task")}
         self.bus = bus
@@ -239,7 +239,7 @@ def test_the_emergency_stop_cuts(hover: Bundle) -> None:
 
 
 def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> None:
-    bus = World().bus("policy")
+    bus = InProcessWorld().bus("policy")
     with pytest.raises(CheckpointError, match="not for a quadcopter"):
         flight_env(chunks)
     with pytest.raises(CheckpointError, match="sees 7 numbers"):
@@ -269,4 +269,4 @@ def test_the_filter_refuses_a_bundle_of_the_other_level(hover: Bundle) -> None:
     """Whoever starts the node alone, without the checks of `robo-rl up`."""
     config = FlightFilterNodeConfig(bundle=str(hover.folder), level="rates")
     with pytest.raises(CheckpointError, match="turns motors"):
-        flight_filter(config, World().bus("filter"))
+        flight_filter(config, InProcessWorld().bus("filter"))

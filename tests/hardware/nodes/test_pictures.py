@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.camera.jpeg import encoded
-from hardware.description import Camera
+from hardware.description import CameraDescription
 from hardware.messages import CompressedImage, Diagnostics, Floats, Image
-from hardware.nodes.shared.pictures import UNKNOWN_S, Pictures, PictureSettings, picture_age_s
+from hardware.nodes.shared.pictures import UNKNOWN_S, NewestPictures, PictureSettings, picture_age_s
 from hardware.safety.reasons import Reason
 from hardware.topics import LOOP_STATUS, POLICY_STATUS, compressed_topic, image_topic
 from policies.deploy.bundle import Bundle
@@ -125,9 +125,11 @@ def test_compressed_pictures_are_acted_on(seeing: Bundle) -> None:
 
 def test_each_compressed_picture_is_decoded_once() -> None:
     """A head asks at every state, several times per picture."""
-    world = World()
+    world = InProcessWorld()
     bus, camera = world.bus("policy"), world.bus("camera")
-    pictures = Pictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(transport="compressed"))
+    pictures = NewestPictures(
+        bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(transport="compressed")
+    )
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
     compressed_topic("top").publisher(camera)(CompressedImage(1.5, encoded(pixels, 100), frame="top_optical"))
     until(world, bus, 0.01)
@@ -148,9 +150,9 @@ def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
 @pytest.mark.parametrize(("age_s", "limit_s"), [(None, 0.1), (0.4, 0.4)])
 def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> None:
     """A stamp of the far future makes no picture fresh, and one of 1970 makes none old."""
-    world = World()
+    world = InProcessWorld()
     bus, camera = world.bus("policy"), world.bus("camera")
-    pictures = Pictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(age_s))
+    pictures = NewestPictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(age_s))
     assert pictures.fresh() == {}
     for stamp_s in (-1e9, 1e9):
         image_topic("top").publisher(camera)(Image(stamp_s, PICTURE.pixels))
@@ -162,7 +164,7 @@ def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> No
             pictures.fresh()
 
 
-def until(world: World, bus: Any, end_s: float) -> None:
+def until(world: InProcessWorld, bus: Any, end_s: float) -> None:
     bus.timer(max(1e-6, end_s - world.now()), lambda: None)  # so that there is an instant to wait for
     bus.spin(lambda: world.now() >= end_s - 1e-9)
 
@@ -170,6 +172,6 @@ def until(world: World, bus: Any, end_s: float) -> None:
 def test_periods_are_the_cameras_own() -> None:
     """A slow camera is not called dead; one that the description does not know has half a second."""
     robot = arm(cameras={"slow": {"width_px": 8, "height_px": 8, "rate_hz": 5}})
-    assert robot.cameras["slow"] == Camera(8, 8, 5.0)
+    assert robot.cameras["slow"] == CameraDescription(8, 8, 5.0)
     assert picture_age_s(robot, "slow") == pytest.approx(0.6)
     assert picture_age_s(robot, "other") == UNKNOWN_S

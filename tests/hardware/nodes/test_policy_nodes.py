@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.loop.head import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
@@ -32,7 +32,7 @@ class GuidedInference(DelayedInference):
     disagree.
     """
 
-    def __init__(self, world: World, bundle: Bundle, delay_s: float) -> None:
+    def __init__(self, world: InProcessWorld, bundle: Bundle, delay_s: float) -> None:
         super().__init__(world, bundle, delay_s)
         self._old = torch.zeros(bundle.chunk, bundle.env.action.dim)
         self._sample = guided_sampler(bundle, "cpu", self._old)

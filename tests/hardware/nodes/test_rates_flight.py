@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.flight_units import FlightUnits
 from hardware.messages import FlightCommand, Floats
 from hardware.nodes.flight_filter import FlightFilterNode
@@ -28,7 +28,7 @@ class Flight:
     """
 
     def __init__(self, bundle: Bundle, told: float = 0.5, really: float = 0.5) -> None:
-        env, self.world = flight_env(bundle), World()
+        env, self.world = flight_env(bundle), InProcessWorld()
         self.body = QuadBody(env.craft, (0.2, -0.1, -0.1), level="rates", hover=really)
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "filter", "task")}
         self.task = bus["task"]

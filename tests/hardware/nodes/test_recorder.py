@@ -23,7 +23,7 @@ from rosbags.highlevel import AnyReader
 from hardware import messages as m
 from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording.recording import IN_PROGRESS, Channel, Recording
@@ -64,7 +64,7 @@ def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(("transport", "pictures"), [("raw", 1), ("compressed", 1), ("both", 2)])
 def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, pictures: int) -> None:
     """Pixels, JPEG or both of the cameras named, and how they map points to pixels."""
-    world = World()
+    world = InProcessWorld()
     node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top", transport=transport),
                     world.bus("recorder"))  # fmt: skip
     camera = world.bus("camera")
@@ -88,7 +88,7 @@ def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
     """As `robo-rl up arm_sim cameras=...` names them; a list in brackets would record a camera that nobody
     has.
     """
-    world = World()
+    world = InProcessWorld()
     node = recorder(
         RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top+side"), world.bus("recorder")
     )
@@ -116,7 +116,7 @@ def recorded(path: Path) -> dict[str, list[bytes]]:
 @pytest.mark.parametrize(("service", "expected"), [("success", True), ("failure", False), ("stop", None)])
 def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
     """By a service of its own; the message stands in the recording, where any reader finds it."""
-    world = World()
+    world = InProcessWorld()
     said: list[str] = []
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], said.append)
     robot = world.bus("robot")
@@ -136,7 +136,7 @@ def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -
     """No robot at all; then a camera that was there and is gone. A camera that was never there is no
     fault.
     """
-    world, said = World(), list[str]()
+    world, said = InProcessWorld(), list[str]()
     topics = [JOINT_STATES, image_topic("top"), image_topic("side")]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
     robot, words = world.bus("robot"), list[str]()
@@ -158,7 +158,7 @@ def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -
 
 def test_what_was_said_before_the_start_is_in_every_recording(tmp_path: Path) -> None:
     """A goal is latched: said once, it holds for the second recording, too; a command of before does not."""
-    world = World()
+    world = InProcessWorld()
     topics = [GOAL, SAFE, JOINT_STATES]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, lambda text: None)
     task = world.bus("task")
@@ -243,7 +243,7 @@ def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["stop", "success"])
 def test_a_recording_of_nothing_is_thrown_away(tmp_path: Path, end: str) -> None:
     """A goal, a task in words and what nodes say of themselves are no recording; one state is."""
-    world, said = World(), list[str]()
+    world, said = InProcessWorld(), list[str]()
     topics = [GOAL, JOINT_STATES, SAFETY_STATE]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
     robot = world.bus("robot")

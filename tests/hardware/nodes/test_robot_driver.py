@@ -15,7 +15,7 @@ import pytest
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.simulated import SimulatedArmDriver
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.messages import FlightCommand, JointTrajectory
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
@@ -36,7 +36,7 @@ def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
     """Joints by name; after 0.1 s of silence the driver holds; ~/connect opens it again; a state is published
     once.
     """
-    world, lag, said = World(), LagArm(), []
+    world, lag, said = InProcessWorld(), LagArm(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, clock=world.now)
     node = ArmDriverNode(bus, driver, 100.0, said.append)
@@ -118,7 +118,7 @@ def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> No
 
 def test_a_command_without_a_waypoint_is_refused() -> None:
     """As some say "stop" to a controller; the node goes on."""
-    world, said = World(), list[str]()
+    world, said = InProcessWorld(), list[str]()
     bus, other = world.bus("robot_driver"), world.bus("other")
     ArmDriverNode(bus, SimulatedArmDriver(LagArm(), LIMITS, clock=world.now), 100.0, said.append)
     SAFE.publisher(other)(JointTrajectory(0.0, ("a", "b", "c"), np.zeros((0, 3)), np.zeros(0)))
@@ -156,7 +156,7 @@ class Craft:
 
 
 def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
-    world, craft, odom = World(), Craft(), []
+    world, craft, odom = InProcessWorld(), Craft(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     node = QuadDriverNode(bus, craft, 100.0, "rates")
     ODOM.subscribe(other, lambda m, at: odom.append((at, m)))
@@ -184,7 +184,7 @@ def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
 
 def test_heights_count_from_the_task_not_from_the_ground() -> None:
     """The craft says 3 m; a task whose ground lies 2.5 m below its origin has it half a metre up."""
-    world, odom = World(), []
+    world, odom = InProcessWorld(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     QuadDriverNode(bus, Craft(), 100.0, "rates", ground_m=-2.5)
     ODOM.subscribe(other, lambda m, at: odom.append(m))
@@ -194,7 +194,7 @@ def test_heights_count_from_the_task_not_from_the_ground() -> None:
 
 def test_motors_are_not_commanded_over_a_link() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
-        QuadDriverNode(World().bus("robot_driver"), Craft(), 100.0, "motors")
+        QuadDriverNode(InProcessWorld().bus("robot_driver"), Craft(), 100.0, "motors")
 
 
 def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
         read_settings(str(tmp_path / "none.yaml"))
     file.write_text("driver: ur\nhost: 10.0.0.2\nwatchdog_s: soon\n")
     with pytest.raises(ConfigError, match=r"watchdog_s='soon' cannot be used, expected seconds above 0"):
-        robot_driver(RobotDriverNodeConfig(settings=str(file)), World().bus("robot_driver"))
+        robot_driver(RobotDriverNodeConfig(settings=str(file)), InProcessWorld().bus("robot_driver"))
 
 
 def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed (extra [ur])")
     host = own_address()
     (tmp_path / "arm.yaml").write_text(f"driver: ur\nhost: {host}\nwatchdog_s: 0.3\n")
-    world = World(clock=time.monotonic)
+    world = InProcessWorld(clock=time.monotonic)
     bus, other = world.bus("robot_driver"), world.bus("filter")
-    with Peer("fake_ur", host) as peer:
+    with Peer("arms.fake_ur", host) as peer:
         node: Any = robot_driver(RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml")), bus)
         names, say = node._driver.names, SAFE.publisher(other)
         other.timer(0.02, lambda: say(command(np.full(6, 0.2), names=names)))

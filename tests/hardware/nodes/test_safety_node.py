@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
@@ -31,7 +31,7 @@ class Cell:
     """Simulated arm, filter, and a policy that moves all joints as a sine of 0.2 rad and 4 s."""
 
     def __init__(self, armed: bool = True) -> None:
-        self.world, self.arm = World(), LagArm()
+        self.world, self.arm = InProcessWorld(), LagArm()
         self.robot_bus, self.filter_bus, self.policy_bus = (
             self.world.bus(n) for n in ("robot", "filter", "policy")
         )
@@ -116,7 +116,7 @@ def test_nothing_is_sent_before_arming() -> None:
 
 def test_a_robot_with_other_joints_is_said_once() -> None:
     """It is heard 50 times a second and never armed: the terminal says why, every 5 s."""
-    world, said = World(), list[str]()
+    world, said = InProcessWorld(), list[str]()
     bus = world.bus("filter")
     SimArmNode(world.bus("robot"), LagArm(), 50.0)
     joints = [{**JOINT, "name": name} for name in ("a", "b", "see")]

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.messages import DepthImage, Floats, Image
 from hardware.topics import depth_topic, image_topic
 from robo_rl.apps.nodes.builders import sim_robot
 from robo_rl.conf.node import SimRobotNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec
-from sim.arms.arm6.body import ArmBody
+from sim.arms.arm6.body import SimulatedArm
 from tests.hardware.bundles import arm_bundle, arm_env
 from tests.hardware.nodes.cell import Cell
 
@@ -22,7 +22,7 @@ from tests.hardware.nodes.cell import Cell
 @pytest.mark.parametrize("senses", ["rgb", "depth", "rgb+depth"])
 def test_the_simulated_arm_has_cameras(senses: str) -> None:
     """At their rate, of the size asked for; the arm stands between the camera and the floor behind it."""
-    world = World()
+    world = InProcessWorld()
     sim_robot(
         SimRobotNodeConfig(cameras="view", senses=senses, image_size=48, camera_hz=10.0),
         world.bus("sim_robot"),
@@ -37,7 +37,7 @@ def test_the_simulated_arm_has_cameras(senses: str) -> None:
         assert picture.pixels.shape == (48, 48, 3)
         assert picture.pixels.std() > 10
         assert picture.frame == "view_optical"
-    body = ArmBody()
+    body = SimulatedArm()
     eye_m = body.model.camera("view").pos
     for depth in depths:
         assert depth.depth_m.shape == (48, 48)
@@ -50,9 +50,9 @@ def test_the_simulated_arm_has_cameras(senses: str) -> None:
 
 def test_cameras_that_are_not_there_are_sentences() -> None:
     with pytest.raises(UnknownNameError, match="Unknown camera 'front'"):
-        sim_robot(SimRobotNodeConfig(cameras="front"), World().bus("sim_robot"))
+        sim_robot(SimRobotNodeConfig(cameras="front"), InProcessWorld().bus("sim_robot"))
     with pytest.raises(ConfigError, match="sim_quad has no cameras"):
-        sim_robot(SimRobotNodeConfig(robot="sim_quad", cameras="view"), World().bus("sim_robot"))
+        sim_robot(SimRobotNodeConfig(robot="sim_quad", cameras="view"), InProcessWorld().bus("sim_robot"))
 
 
 @pytest.mark.parametrize("chunk", [1, 16], ids=["single", "chunks"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hardware.quads.bounds import QuadLimits, bounded, less_tilted, yaw_of
 from hardware.quads.crazyflie.packets import roll_pitch, thrust_number
 from hardware.quads.px4.mavlink_messages import yaw_ned
-from hardware.states import Attitude, BodyRates, Hover, Motors, Position
+from hardware.states import Attitude, BodyRates, Hover, MotorCommand, Position
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.flight.frames import quat_product, rotation_of
 
@@ -76,7 +76,7 @@ def test_by_hand() -> None:
 
 def test_what_is_no_setpoint_is_a_sentence() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
-        bounded(Motors(np.zeros(4)), LIMITS, "it")
+        bounded(MotorCommand(np.zeros(4)), LIMITS, "it")
     with pytest.raises(DriverError, match=r"has length 2\.000, expected 1"):
         bounded(Attitude(np.array([2.0, 0.0, 0.0, 0.0]), 0.5), LIMITS, "it")
     with pytest.raises(DriverError, match="of its size"):

@@ -16,7 +16,7 @@ import pytest
 from hardware.quads.bounds import yaw_of
 from hardware.quads.crazyflie import link as crazyflie_link
 from hardware.quads.crazyflie.driver import CrazyflieDriver
-from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position
+from hardware.states import Attitude, BodyRates, FullState, Hover, MotorCommand, Position
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.flight.frames import quat_product, rotation_of
 from tests.hardware.peers import Peer, free_port
@@ -32,7 +32,7 @@ def port() -> int:
 
 @pytest.fixture
 def craft(port: int) -> Iterator[Peer]:
-    with Peer("fake_crazyflie", str(port)) as peer:
+    with Peer("quads.fake_crazyflie", str(port)) as peer:
         yield peer
 
 
@@ -112,7 +112,7 @@ def test_the_other_setpoints(craft: Peer, port: int) -> None:
     assert isinstance(sent, BodyRates)
     assert sent.thrust == pytest.approx(0.9, abs=1e-4)
     with pytest.raises(DriverError, match=r"takes no motor commands.*Export it as C"):
-        quad.write(Motors(np.zeros(4)))
+        quad.write(MotorCommand(np.zeros(4)))
     with pytest.raises(DriverError, match=r"reaches 32 m"):
         quad.write(FullState(np.array([40.0, 0.0, 1.0]), np.zeros(3), np.zeros(3)))
     craft.order("tumble")
@@ -148,7 +148,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
 
 
 def test_what_cannot_fly_is_a_sentence(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer("fake_crazyflie", str(port), "controller=2") as craft:
+    with Peer("quads.fake_crazyflie", str(port), "controller=2") as craft:
         quad = driver(port)
         quad.connect()
         with pytest.raises(
@@ -160,14 +160,14 @@ def test_what_cannot_fly_is_a_sentence(port: int, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(DriverError, match=r"The link to .* is lost \(silent for 1 s\)"):
             quad.read()
         quad.close()
-    with Peer("fake_crazyflie", str(port), "flying=1"):
+    with Peer("quads.fake_crazyflie", str(port), "flying=1"):
         quad = driver(port)
         quad.connect()
         with pytest.raises(DriverError, match="Land, connect on the ground"):
             quad.write(BodyRates(np.zeros(3), HOVER))
         quad.close()
     with (
-        Peer("fake_crazyflie", str(port), "info_missing=1"),
+        Peer("quads.fake_crazyflie", str(port), "info_missing=1"),
         pytest.raises(DriverError, match=r"does not log .*supervisor\.info"),
     ):
         driver(port).connect()
@@ -182,7 +182,7 @@ def test_what_cannot_fly_is_a_sentence(port: int, monkeypatch: pytest.MonkeyPatc
 
 def test_somebody_elses_flight_is_not_ended_by_looking_at_it(port: int) -> None:
     """cflib's own close sends thrust 0, which would stop the motors of a craft that another program flies."""
-    with Peer("fake_crazyflie", str(port), "flying=1") as craft:
+    with Peer("quads.fake_crazyflie", str(port), "flying=1") as craft:
         quad = driver(port)
         quad.connect()
         assert quad.read().flying

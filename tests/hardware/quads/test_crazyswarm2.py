@@ -21,7 +21,7 @@ from hardware.driver import make_driver
 from hardware.quads.bounds import yaw_of
 from hardware.quads.crazyswarm2.driver import Crazyswarm2Driver
 from hardware.quads.crazyswarm2.types import OLDER_STATUS, STATUS, read_status, register
-from hardware.states import Attitude, BodyRates, Motors
+from hardware.states import Attitude, BodyRates, MotorCommand
 from robo_rl.core.errors import BusError, ConfigError, DriverError
 from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer
@@ -41,7 +41,7 @@ def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("backend", ["cpp", "cflib"])
 def test_it_arms_flies_to_a_point_and_lands_when_closed(backend: str) -> None:
     """Of both servers, which turn the pitch to opposite sides; a turn to the left grows its heading."""
-    with Peer("fake_crazyswarm2", backend) as server:
+    with Peer("quads.fake_crazyswarm2", backend) as server:
         quad = make_driver("crazyswarm2", {"name": "cf231", "backend": backend, "arm": True})
         assert isinstance(quad, Crazyswarm2Driver)
         quad.connect()
@@ -76,13 +76,13 @@ def test_it_arms_flies_to_a_point_and_lands_when_closed(backend: str) -> None:
 
 def test_what_it_sends_is_bounded_and_told() -> None:
     """Rates to the limit; a thrust as the number that travels; what is no body rate is refused."""
-    with Peer("fake_crazyswarm2") as server:
+    with Peer("quads.fake_crazyswarm2") as server:
         quad = Crazyswarm2Driver("cf231", max_rate_rad_s=2.0, thrust_high=0.8)
         with pytest.raises(DriverError, match="not connected"):
             quad.read()
         quad.connect()
         with pytest.raises(DriverError, match="takes no motor commands over its link"):
-            quad.write(Motors(np.zeros(4)))
+            quad.write(MotorCommand(np.zeros(4)))
         with pytest.raises(DriverError, match="takes BodyRates here, no Attitude"):
             quad.write(Attitude(np.array([1.0, 0.0, 0.0, 0.0]), 0.5))
         sent = quad.write(BodyRates(np.array([0.5, -3.0, 1.0]), 1.0))
@@ -109,7 +109,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
         Crazyswarm2Driver("cf231", backend="sim")
     with pytest.raises(ConfigError, match="heeds parameters only under the name /crazyflie_server"):
         Crazyswarm2Driver("cf231", namespace="lab")
-    with Peer("fake_crazyswarm2", "cflib") as server:
+    with Peer("quads.fake_crazyswarm2", "cflib") as server:
         with pytest.raises(
             DriverError, match="lacks pose, status, the custom topic, a reader of cmd_vel_legacy"
         ):
@@ -118,7 +118,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
             Crazyswarm2Driver("cf231").connect()
         assert not server.all("param")
         assert not server.all("rpyt")
-    with Peer("fake_crazyswarm2") as server:
+    with Peer("quads.fake_crazyswarm2") as server:
         with pytest.raises(DriverError, match=r"server .* is that on cpp, and backend=cflib was said"):
             Crazyswarm2Driver("cf231", backend="cflib").connect()
         quad = Crazyswarm2Driver("cf231")
@@ -141,7 +141,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
 
 def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
     settings = json.dumps({"name": "cf231", "arm": True})
-    with Peer("fake_crazyswarm2") as server, Peer("quad_feeder", "crazyswarm2", settings) as feeder:
+    with Peer("quads.fake_crazyswarm2") as server, Peer("quad_feeder", "crazyswarm2", settings) as feeder:
         server.wait("armed", 20.0)
         time.sleep(3.0)  # 0.52 of the thrust lifts it slowly
         assert server.all("pose")[-1]["enu"][2] > 0.15
@@ -155,7 +155,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
 
 def test_a_server_that_dies_in_flight_is_said_and_does_not_hang_us() -> None:
     """Nobody is left to land it but the firmware; a stop that nobody answers ends by itself."""
-    with Peer("fake_crazyswarm2") as server:
+    with Peer("quads.fake_crazyswarm2") as server:
         quad = Crazyswarm2Driver("cf231", arm=True)
         quad.connect()
         fly(quad, 1.5, towards(np.array([0.0, 0.0, 0.5])))

@@ -18,7 +18,7 @@ import pytest
 from hardware.quads.bounds import yaw_of
 from hardware.quads.px4 import mavlink_link as px4_link
 from hardware.quads.px4.mavlink_driver import Px4Driver
-from hardware.states import Attitude, BodyRates, FullState, Hover, Motors, Position, QuadState, Setpoint
+from hardware.states import Attitude, BodyRates, FullState, Hover, MotorCommand, Position, QuadState, Setpoint
 from robo_rl.core.errors import DriverError
 from tests.hardware.peers import Peer, free_port
 from tests.hardware.pilots import fly, towards
@@ -34,7 +34,7 @@ def port() -> int:
 
 @pytest.fixture
 def px4(port: int) -> Iterator[Peer]:
-    with Peer("fake_px4", str(port)) as peer:
+    with Peer("quads.fake_px4", str(port)) as peer:
         yield peer
 
 
@@ -109,7 +109,7 @@ def test_positions_attitudes_and_what_it_does_not_take(px4: Peer, port: int) -> 
     assert (sent.rates_rad_s.tolist(), sent.thrust) == ([4.0, 0.0, -4.0], 1.0)
     quad.write(FullState(np.array([0.5, 1.0, 2.5]), np.zeros(3), np.zeros(3)))
     with pytest.raises(DriverError, match="Export it as C"):
-        quad.write(Motors(np.zeros(4)))
+        quad.write(MotorCommand(np.zeros(4)))
     with pytest.raises(DriverError, match="takes no Hover"):
         quad.write(Hover(np.zeros(2), 0.0, 1.0))
     with pytest.raises(DriverError, match="must be finite"):
@@ -131,7 +131,7 @@ def test_a_pilot_keeps_the_craft(px4: Peer, port: int) -> None:
 
 
 def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer("fake_px4", str(port), "armed=0") as px4:
+    with Peer("quads.fake_px4", str(port), "armed=0") as px4:
         quad = driver(port, arm=True)
         quad.connect()
         px4.order("no_arming")
@@ -161,7 +161,7 @@ def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.Monke
     ],
 )
 def test_a_craft_that_would_not_be_safe_is_not_connected(port: int, setting: str, sentence: str) -> None:
-    with Peer("fake_px4", str(port), setting), pytest.raises(DriverError, match=sentence):
+    with Peer("quads.fake_px4", str(port), setting), pytest.raises(DriverError, match=sentence):
         driver(port).connect()
 
 

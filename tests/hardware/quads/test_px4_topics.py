@@ -49,7 +49,7 @@ def test_it_arms_flies_to_a_point_and_lands_when_closed(status: str) -> None:
     """1 m east, 0.8 m north, 3 m up in ENU is (0.8, 1, -3) for PX4; a turn to the left shrinks its
     heading.
     """
-    with Peer("fake_px4_topics", status) as px4:
+    with Peer("quads.fake_px4_topics", status) as px4:
         quad = make_driver("px4_topics", {"arm": True})
         assert isinstance(quad, Px4TopicsDriver)
         quad.connect()
@@ -82,7 +82,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
         DriverError, match=r"told no vehicle_odometry and no vehicle_status .* MicroXRCEAgent"
     ):
         quad.connect()
-    with Peer("fake_px4_topics") as px4:
+    with Peer("quads.fake_px4_topics") as px4:
         quad = Px4TopicsDriver(arm=True)
         quad.connect()
         with pytest.raises(DriverError, match="takes BodyRates here, no Attitude"):
@@ -107,7 +107,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
 
 def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
     with (
-        Peer("fake_px4_topics") as px4,
+        Peer("quads.fake_px4_topics") as px4,
         Peer("quad_feeder", "px4_topics", json.dumps({"arm": True})) as feeder,
     ):
         px4.wait("arming", 20.0)

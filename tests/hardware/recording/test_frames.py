@@ -16,8 +16,8 @@ from hardware import messages as m
 from hardware.bus.dds.cdr import ros_types
 from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
-from hardware.recording.frames import Plan, Rules, plan_frames, shown
-from hardware.recording.streams import Streams, Track, read_streams
+from hardware.recording.frames import FrameRules, Plan, plan_frames, shown
+from hardware.recording.streams import Streams, TopicTrack, read_streams
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
 from tests.hardware.arm_descriptions import arm
@@ -34,7 +34,7 @@ from tests.hardware.recording.made import (
 )
 
 LOW, HIGH = np.full(3, -1.0), np.full(3, 1.0)
-RULES = Rules(rate_hz=50.0, low_rad=LOW, high_rad=HIGH, idle_s=None)
+RULES = FrameRules(rate_hz=50.0, low_rad=LOW, high_rad=HIGH, idle_s=None)
 CAMERA = "camera/top/image_raw"
 
 
@@ -43,13 +43,15 @@ def streams_of(path: Path, action: str = "command/safe", pictures: tuple[str, ..
         return read_streams(bag, arm(), action, pictures)
 
 
-def plan_of(tmp_path: Path, said: list[Said], rules: Rules = RULES, action: str = "command/safe") -> Plan:
+def plan_of(
+    tmp_path: Path, said: list[Said], rules: FrameRules = RULES, action: str = "command/safe"
+) -> Plan:
     return plan_frames(streams_of(record(tmp_path, said), action), action, rules, goal=False)
 
 
 def test_the_newest_is_what_came_last() -> None:
     """At the very time of its receipt a message is there; before the first nothing is."""
-    track = Track(np.array([10, 20, 20, 30]), "abcd")
+    track = TopicTrack(np.array([10, 20, 20, 30]), "abcd")
     assert track.newest(np.array([9, 10, 19, 20, 29, 99])).tolist() == [-1, 0, 0, 2, 2, 3]
 
 
@@ -90,7 +92,7 @@ def test_standing_still_is_left_out_at_the_ends(tmp_path: Path) -> None:
         ("command/safe", waypoint(target), at)
         for target, at in zip(targets, every(50.0, 2.4, 0.004), strict=True)
     ]
-    rules = Rules(50.0, LOW, HIGH, idle_s=0.2)
+    rules = FrameRules(50.0, LOW, HIGH, idle_s=0.2)
     plan = plan_of(tmp_path, states(seconds=2.5) + said, rules)
     moving = np.flatnonzero(np.abs(np.diff(plan.action_rad[:, 0])) > 0.01)
     assert plan.frames == 10 + 20 + 9  # the command of the last movement holds in the frame before the tail

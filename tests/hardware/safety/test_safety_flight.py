@@ -22,7 +22,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.flight.frames import rotation_of
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR, VEL, parameters
 
 DT_S = 0.01
@@ -64,7 +64,7 @@ class Flight:
         self.craft = load_craft(craft)
         self.lander = MotorsLander(model(self.craft), DT_S)
         self.filter = FlightFilter(ENVELOPE, self.lander, 1 / DT_S, 1 / DT_S)
-        self.step, self.params = make_step(self.craft, Physics(dt_s=DT_S)), parameters(self.craft, DT_S)
+        self.step, self.params = make_step(self.craft, QuadPhysics(dt_s=DT_S)), parameters(self.craft, DT_S)
         self.state = torch.zeros(17, 1)
         self.state[3] = 1.0
         self.state[ROTOR] = torch.tensor(self.lander.hover, dtype=torch.float32)[:, None]

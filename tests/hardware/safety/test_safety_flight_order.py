@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.messages import FlightCommand, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
@@ -117,7 +117,7 @@ def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
     """Real nodes: a second sender that repeats what it heard is refused, message for message, and nothing
     else is.
     """
-    env, world = flight_env(hover), World()
+    env, world = flight_env(hover), InProcessWorld()
     bus = {name: world.bus(name) for name in ("robot", "filter", "policy", "echo")}
     SimQuadNode(bus["robot"], SimulatedQuad(QuadBody(env.craft)), 1.0 / DT_S)
     filter_ = FlightFilter(ENVELOPE, RatesLander(0.5), 1.0 / DT_S, 1.0 / DT_S)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware.bus.in_process import World
+from hardware.bus.in_process import InProcessWorld
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.shared.protocol import Node
@@ -48,7 +48,7 @@ class Cell:
     """Simulated arm, filter and teleoperation; `heard` is what went over the bus, in order."""
 
     def __init__(self) -> None:
-        self.world, self.arm, self.hand = World(), LagArm(), Hand()
+        self.world, self.arm, self.hand = InProcessWorld(), LagArm(), Hand()
         self.heard: list[tuple[float, str, Any]] = []
         self.said: list[str] = []
         probe = self.world.bus("probe")

@@ -7,13 +7,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.base.chain import Chain, Explore, transition_log_prob
+from policies.base.chain import DenoisingChain, Explore, transition_log_prob
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy
 from tests.policies.worlds import CAMERA_ENV, ENV, NETS, PROCESSES, observations, policy_of
 
 
-def _chain(process: str, net: str, explore: Explore) -> tuple[Chain, float]:
+def _chain(process: str, net: str, explore: Explore) -> tuple[DenoisingChain, float]:
     """A chain and the largest difference between its stored and its recomputed log-probabilities."""
     policy = policy_of(process, net)
     obs, rng = observations(ENV, 5, 2), torch.Generator().manual_seed(1)

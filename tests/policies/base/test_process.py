@@ -13,7 +13,13 @@ from torch import Tensor
 from policies.base.chain import Explore, sample_chain, walk
 from policies.base.diffusion import Diffusion, DiffusionConfig
 from policies.base.flow import Flow, FlowConfig, velocity_of
-from policies.base.process import ProcessConfig, Transitions, load_process, make_process, process_config
+from policies.base.process import (
+    DenoisingTransitions,
+    ProcessConfig,
+    load_process,
+    make_process,
+    process_config,
+)
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 
 TRAINING: dict[str, Any] = {"num_train_timesteps": 100, "beta_schedule": "squaredcos_cap_v2"}
@@ -192,7 +198,7 @@ def test_training_times_follow_the_power() -> None:
 def test_each_sample_may_have_its_own_transition() -> None:
     """PPO shuffles over samples x transitions: stats at k (b,) must equal stats at each k."""
     for process in (Flow(FlowConfig()), Diffusion.build(DiffusionConfig())):
-        transitions: Transitions = process.transitions(4, 0.5)
+        transitions: DenoisingTransitions = process.transitions(4, 0.5)
         out, x, k = torch.randn(3, 2, 2), torch.randn(3, 2, 2), torch.tensor([3, 0, 2])
         mean, std = transitions.stats(out, x, k)
         assert transitions.time(k, x).equal(transitions.times[k])

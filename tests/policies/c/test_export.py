@@ -17,7 +17,8 @@ from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyE
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, QUAT, RATE, STATE_ROWS, VEL
 from sim.flight.command import motors_hover
-from sim.flight.flight import Senses, blank_memory, observe, remember
+from sim.flight.flight import blank_memory, observe, remember
+from sim.flight.memory import FlightSenses
 
 NOTE = {
     "craft": "cf21",
@@ -106,7 +107,7 @@ def test_a_header_of_another_policy_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("history", "integral"), [(8, True), (3, False), (0, True), (0, False)])
 def test_memory_in_c_is_that_of_the_simulator(tmp_path: Path, history: int, integral: bool) -> None:
     """50 steps of random flight, the integral driven into its limit: every observation equal, bit for bit."""
-    craft, senses = load_craft("cf21"), Senses(history, integral, integral_limit=0.02)
+    craft, senses = load_craft("cf21"), FlightSenses(history, integral, integral_limit=0.02)
     memory = FlightMemory(history, integral, 0.02, 0.01, 2.0 * craft.hover_speed - 1.0)
     export = written(tmp_path / "fly.h", senses.obs_rows, 6, 4, memory=memory)
     assert export.layers[0] == memory.obs_rows

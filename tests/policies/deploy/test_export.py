@@ -9,7 +9,7 @@ from torch import nn
 
 from policies.deploy.bundle import Bundle
 from policies.deploy.export import SampleGraph, example_obs, export_policy, refines, trace
-from policies.deploy.graph import BoundGraph, Graph, providers
+from policies.deploy.graph import BoundGraph, OnnxGraph, providers
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
@@ -36,7 +36,7 @@ from tests.policies.small import (
 
 def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
     """Raw state and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
-    policy, graph = flow_policy(), Graph(button_bundle.folder / "policy.onnx", "policy.onnx")
+    policy, graph = flow_policy(), OnnxGraph(button_bundle.folder / "policy.onnx", "policy.onnx")
     obs, noise = (
         {"state": 2.0 + torch.rand(33, 2, 2)},
         torch.randn(33, 4, 1),
@@ -56,7 +56,7 @@ def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
     action = torch.rand(5, 2) * 2.0 - 1.0
     expected = policy.action_spec.denormalize(policy.refine(obs, action)).detach()
     physical = policy.action_spec.denormalize(action)
-    found = Graph(residual_bundle.folder / "refine.onnx", "refine").run(
+    found = OnnxGraph(residual_bundle.folder / "refine.onnx", "refine").run(
         {**obs, "action": physical}, "refined"
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
@@ -66,7 +66,8 @@ def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> N
     """To the last bit, call after call, with pictures and with a second graph."""
     for file, output, extra in (("policy.onnx", "chunk", "noise"), ("refine.onnx", "refined", "action")):
         free, bound = (
-            kind(residual_bundle.folder / file, name) for kind, name in ((Graph, file), (BoundGraph, output))
+            kind(residual_bundle.folder / file, name)
+            for kind, name in ((OnnxGraph, file), (BoundGraph, output))
         )
         for seed in range(3):
             torch.manual_seed(seed)
@@ -163,4 +164,4 @@ def test_cuda_is_refused_in_words_where_there_is_none() -> None:
 def test_a_broken_graph_is_refused_in_words() -> None:
     """ONNX Runtime's own error names a protobuf, not what to do."""
     with pytest.raises(CheckpointError, match="Export the bundle again"):
-        Graph(b"not a graph", "policy.onnx")
+        OnnxGraph(b"not a graph", "policy.onnx")

@@ -13,7 +13,7 @@ import torch
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.actuators.load import load_actuator
-from sim.actuators.motors import Motors
+from sim.actuators.motors import ServoMotors
 from sim.engines.scene import Scene
 from sim.registry import make_env
 from sim.scenes.task_env import make_task_env
@@ -23,10 +23,10 @@ from tests.sim.engines.worlds import ENGINES, begin, engine_of, run, scene_of, s
 FLYWHEEL = """<worldbody><body><joint name="wheel" type="hinge" axis="0 0 1"/><inertial pos="0 0 0" mass="1"
   diaginertia="0.05 0.05 0.05"/></body></worldbody>
   <actuator><position name="wheel" joint="wheel" kp="{kp}" kv="{kv}" forcerange="-2 2"/></actuator>"""
-NONE = Motors((np.inf,), (1.0,), (0.0,), (0.0,))
+NONE = ServoMotors((np.inf,), (1.0,), (0.0,), (0.0,))
 
 
-def flywheel(motors: Motors | None, kp: float = 20.0, kv: float = 0.0) -> Scene:
+def flywheel(motors: ServoMotors | None, kp: float = 20.0, kv: float = 0.0) -> Scene:
     """0.05 kg m^2 on a servo of at most 2 Nm; nothing falls."""
     return replace(scene_of(FLYWHEEL.format(kp=kp, kv=kv), gravity="0 0 0", timestep="0.002"), motors=motors)
 

@@ -12,7 +12,7 @@ from hardware.description import load_description
 from hardware.kinematics import forward_kinematics
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.arms.arm6.body import HOME_RAD, JOINTS, ArmBody
+from sim.arms.arm6.body import HOME_RAD, JOINTS, SimulatedArm
 from sim.arms.arm6.expert import ArmExpert, inverse_kinematics
 from sim.registry import make_env, make_expert
 from sim.vec.conformance import check_vec_env
@@ -24,7 +24,7 @@ def test_it_keeps_the_contract() -> None:
 
 def test_the_description_is_of_this_arm() -> None:
     """Names, ranges and every link: the kinematics of the description and MuJoCo's agree on 50 poses."""
-    robot, body = load_description("sim_arm"), ArmBody()
+    robot, body = load_description("sim_arm"), SimulatedArm()
     assert robot.names == JOINTS
     np.testing.assert_allclose(robot.column("low_rad"), body.low_rad)
     np.testing.assert_allclose(robot.column("high_rad"), body.high_rad)
@@ -37,14 +37,14 @@ def test_the_description_is_of_this_arm() -> None:
 
 def test_it_holds_against_gravity() -> None:
     """Gravity is compensated: two seconds after, the arm is where it was put."""
-    body = ArmBody()
+    body = SimulatedArm()
     body.advance(2.0)
     np.testing.assert_allclose(body.read()[0], HOME_RAD, atol=1e-3)
 
 
 def test_servos_arrive_and_hardly_swing() -> None:
     """A step of 0.1 rad: 0.8 s later it is there, and it never went further than a tenth beyond."""
-    body = ArmBody()
+    body = SimulatedArm()
     goal = np.array(HOME_RAD) + 0.1
     body.command(goal)
     passed = []
@@ -57,7 +57,7 @@ def test_servos_arrive_and_hardly_swing() -> None:
 
 def test_time_is_not_lost_between_steps() -> None:
     """Seven times 3 ms with an engine of 2 ms steps: 21 ms are 10 steps, the rest is kept."""
-    body = ArmBody()
+    body = SimulatedArm()
     for _ in range(7):
         body.advance(0.003)
     assert body.data.time == pytest.approx(0.020)
@@ -83,10 +83,10 @@ def solved(noise: float, lanes: int = 20) -> float:
 
 
 def test_inverse_kinematics_put_the_tool_on_the_goal() -> None:
-    body = ArmBody()
+    body = SimulatedArm()
     body.place(np.add(HOME_RAD, [0.7, -0.3, 0.4, 0.0, 0.0, 0.0]))
     goal = body.tool_m()
-    body.place(inverse_kinematics(ArmBody(), goal))
+    body.place(inverse_kinematics(SimulatedArm(), goal))
     np.testing.assert_allclose(body.tool_m(), goal, atol=2e-4)
 
 

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.arms.chain import Chain, Pose, damped_step, pose_error, solve_positive
+from sim.arms.chain import KinematicChain, Pose, damped_step, pose_error, solve_positive
 from sim.arms.control import Cartesian, JointPosition, JointVelocity, Reach
 from sim.arms.robot import PANDA, ArmRobot, load_robot
 from sim.arms.rotation import about_z, axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec, yaw_of
@@ -27,8 +27,8 @@ vectors = hnp.arrays(np.float64, (3,), elements=st.floats(-3.0, 3.0))
 
 
 @pytest.fixture(scope="module")
-def chain() -> Chain:
-    return Chain(compile_scene(ASSETS / "lift.xml", PANDA.path), PANDA)
+def chain() -> KinematicChain:
+    return KinematicChain(compile_scene(ASSETS / "lift.xml", PANDA.path), PANDA)
 
 
 @settings(deadline=None)
@@ -66,7 +66,7 @@ def test_quarter_turns_by_hand() -> None:
     torch.testing.assert_close(axis_z(quarter), torch.tensor([0.0, 0.0, 1.0]))
 
 
-def test_the_chain_is_mujocos(chain: Chain) -> None:
+def test_the_chain_is_mujocos(chain: KinematicChain) -> None:
     """Tool, links and Jacobian at 20 random poses against MuJoCo's."""
     scene = compile_scene(ASSETS / "lift.xml", PANDA.path)
     model, data = scene.model, mujoco.MjData(scene.model)
@@ -102,7 +102,7 @@ def test_a_joint_may_have_a_reference() -> None:
     data = mujoco.MjData(scene.model)
     data.qpos[:] = 0.9, 0.2
     mujoco.mj_kinematics(scene.model, data)
-    tool, _ = Chain(scene, robot).place(torch.tensor([[0.9, 0.2]], dtype=torch.float64))
+    tool, _ = KinematicChain(scene, robot).place(torch.tensor([[0.9, 0.2]], dtype=torch.float64))
     np.testing.assert_allclose(tool.m[0], data.site("tool").xpos, atol=1e-12)
 
 
@@ -117,10 +117,10 @@ def test_joints_that_the_chain_does_not_know_are_a_sentence(
     joint: str, names: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        Chain(*_two(joint, names))
+        KinematicChain(*_two(joint, names))
 
 
-def test_inverse_kinematics_arrives_and_stays_in_range(chain: Chain) -> None:
+def test_inverse_kinematics_arrives_and_stays_in_range(chain: KinematicChain) -> None:
     goal_m = torch.tensor([[0.5, 0.1, 0.2], [0.4, -0.2, 0.3]], dtype=torch.float64)
     down = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=torch.float64).expand(2, 4)
     home = torch.tensor(PANDA.home_rad, dtype=torch.float64).expand(2, 7)
@@ -142,7 +142,7 @@ def test_the_written_out_solver_is_a_solver(seed: int) -> None:
     )
 
 
-def test_the_posture_moves_no_tool(chain: Chain) -> None:
+def test_the_posture_moves_no_tool(chain: KinematicChain) -> None:
     """Without an error of the tool, the pull to the posture stays in the null space, but for the damping."""
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = chain.place(q)
@@ -153,11 +153,11 @@ def test_the_posture_moves_no_tool(chain: Chain) -> None:
     assert float((jacobian @ step.unsqueeze(-1)).norm()) < 1e-4
 
 
-def at(chain: Chain, q: Tensor) -> tuple[Pose, Pose]:
+def at(chain: KinematicChain, q: Tensor) -> tuple[Pose, Pose]:
     return chain.place(q)
 
 
-def test_a_cartesian_command_moves_the_tool_that_way(chain: Chain) -> None:
+def test_a_cartesian_command_moves_the_tool_that_way(chain: KinematicChain) -> None:
     """One full step along x and a turn: the servos' targets are where that pose is, to the linearisation's
     error.
     """
@@ -173,7 +173,7 @@ def test_a_cartesian_command_moves_the_tool_that_way(chain: Chain) -> None:
     assert memory.shape == (1, 7)
 
 
-def test_a_blocked_arm_presses_within_its_leash(chain: Chain) -> None:
+def test_a_blocked_arm_presses_within_its_leash(chain: KinematicChain) -> None:
     """The tool does not move, and commands go on: what is asked of it stays within 4 cm."""
     control = Cartesian(chain, PANDA, Reach("full"))
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
@@ -186,7 +186,7 @@ def test_a_blocked_arm_presses_within_its_leash(chain: Chain) -> None:
     assert float(lead.norm()) <= 0.2 + 1e-6
 
 
-def test_joints_go_as_fast_as_asked_and_no_farther_than_the_leash(chain: Chain) -> None:
+def test_joints_go_as_fast_as_asked_and_no_farther_than_the_leash(chain: KinematicChain) -> None:
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = at(chain, q)
     speeds = JointVelocity(chain, PANDA, control_hz=20.0)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.apps.flight.fly_methods import new_policy
-from robo_rl.apps.flight.fly_setting import Setting, check_own
+from robo_rl.apps.flight.fly_setting import FlightSetup, check_own
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import UNITS
@@ -16,7 +16,7 @@ from sim.engines.quad.rows import POS, RATE
 from sim.flight.command import CommandLevel, column, make_command, motors_hover
 from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.trial import controller_pilot, fly
 from sim.flight.vec_env import QuadVecEnv
@@ -30,7 +30,7 @@ AT_REST = HoverTask(at_goal=1.0, force_std=0.0, torque_std=0.0)
 
 
 def resting(num: int = 1, realism: Realism | None = None) -> Flights:
-    senses = Senses(noise=False)
+    senses = FlightSenses(noise=False)
     return Flights(CRAFT, AT_REST, senses, num, 0, realism=realism, gradient=False, eager=True, level=RATES)
 
 
@@ -84,7 +84,7 @@ def test_latency_holds_the_hovering_command_first() -> None:
 
 def test_gradients_go_through_the_rate_loop() -> None:
     """First-order learning needs them: of every number of the action."""
-    flights = Flights(CRAFT, HoverTask(), Senses(), 8, 0, eager=True, level=RATES)
+    flights = Flights(CRAFT, HoverTask(), FlightSenses(), 8, 0, eager=True, level=RATES)
     action = column(flights.command.hover, flights.obs).repeat(1, 8).requires_grad_()
     for _ in range(3):
         cost, _ = flights.step(action)
@@ -99,7 +99,7 @@ def test_the_contract_says_level_units_and_bounds() -> None:
     assert spec.action.unit == UNITS["rates"]
     assert spec.action.low == (0.0, -4.0, -4.0, -2.0)
     assert spec.action.high == pytest.approx((CRAFT.thrust_to_weight, 4.0, 4.0, 2.0))
-    assert spec == Setting.of(FlyConfig(level="rates", rate_rad_s=4)).spec()
+    assert spec == FlightSetup.of(FlyConfig(level="rates", rate_rad_s=4)).spec()
     assert make_env("quad/hover", 1).spec.action.unit == UNITS["motors"]
 
 
@@ -127,7 +127,7 @@ def test_controllers_hover_over_a_link(name: str, most_m: float) -> None:
     flights = Flights(
         CRAFT,
         task,
-        Senses(),
+        FlightSenses(),
         16,
         1,
         realism=Realism(latency_steps=2),
@@ -143,15 +143,15 @@ def test_controllers_hover_over_a_link(name: str, most_m: float) -> None:
 
 
 def test_a_link_is_late_unless_said_otherwise() -> None:
-    assert Setting.of(FlyConfig(level="rates")).realism.latency_steps == 2
-    assert Setting.of(FlyConfig(level="rates", latency_s=0.0)).realism.latency_steps == 0
-    assert Setting.of(FlyConfig()).realism.latency_steps == 0
+    assert FlightSetup.of(FlyConfig(level="rates")).realism.latency_steps == 2
+    assert FlightSetup.of(FlyConfig(level="rates", latency_s=0.0)).realism.latency_steps == 0
+    assert FlightSetup.of(FlyConfig()).realism.latency_steps == 0
 
 
 def test_a_new_policy_hovers_before_it_has_learned() -> None:
     """Its first action is one weight, no rates; an LQR law of motors is no start for it."""
     config = FlyConfig(level="rates")
-    setting = Setting.of(config)
+    setting = FlightSetup.of(config)
     policy = new_policy(config, setting, 0)
     action = policy.columns(resting().obs)[:, 0]
     torch.testing.assert_close(action, torch.tensor(setting.command().hover), atol=0.05, rtol=0.0)

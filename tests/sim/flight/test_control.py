@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, list_crafts, load_craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.controllers import CONTROLLERS, Controller, hold, make_controller
 from sim.flight.control.gains import gains_for
@@ -76,7 +76,7 @@ def fly(
     physics.
     """
     num, many = state.shape[1], len(controllers)
-    step = make_step(craft, Physics(dt_s=DT_S, integrator="euler"))
+    step = make_step(craft, QuadPhysics(dt_s=DT_S, integrator="euler"))
     params = parameters(craft, DT_S, many * num)
     outside = (torch.zeros(EXTERNAL_ROWS, num) if external is None else external).repeat(1, many)
     wanted = hold(torch.zeros(3, num))[None].expand(steps, -1, -1) if reference is None else reference
@@ -228,7 +228,7 @@ def jacobian(craft: Craft, law: Controller, dt_s: float) -> NDArray[np.float64]:
     state = torch.cat([z[0:3], quat, z[6:12], z[12:16] + craft.hover_speed])
     command, memory = law(state, hold(torch.zeros_like(z[0:3])), z[16:])
     params, outside = parameters(craft, dt_s).double(), torch.zeros(EXTERNAL_ROWS, 1).double()
-    after = make_step(craft, Physics(dt_s=dt_s))(state, command, params, outside)
+    after = make_step(craft, QuadPhysics(dt_s=dt_s))(state, command, params, outside)
     rows = torch.cat([after[POS], 2.0 * after[QUAT][1:], after[VEL], after[RATE], after[ROTOR], memory])
     return ((rows[:, :size] - rows[:, size:]) / (2.0 * small)).numpy()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, list_crafts, load_craft
-from sim.engines.quad.dynamics import Physics, largest_step_s, make_step
+from sim.engines.quad.dynamics import QuadPhysics, largest_step_s, make_step
 from sim.engines.quad.rows import (
     EXTERNAL_ROWS,
     FORCE,
@@ -33,7 +33,12 @@ CF = load_craft("cf2x_l2f")
 
 
 def fly(
-    craft: Craft, state: Tensor, command: Tensor, steps: int, physics: Physics, external: Tensor | None = None
+    craft: Craft,
+    state: Tensor,
+    command: Tensor,
+    steps: int,
+    physics: QuadPhysics,
+    external: Tensor | None = None,
 ) -> Tensor:
     step = make_step(craft, physics)
     params = parameters(craft, physics.dt_s / physics.substeps)
@@ -55,7 +60,7 @@ def test_free_fall_matches_the_formula(integrator: str) -> None:
     sideways.
     """
     craft = replace(load_craft("cf21"), thrust_n=(0.0, 0.0, 0.0922), linear_drag_n_s_m=(0.0, 0.0))
-    state = fly(craft, start(3).double(), torch.zeros(4, 3).double(), 100, Physics(integrator=integrator))
+    state = fly(craft, start(3).double(), torch.zeros(4, 3).double(), 100, QuadPhysics(integrator=integrator))
     bound = 1e-6 if integrator == "rk4" else 0.5 * GRAVITY_M_S2 * 0.01 + 1e-6
     assert (state[2] + 0.5 * GRAVITY_M_S2).abs().max() < bound
     assert state[:2].eq(0.0).all()
@@ -66,7 +71,7 @@ def test_every_craft_hovers_at_its_hover_speed(name: str) -> None:
     """Thrust equals weight there: after one second nothing has moved."""
     craft = load_craft(name)
     state = fly(
-        craft, hovering(craft), torch.full((4, 1), craft.hover_speed, dtype=torch.float64), 100, Physics()
+        craft, hovering(craft), torch.full((4, 1), craft.hover_speed, dtype=torch.float64), 100, QuadPhysics()
     )
     assert state[POS].abs().max() < 1e-5
     assert state[RATE].abs().max() < 1e-9
@@ -78,7 +83,7 @@ def test_rotors_follow_their_first_order_response_exactly() -> None:
     state = start(1).double()
     state[15:17] = 1.0
     command = torch.tensor([[0.8], [0.8], [0.3], [0.3]]).double()
-    state = fly(craft, state, command, 7, Physics(dt_s=0.01))
+    state = fly(craft, state, command, 7, QuadPhysics(dt_s=0.01))
     assert state[13, 0] == pytest.approx(0.8 * (1.0 - math.exp(-0.07 / 0.055)), rel=1e-6)
     assert state[15, 0] == pytest.approx(0.3 + 0.7 * math.exp(-0.07 / 0.249), rel=1e-6)
 
@@ -93,7 +98,7 @@ def test_rotors_turn_the_body_the_right_way(faster: tuple[int, int], row: int, s
     """
     command = torch.full((4, 1), CF.hover_speed, dtype=torch.float64)
     command[list(faster)] += 0.05
-    state = fly(CF, hovering(CF), command, 2, Physics())
+    state = fly(CF, hovering(CF), command, 2, QuadPhysics())
     assert state[row, 0] * sign > 0.0
     others = [r for r in (10, 11, 12) if r != row]
     assert state[others].abs().max() < 1e-9
@@ -108,7 +113,7 @@ def test_the_integrator_is_of_fourth_order() -> None:
     command = torch.tensor([[0.5], [0.52], [0.49], [0.51]]).double()
 
     def after(steps: int) -> Tensor:
-        return fly(craft, state, command, steps, Physics(dt_s=0.4 / steps))[:13]
+        return fly(craft, state, command, steps, QuadPhysics(dt_s=0.4 / steps))[:13]
 
     exact = after(640)
     coarse, fine = ((after(n) - exact).norm() for n in (20, 40))
@@ -136,7 +141,7 @@ def test_free_rotation_keeps_energy_and_angular_momentum() -> None:
     def energy(at: Tensor) -> float:
         return float((inertia[:, None] * at[RATE].square()).sum() / 2.0)
 
-    later = fly(craft, state, state[ROTOR].clone(), 500, Physics(dt_s=0.002))
+    later = fly(craft, state, state[ROTOR].clone(), 500, QuadPhysics(dt_s=0.002))
     assert energy(later) == pytest.approx(energy(state), rel=1e-5)  # parameters are float32
     spin = -craft.rotor_inertia_kg_m2 * craft.max_rpm * 2 * math.pi / 60 * (-0.9 + 0.2 - 0.9 + 0.2)
 
@@ -158,8 +163,8 @@ def test_drag_dissipates(kind: str) -> None:
     state = hovering(CF, 64)
     state[VEL] = torch.randn(3, 64, generator=torch.Generator().manual_seed(0)).double() * 3.0
     command = torch.full((4, 64), CF.hover_speed, dtype=torch.float64)
-    plain = fly(CF, state, command, 1, Physics(dt_s=1e-3))
-    dragged = fly(replace(CF, **changes), state, command, 1, Physics(dt_s=1e-3))
+    plain = fly(CF, state, command, 1, QuadPhysics(dt_s=1e-3))
+    dragged = fly(replace(CF, **changes), state, command, 1, QuadPhysics(dt_s=1e-3))
     assert (dragged[VEL].norm(dim=0) < plain[VEL].norm(dim=0)).all()
 
 
@@ -171,9 +176,9 @@ def test_air_that_moves_with_the_craft_does_not_drag() -> None:
     external = torch.zeros(EXTERNAL_ROWS, 1).double()
     external[WIND] = state[VEL]
     command = torch.full((4, 1), craft.hover_speed, dtype=torch.float64)
-    after = fly(craft, state, command, 10, Physics(wind=True), external)
+    after = fly(craft, state, command, 10, QuadPhysics(wind=True), external)
     assert after[7, 0] == pytest.approx(2.0, abs=1e-9)
-    assert fly(craft, state, command, 10, Physics())[7, 0] < 1.96
+    assert fly(craft, state, command, 10, QuadPhysics())[7, 0] < 1.96
 
 
 def test_a_push_and_a_twist_do_what_newton_says() -> None:
@@ -181,7 +186,7 @@ def test_a_push_and_a_twist_do_what_newton_says() -> None:
     external = torch.zeros(EXTERNAL_ROWS, 1).double()
     external[FORCE.start], external[TORQUE.stop - 1] = 0.01, 1e-7
     command = torch.full((4, 1), CF.hover_speed, dtype=torch.float64)
-    after = fly(CF, hovering(CF), command, 100, Physics(), external)
+    after = fly(CF, hovering(CF), command, 100, QuadPhysics(), external)
     assert after[7, 0] == pytest.approx(0.01 / 0.027, rel=1e-6)
     assert after[12, 0] == pytest.approx(1e-7 / 5.97e-6, rel=1e-6)
 
@@ -193,13 +198,15 @@ def test_the_ground_carries_and_lifts() -> None:
     craft = load_craft("cf21")
     state = start(1).double()
     state[2], state[7] = 0.5, 1.0
-    down = fly(craft, state, torch.zeros(4, 1).double(), 200, Physics(ground=True))
+    down = fly(craft, state, torch.zeros(4, 1).double(), 200, QuadPhysics(ground=True))
     assert down[2, 0] == 0.0
     assert down[VEL].abs().max() < 0.1
     low, floor, high = hovering(craft), hovering(craft), hovering(craft)
     low[2], floor[2], high[2] = 0.05, 0.0, 2.0
     command = torch.full((4, 1), craft.hover_speed, dtype=torch.float64)
-    gain = [float(fly(craft, s, command, 1, Physics(ground_effect=True))[9, 0]) for s in (low, floor, high)]
+    gain = [
+        float(fly(craft, s, command, 1, QuadPhysics(ground_effect=True))[9, 0]) for s in (low, floor, high)
+    ]
     ratio = 1.0 + 11.36859 * (0.0231348 / (4 * 0.05)) ** 2
     assert gain[0] == pytest.approx((ratio - 1.0) * GRAVITY_M_S2 * 0.01, rel=2e-2)
     assert gain[1] == pytest.approx(4.0 / 15.0 * GRAVITY_M_S2 * 0.01, rel=2e-2)  # as in PyBullet
@@ -210,7 +217,7 @@ def test_euler_with_substeps_comes_close_to_rk4() -> None:
     """Four semi-implicit substeps stay within 1 mm of RK4 over a 0.5 s manoeuvre."""
     command = torch.tensor([[0.70], [0.68], [0.66], [0.67]]).double()
     ends = [
-        fly(CF, hovering(CF), command, 25, Physics(dt_s=0.005, integrator=integrator, substeps=substeps))
+        fly(CF, hovering(CF), command, 25, QuadPhysics(dt_s=0.005, integrator=integrator, substeps=substeps))
         for integrator, substeps in (("rk4", 1), ("euler", 4))
     ]
     assert (ends[0][POS] - ends[1][POS]).norm() < 1e-3
@@ -222,7 +229,7 @@ def test_randomisation_stays_within_its_spread_and_the_craft_flies_as_it_says() 
     unit[0, 1] = 1.0
     params = parameters(CF, 0.01, 2, Spread(mass=0.1), unit)
     assert (1.0 / params[0]).tolist() == pytest.approx([0.027, 0.0297])
-    state = make_step(CF, Physics())(
+    state = make_step(CF, QuadPhysics())(
         hovering(CF, 2, torch.float32),
         torch.full((4, 2), CF.hover_speed),
         params,
@@ -275,8 +282,8 @@ def test_unknown_crafts_and_unstable_steps_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="cf21"):
         load_craft("cf12")
     bound = largest_step_s(CF)
-    make_step(CF, Physics(dt_s=bound * 0.99))
+    make_step(CF, QuadPhysics(dt_s=bound * 0.99))
     with pytest.raises(ConfigError, match="dt_s"):
-        make_step(CF, Physics(dt_s=bound * 1.01))
+        make_step(CF, QuadPhysics(dt_s=bound * 1.01))
     with pytest.raises(ConfigError, match="integrator"):
-        make_step(CF, Physics(integrator="rk5"))
+        make_step(CF, QuadPhysics(integrator="rk5"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from robo_rl.apps.flight.fly_setting import Setting
+from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
@@ -17,7 +17,7 @@ from sim.flight.setting import DEFAULT, FlightOptions, measured_task
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import list_envs, make_env
 from sim.tasks.flight.names import TASKS
-from sim.tasks.flight.protocol import FlightTask, Flown, Flying
+from sim.tasks.flight.protocol import FlightOutcome, FlightTask, Flying
 from sim.vec.conformance import check_vec_env
 
 CRAFT = load_craft("cf2x_l2f")
@@ -33,7 +33,7 @@ def test_every_task_keeps_the_contract(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_bundle_of_fly_finds_its_environment(task: str) -> None:
     """`robo-rl fly` and the environment say the same of observation, units, action, rate and length."""
-    assert Setting.of(FlyConfig(task=task)).spec() == make_env(f"quad/{task}", 1).spec
+    assert FlightSetup.of(FlyConfig(task=task)).spec() == make_env(f"quad/{task}", 1).spec
 
 
 def test_what_is_not_the_default_stands_in_the_name() -> None:
@@ -41,13 +41,13 @@ def test_what_is_not_the_default_stands_in_the_name() -> None:
     alone.
     """
     config = FlyConfig(task="race", track="splits", craft="cf21", speed_m_s=3.0, history=4)
-    spec = Setting.of(config).spec()
+    spec = FlightSetup.of(config).spec()
     assert spec.name == "quad/race:craft=cf21,history=4,speed_m_s=3.0,track=splits"
     env = make_env(spec.name, 1)
     assert isinstance(env, QuadVecEnv)
     assert env.spec == spec
     assert env.craft.name == "cf21"
-    assert Setting.of(FlyConfig(task="hover", speed_m_s=2.0)).spec().name == "quad/hover"
+    assert FlightSetup.of(FlyConfig(task="hover", speed_m_s=2.0)).spec().name == "quad/hover"
 
 
 def test_options_that_mean_nothing_are_answered() -> None:
@@ -64,7 +64,7 @@ def test_options_that_mean_nothing_are_answered() -> None:
         make_env("quad/rase:track=splits", 1)
 
 
-def flights(task: FlightTask, n: int) -> Flown:
+def flights(task: FlightTask, n: int) -> FlightOutcome:
     """Made-up episodes that succeed and fail at the bounds: offsets of 0.05 or 0.15 m, counts that grow, some
     ends.
     """
@@ -76,7 +76,7 @@ def flights(task: FlightTask, n: int) -> Flown:
     left = torch.zeros(t, n, dtype=torch.bool)
     left[t // 2 :, ::3] = True  # some end half way ...
     left[t - 1 :, 1::3] = True  # ... some in the last step
-    return Flown(offset, torch.zeros(t, 3, n), kept[:, : task.kept_rows], left)
+    return FlightOutcome(offset, torch.zeros(t, 3, n), kept[:, : task.kept_rows], left)
 
 
 @pytest.mark.parametrize("task", TASKS)

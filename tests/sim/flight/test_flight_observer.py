@@ -14,7 +14,7 @@ from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, QUAT, RATE, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.tracking import TrackingTask
 
@@ -40,7 +40,9 @@ def told(flights: Flights, frame: str) -> VehicleState:
 def test_observations_are_those_of_training(frame: str, history: int, integral: bool, moving: bool) -> None:
     """Sixty steps of random commands without sensor noise: every number of every observation agrees."""
     task = TrackingTask() if moving else HoverTask()
-    flights = Flights(CRAFT, task, Senses(history, integral, noise=False), 3, 0, gradient=False, eager=True)
+    flights = Flights(
+        CRAFT, task, FlightSenses(history, integral, noise=False), 3, 0, gradient=False, eager=True
+    )
     observer = FlightObserver(history, integral, 2.0 * CRAFT.hover_speed - 1.0, task.dt_s)
     rng = torch.Generator().manual_seed(0)
     for _ in range(60):

@@ -9,11 +9,11 @@ from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
 from sim.engines.quad.rows import POS, ROTOR, VEL
 from sim.flight.flight_rows import FlightRows
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.hover_reward import HoverReward
 
-CRAFT, SENSES = load_craft("cf2x_l2f"), Senses()
+CRAFT, SENSES = load_craft("cf2x_l2f"), FlightSenses()
 SEEN = SENSES.obs_rows
 
 

@@ -19,12 +19,12 @@ from sim.flight.command import motors_hover
 from sim.flight.control.linear_law import growth, linear_law, plant
 from sim.flight.flight import first_sight
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.trial import fly, policy_pilot
 from sim.flight.vec_env import flight_spec
 from sim.tasks.flight.hover import HoverTask
 
-CRAFT, TASK, SENSES = load_craft("cf2x_l2f"), HoverTask(max_steps=60), Senses(noise=False)
+CRAFT, TASK, SENSES = load_craft("cf2x_l2f"), HoverTask(max_steps=60), FlightSenses(noise=False)
 HOVER = 2.0 * CRAFT.hover_speed - 1.0
 LAW = linear_law(CRAFT, TASK.dt_s, SENSES)
 
@@ -77,7 +77,7 @@ def test_the_policy_is_the_law(seed: int, size: float) -> None:
 
 def test_its_first_flight_is_that_of_the_law() -> None:
     """0.6 s from tumbling starts under disturbance and noise: the same path as a pilot of K x alone."""
-    flights = [Flights(CRAFT, TASK, Senses(), 16, seed=5, gradient=False, eager=True) for _ in range(2)]
+    flights = [Flights(CRAFT, TASK, FlightSenses(), 16, seed=5, gradient=False, eager=True) for _ in range(2)]
     weight, bias = torch.from_numpy(LAW.weight).float(), torch.from_numpy(LAW.bias).float().unsqueeze(1)
     ours = fly(flights[0], policy_pilot(policy().columns))
     law = fly(flights[1], lambda now: (weight @ now.obs + bias).clamp(-1.0, 1.0))
@@ -92,7 +92,7 @@ def test_it_holds_hover_and_says_where_it_cannot() -> None:
     a, b = plant(CRAFT, TASK.dt_s)
     assert growth(LAW, a, b, SENSES) < 0.995
     with pytest.raises(ConfigError, match="Raise history"):
-        linear_law(load_craft("cf21"), 0.01, Senses(history=8))
+        linear_law(load_craft("cf21"), 0.01, FlightSenses(history=8))
 
 
 def test_learning_moves_both_parts() -> None:

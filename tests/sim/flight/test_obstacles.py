@@ -16,9 +16,9 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, QUAT, STATE_ROWS, VEL
 from sim.flight.command import motors_hover
 from sim.flight.flight import first_sight
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles, field_axes, sight
-from sim.tasks.flight.protocol import Flown
+from sim.tasks.flight.protocol import FlightOutcome
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, nearest_cylinders, touches_cylinder
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
@@ -112,7 +112,7 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
         torch.tensor([[3.0], [1.0], [2.5]]),
         torch.tensor([[-1.0], [3.0], [2.5]]),
     )
-    task, senses = replace(TASK, path="none"), Senses(integral=False, noise=False)
+    task, senses = replace(TASK, path="none"), FlightSenses(integral=False, noise=False)
     one = first_sight(
         state,
         torch.cat([still, goal, state[POS], cell_bits(free, WORLD)]),
@@ -132,7 +132,7 @@ def test_controllers_are_told_their_place_in_full() -> None:
     state, external = drawn(TASK, 5)
     kept = TASK.first(external)
     _, obs = first_sight(
-        state, external, None, motors_hover(CRAFT), TASK, Senses(integral=False, noise=False)
+        state, external, None, motors_hover(CRAFT), TASK, FlightSenses(integral=False, noise=False)
     )
     measured = TASK.measured(obs, state, external, kept)
     torch.testing.assert_close(measured[0:13], state[0:13], atol=2e-3, rtol=0.0)
@@ -162,7 +162,7 @@ def test_reached_is_the_last_second_and_touching_ends_it() -> None:
     offset[200:, :, :2] = 0.1
     kept, left = torch.zeros(steps, 7, 3), torch.zeros(steps, 3, dtype=torch.bool)
     kept[150:, 0, 1], left[150:, 1] = 1.0, True
-    score = TASK.score(Flown(offset, torch.ones(steps, 3, 3), kept, left))
+    score = TASK.score(FlightOutcome(offset, torch.ones(steps, 3, 3), kept, left))
     assert score.success.tolist() == [True, False, False]
     assert score.facts["hit_a_cylinder"] == pytest.approx(1 / 3)
     assert score.facts["time_to_goal_s"] == pytest.approx(2.0)

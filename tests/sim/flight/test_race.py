@@ -18,10 +18,10 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, QUAT, STATE_ROWS, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly
 from sim.tasks.flight.path import lap_reference
-from sim.tasks.flight.protocol import Flown
+from sim.tasks.flight.protocol import FlightOutcome
 from sim.tasks.flight.race import (
     CLOCK,
     CRASHED,
@@ -104,7 +104,7 @@ def test_laps_are_timed_from_gate_zero_to_gate_zero() -> None:
     left = torch.zeros(300, 2, dtype=torch.bool)
     left[140:, 1] = True
     kept[150:, CRASHED, 1] = 1.0  # out of the room, and then into a gate
-    score = TASK.score(Flown(torch.zeros(300, 3, 2), torch.ones(300, 3, 2), kept, left))
+    score = TASK.score(FlightOutcome(torch.zeros(300, 3, 2), torch.ones(300, 3, 2), kept, left))
     assert score.success.tolist() == [True, False]
     assert score.facts["hit_a_gate"] == 0.0
     assert score.facts["lap_time_s"] == pytest.approx(0.7)
@@ -177,7 +177,7 @@ def test_every_track_has_a_path_through_its_gates(name: str) -> None:
 def test_a_controller_flies_laps_on_the_path() -> None:
     """PID at 1.8 m/s around the ring: frames, gates, path and clock fit together for one whole lap."""
     task = replace(TASK, baseline_speed_m_s=1.8, laps=1, max_steps=820, force_std=0.0)
-    flights = Flights(CRAFT, task, Senses(integral=False), 3, seed=0, gradient=False, eager=True)
+    flights = Flights(CRAFT, task, FlightSenses(integral=False), 3, seed=0, gradient=False, eager=True)
     trial = fly(flights, controller_pilot("pid", CRAFT, task.dt_s, 3))
     assert trial.held.all()
     assert trial.facts["hit_a_gate"] == 0.0
@@ -187,7 +187,7 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
     """The same flight turned about the vertical by 2 rad, gates and all, looks the same to the policy."""
     unit = torch.rand(TASK.start_numbers, 20, generator=torch.Generator().manual_seed(1))
     state, external = TASK.start(CRAFT, unit)
-    flown = Flights(CRAFT, TASK, Senses(noise=False), 20, seed=0, gradient=False, eager=True)
+    flown = Flights(CRAFT, TASK, FlightSenses(noise=False), 20, seed=0, gradient=False, eager=True)
     seen = look(flown, state, external)
     turned, gates = state.clone(), external.clone()
     c, s, half = math.cos(2.0), math.sin(2.0), 1.0

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.rows import POS, RATE, ROTOR, VEL, parameters, start
 from sim.flight.command import motors_hover
 from sim.flight.flight import first_sight, make_flight, noise_rows
-from sim.flight.memory import Senses, layout
+from sim.flight.memory import FlightSenses, layout
 from sim.flight.realism import (
     Realism,
     charge_used,
@@ -28,14 +28,14 @@ from sim.flight.realism import (
 from sim.tasks.flight.hover import HoverTask
 
 CRAFT, TASK = load_craft("cf2x_l2f"), HoverTask(w_action_rate=0.0)
-SENSES = Senses(history=2, integral=False, noise=False)
+SENSES = FlightSenses(history=2, integral=False, noise=False)
 
 
 def flown(
     actions: list[Tensor], realism: Realism, craft: Craft = CRAFT, noise: Tensor | None = None
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """(state, memory, observation) after every action, from rest at hover speed."""
-    flight = make_flight(craft, Physics(), TASK, SENSES, realism)
+    flight = make_flight(craft, QuadPhysics(), TASK, SENSES, realism)
     state, external = start(1), torch.zeros(9, 1)
     state[ROTOR] = craft.hover_speed
     silence = torch.zeros(noise_rows(realism), 1)
@@ -100,7 +100,7 @@ def test_a_gyro_has_its_bias_for_the_whole_flight() -> None:
     bias = obs[15:18]
     assert bias.mean(1).abs().max() < 4.0 * 0.03 / math.sqrt(num)
     torch.testing.assert_close(bias.std(1), torch.full((3,), 0.03), rtol=0.03, atol=0.0)
-    flight, plain = (make_flight(CRAFT, Physics(), TASK, SENSES, real) for real in (realism, Realism()))
+    flight, plain = (make_flight(CRAFT, QuadPhysics(), TASK, SENSES, real) for real in (realism, Realism()))
     silence = torch.zeros_like(noise)
     bare, alone = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)[0], state
     for _ in range(20):
@@ -186,7 +186,7 @@ def test_thrust_falls_with_the_charge() -> None:
     memory, _ = first_sight(state, torch.zeros(9, 1), half, motors_hover(CRAFT), TASK, SENSES, realism)
     assert memory[place.used].item() == pytest.approx(0.5, abs=1e-3)
     fresh, _ = first_sight(state, torch.zeros(9, 1), full, motors_hover(CRAFT), TASK, SENSES, realism)
-    flight = make_flight(CRAFT, Physics(), TASK, SENSES, realism)
+    flight = make_flight(CRAFT, QuadPhysics(), TASK, SENSES, realism)
     speeds = []
     for start_memory in (fresh, memory):
         now, kept = start(1), start_memory
@@ -213,7 +213,7 @@ def test_changing_commands_costs_what_the_weight_says() -> None:
     """
     for senses in (SENSES, replace(SENSES, history=0)):
         task = HoverTask(w_action_rate=0.5)
-        flight = make_flight(CRAFT, Physics(), task, senses)
+        flight = make_flight(CRAFT, QuadPhysics(), task, senses)
         memory, _ = first_sight(start(1), torch.zeros(9, 1), None, motors_hover(CRAFT), task, senses)
         costs = []
         for first in (0.2, 0.4):

@@ -11,8 +11,8 @@ import torch
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import POS, VEL
-from sim.flight.flight import Senses
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly
 from sim.tasks.flight.tracking import TrackingTask, check_speed, curve_at, figure_eight, random_curve
 
@@ -54,7 +54,7 @@ def test_random_curves_keep_their_bounds() -> None:
 def test_riding_the_reference_scores_zero() -> None:
     """A drone that is put on its reference sees no error, whatever the time; the box moves along."""
     task = TrackingTask(curve=figure_eight(2.0))
-    flights = Flights(CRAFT, task, Senses(noise=False), 4, seed=0, gradient=False, eager=True)
+    flights = Flights(CRAFT, task, FlightSenses(noise=False), 4, seed=0, gradient=False, eager=True)
     time = torch.full((4,), 1.3)
     state = flights.state.clone()
     reference = task.reference(flights.external, time)
@@ -78,7 +78,7 @@ def test_controllers_follow_the_reference_they_are_given() -> None:
         "start_speed_m_s": 0.0,
     }
     task = replace(TrackingTask(curve=figure_eight(1.0)), max_steps=500, hold_s=3.0, **calm)
-    flights = Flights(CRAFT, task, Senses(noise=False), 2, seed=0, gradient=False, eager=True)
+    flights = Flights(CRAFT, task, FlightSenses(noise=False), 2, seed=0, gradient=False, eager=True)
     trial = fly(flights, controller_pilot("geometric", CRAFT, task.dt_s, 2))
     assert not trial.left.any()
     assert trial.error_m.max() < 0.1

@@ -19,14 +19,14 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.frames import to_mujoco
 from sim.engines.bullet.scenes.recipe import make_recipe
-from sim.engines.bullet.scenes.replay_log import Past
-from sim.engines.bullet.scenes.world import World
+from sim.engines.bullet.scenes.replay_log import ReplayLog
+from sim.engines.bullet.scenes.world import SceneWorld
 from sim.engines.changes import check_changes
 from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
 
@@ -40,7 +40,7 @@ class BulletEngine:
         check_scene(scene)
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
         model = scene.model
-        self._worlds = [World(scene) for _ in range(num_envs)]
+        self._worlds = [SceneWorld(scene) for _ in range(num_envs)]
         self._recipe = make_recipe(scene)
         self._recipes = [self._recipe] * num_envs
         parts = self._recipe.parts
@@ -55,7 +55,7 @@ class BulletEngine:
         self._ctrl = np.zeros((num_envs, model.nu))  # at which servos begin
         self._bodies = np.zeros((num_envs, model.nbody, 7))
         self._touch = np.zeros((num_envs, len(scene.touch)))
-        self._past = Past(num_envs, model.nq, model.nv, model.nu, model.nmocap)
+        self._past = ReplayLog(num_envs, model.nq, model.nv, model.nu, model.nmocap)
         for world in range(num_envs):
             self._begin(world)
 
@@ -95,7 +95,7 @@ class BulletEngine:
         return self._past.save()
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
-        start, commands, substeps = Past.read(saved)
+        start, commands, substeps = ReplayLog.read(saved)
         self.set_state(torch.arange(self.num_envs), start)
         for world in range(self.num_envs):
             for ctrl, count in zip(commands[world], substeps[world], strict=True):
@@ -103,7 +103,13 @@ class BulletEngine:
         self._read([world for world, told in enumerate(commands) if told])
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         place(self.scene.model, data, self._qpos[world], *apart(self._fixtures[world]))

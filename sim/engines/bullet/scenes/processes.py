@@ -34,7 +34,7 @@ from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import Look
+from sim.scenes.visual_randomisation import VisualRandomisation
 
 _WORLDS_PER_PROCESS = 8  # fewer are not worth starting one for
 _START_S, _ANSWER_S = 300.0, 120.0  # imports on a busy machine; the longest of all requests is `load`
@@ -114,7 +114,13 @@ class ProcessEngine:
         self._physics = _joined(self._ask("load", mine))
 
     def render(
-        self, world: int, camera: str, height: int, width: int, kind: str = "rgb", look: Look | None = None
+        self,
+        world: int,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        look: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         place(self.scene.model, data, self._physics.qpos[world].numpy(), *apart(self._fixtures[world]))

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from sim.engines.bullet.scenes.friction import Rub, split_friction
 from sim.engines.bullet.scenes.plan import Multibody, plan_scene
-from sim.engines.bullet.scenes.servo import Gains, gains
+from sim.engines.bullet.scenes.servo import ServoGains, gains
 from sim.engines.scene import Scene
 
 
@@ -36,7 +36,7 @@ class Recipe:
 
     parts: tuple[Multibody, ...]
     rub: Rub
-    gains: Gains
+    gains: ServoGains
     gravity_m_s2: tuple[float, float, float]
     pulls: tuple[Pull, ...]
     changes: Mapping[str, Float[ndarray, "..."]]  # that it was made with

@@ -18,7 +18,7 @@ _STARTS = ("start_qpos", "start_qvel", "start_fixtures", "start_ctrl")
 _ROOM = 64  # steps to begin with; doubled when they are full
 
 
-class Past:
+class ReplayLog:
     """Of n worlds; `nq`, `nv`, `nu` and `nf` as in a scene. Commands are kept until a world begins anew."""
 
     def __init__(self, num: int, nq: int, nv: int, nu: int, nf: int) -> None:

@@ -29,7 +29,7 @@ _MAX_STEPS = 40  # of Bullet in one of the scene
 
 
 @dataclass(frozen=True)
-class Gains:
+class ServoGains:
     """One world's servos; every array has a row per scalar joint of `joints`."""
 
     joints: tuple[int, ...]  # rows of the model's joints that need a torque
@@ -86,7 +86,7 @@ def gains(
     damping: Float[ndarray, " nv"],
     strength: Float[ndarray, " nu"],
     no_load: Float[ndarray, " nu"],
-) -> Gains:
+) -> ServoGains:
     """With these factors on the model's values. Raises ConfigError for a servo that needs too short a
     step.
     """
@@ -128,7 +128,7 @@ def gains(
             )
         steps = max(steps, needed)
     table = np.array(scales).reshape(-1, 4)
-    return Gains(
+    return ServoGains(
         joints=tuple(joints),
         actuators=tuple(actuator.get(joint, -1) for joint in joints),
         gain=table[:, 0],

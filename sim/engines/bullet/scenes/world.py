@@ -26,7 +26,7 @@ from sim.engines.bullet.scenes.servo import torques
 from sim.engines.scene import Scene
 
 
-class World:
+class SceneWorld:
     """Owns a connection to PyBullet; closed with `close` or when nobody holds it any more."""
 
     def __init__(self, scene: Scene) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engines.bullet.effects import (
-    Scene,
+    AirEffects,
     borrowed,
     downwash_among,
     downwash_n,
@@ -23,7 +23,7 @@ from sim.engines.bullet.motion import euler_angles, quaternion, rotation
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
 from sim.engines.quad.downwash import downwash
-from sim.engines.quad.dynamics import Physics
+from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.rows import FORCE, POS, QUAT, ROTOR, VEL, parameters, start
 from sim.flight.flight import rotation_matrix
 
@@ -71,7 +71,9 @@ def test_downwash_is_that_of_the_quad_engine(seed: int) -> None:
 @pytest.mark.pybullet
 def test_downwash_pushes_along_the_body_of_the_lower_craft() -> None:
     """Rolled by 90 degrees its body z axis lies along -y, so the push is along +y, and it falls freely."""
-    step = BulletStep(GYM, Physics(dt_s=0.004, substeps=1), 2, Scene(effects=("downwash",)), per_arena=2)
+    step = BulletStep(
+        GYM, QuadPhysics(dt_s=0.004, substeps=1), 2, AirEffects(effects=("downwash",)), per_arena=2
+    )
     state = start(2)
     state[POS] = torch.tensor([[0.0, 0.0], [0.0, 0.0], [2.0, 1.0]])
     state[QUAT] = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5**0.5, 0.5**0.5, 0.0, 0.0]]).T
@@ -84,17 +86,17 @@ def test_downwash_pushes_along_the_body_of_the_lower_craft() -> None:
 @pytest.mark.parametrize(
     ("scene", "gained_n"),
     [
-        (Scene(effects=("ground",), height_m=0.05), 0.152117 * 0.027 * GRAVITY_M_S2),
-        (Scene(effects=("downwash",), above_m=1.0), -0.0758399),
-        (Scene(effects=(), height_m=0.05, above_m=1.0), 0.0),
+        (AirEffects(effects=("ground",), height_m=0.05), 0.152117 * 0.027 * GRAVITY_M_S2),
+        (AirEffects(effects=("downwash",), above_m=1.0), -0.0758399),
+        (AirEffects(effects=(), height_m=0.05, above_m=1.0), 0.0),
     ],
 )
-def test_a_hovering_drone_feels_it(scene: Scene, gained_n: float) -> None:
+def test_a_hovering_drone_feels_it(scene: AirEffects, gained_n: float) -> None:
     """One sub-step from hovering: m dv / dt is the force of the formula, in a drone that borrows the
     coefficients.
     """
     craft = load_craft("cf2x_l2f")
-    step = BulletStep(craft, Physics(dt_s=0.004, substeps=1), 1, scene)
+    step = BulletStep(craft, QuadPhysics(dt_s=0.004, substeps=1), 1, scene)
     state = start(1)
     state[ROTOR] = craft.hover_speed
     after = step(state, torch.full((4, 1), craft.hover_speed), parameters(craft, 0.004), torch.zeros(9, 1))
@@ -107,7 +109,7 @@ def test_rotor_drag_by_hand() -> None:
     motion.
     """
     craft = load_craft("cf2x_l2f")
-    step = BulletStep(craft, Physics(dt_s=0.004, substeps=1), 1, Scene(effects=("drag",)))
+    step = BulletStep(craft, QuadPhysics(dt_s=0.004, substeps=1), 1, AirEffects(effects=("drag",)))
     state = start(1)
     state[ROTOR], state[7] = craft.hover_speed, 1.0
     after = step(state, torch.full((4, 1), craft.hover_speed), parameters(craft, 0.004), torch.zeros(9, 1))
@@ -117,7 +119,7 @@ def test_rotor_drag_by_hand() -> None:
 
 def test_a_craft_borrows_only_what_it_lacks() -> None:
     """cf2x_gym has all; cf21 was fitted with a drag of its own; cf2x_l2f has nothing of it."""
-    scene = Scene()
+    scene = AirEffects()
     assert borrowed(GYM, scene) == {}
     assert borrowed(load_craft("cf21"), scene) == {}
     bare = load_craft("cf2x_l2f")

@@ -16,16 +16,16 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError, UnknownNameError
 from sim.engines.bullet.body import hull
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.effects import Scene
+from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.step import BulletStep, bullet_flights
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
-from sim.engines.quad.dynamics import Physics, make_step
+from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread, parameters, start
 from sim.flight.command import CommandLevel
-from sim.flight.flight import Senses
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.trial import controller_pilot, fly
 from sim.tasks.flight.hover import HoverTask, tilted
@@ -33,7 +33,7 @@ from sim.tasks.flight.hover import HoverTask, tilted
 pytest.importorskip("pybullet")
 
 CRAFT = load_craft("cf2x_l2f")
-STILL = Scene(effects=(), height_m=50.0)
+STILL = AirEffects(effects=(), height_m=50.0)
 NOTHING = torch.zeros(9, 1)
 
 
@@ -45,8 +45,8 @@ def flown(step: BulletStep, state: Tensor, command: Tensor, steps: int) -> Tenso
     return state
 
 
-def bullet(craft: Craft = CRAFT, num: int = 1, scene: Scene = STILL, dt_s: float = 0.01) -> BulletStep:
-    return BulletStep(craft, Physics(dt_s=dt_s, substeps=scene.substeps(dt_s)), num, scene)
+def bullet(craft: Craft = CRAFT, num: int = 1, scene: AirEffects = STILL, dt_s: float = 0.01) -> BulletStep:
+    return BulletStep(craft, QuadPhysics(dt_s=dt_s, substeps=scene.substeps(dt_s)), num, scene)
 
 
 def test_free_fall_is_bullets_own_sum() -> None:
@@ -104,7 +104,7 @@ def apart_m(craft: Craft, rate_hz: float) -> float:
     num, dt_s = 8, 0.01
     state, external, unit = tumble(num, seed=4)
     scene = replace(STILL, rate_hz=rate_hz)
-    physics = Physics(dt_s=dt_s, substeps=scene.substeps(dt_s), wind=True)
+    physics = QuadPhysics(dt_s=dt_s, substeps=scene.substeps(dt_s), wind=True)
     spread = Spread(0.2, 0.2, 0.2, 0.2, 0.2)
     away = BulletStep(craft, physics, num, scene)
     home = make_step(craft, replace(physics, integrator="rk4", substeps=4))
@@ -164,7 +164,7 @@ def test_torque_free_tumbling_keeps_its_momentum() -> None:
 
 def test_what_falls_on_the_floor_stays_on_it() -> None:
     """Rotors off, from 30 cm, tilted: it comes to rest as high as its hull says, and is never seen below."""
-    scene = Scene(effects=(), height_m=0.3)
+    scene = AirEffects(effects=(), height_m=0.3)
     step = bullet(scene=scene)
     state = start(1)
     state[QUAT] = torch.tensor([[0.98], [0.199], [0.0], [0.0]]) / 1.0001
@@ -212,8 +212,8 @@ def test_a_replaced_drone_starts_anew_and_the_others_go_on() -> None:
 def test_flights_are_those_of_quad_with_another_step() -> None:
     """Same seed: same starts, disturbances, drones and sensor noise; a controller holds as many in both."""
     task, given = HoverTask(max_steps=60, hold_s=0.1), {"spread": Spread(mass=0.2)}
-    home = Flights(CRAFT, task, Senses(), 8, 3, gradient=False, eager=True, **given)
-    away = bullet_flights(CRAFT, task, Senses(), 8, 3, replace(STILL, rate_hz=1000.0), **given)
+    home = Flights(CRAFT, task, FlightSenses(), 8, 3, gradient=False, eager=True, **given)
+    away = bullet_flights(CRAFT, task, FlightSenses(), 8, 3, replace(STILL, rate_hz=1000.0), **given)
     for name in ("state", "external", "obs"):
         assert getattr(home, name).equal(getattr(away, name))
     assert home.params[0].equal(away.params[0])
@@ -228,8 +228,8 @@ def test_thrust_and_rates_fly_here_too() -> None:
     to 1 cm.
     """
     task, level = HoverTask(max_steps=60, hold_s=0.1), CommandLevel("rates")
-    home = Flights(CRAFT, task, Senses(), 8, 3, gradient=False, eager=True, level=level)
-    away = bullet_flights(CRAFT, task, Senses(), 8, 3, replace(STILL, rate_hz=200.0), level=level)
+    home = Flights(CRAFT, task, FlightSenses(), 8, 3, gradient=False, eager=True, level=level)
+    away = bullet_flights(CRAFT, task, FlightSenses(), 8, 3, replace(STILL, rate_hz=200.0), level=level)
     trials = [fly(flights, controller_pilot("pid", CRAFT, task.dt_s, 8, "rates")) for flights in (home, away)]
     assert trials[0].left.equal(trials[1].left)
     apart = (trials[0].position_m - trials[1].position_m).norm(dim=1).nan_to_num()
@@ -243,7 +243,7 @@ def test_gusts_blow_here_too() -> None:
     craft, task = load_craft("cf21"), HoverTask()
 
     def ends(gust_m_s: float) -> list[Tensor]:
-        given = (craft, task, Senses(noise=False), 4, 1)
+        given = (craft, task, FlightSenses(noise=False), 4, 1)
         real = Realism(gust_m_s=gust_m_s)
         made = [
             Flights(*given, realism=real, gradient=False, eager=True),
@@ -264,10 +264,10 @@ def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvError, match="not finite"):
         flown(bullet(), start(1), torch.full((4, 1), torch.nan), 1)
     with pytest.raises(UnknownNameError, match="downwash"):
-        bullet(scene=Scene(effects=("downwsh",)))
+        bullet(scene=AirEffects(effects=("downwsh",)))
     for wrong in ({"height_m": 0.0}, {"rate_hz": 10.0}, {"above_m": -1.0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
-            bullet(scene=Scene(**wrong))  # type: ignore[arg-type]
+            bullet(scene=AirEffects(**wrong))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="multiple"):
         BulletWorld(CRAFT, 3, 1.0 / 240.0, per_arena=2)
     monkeypatch.setitem(sys.modules, "pybullet", None)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.bullet.body import hull
-from sim.engines.bullet.effects import EFFECTS, Scene
+from sim.engines.bullet.effects import EFFECTS, AirEffects
 from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.rows import POS, QUAT, ROTOR, VEL, parameters, start
@@ -34,7 +34,7 @@ def pair(
 ) -> tuple[BulletSwarm, Tensor]:
     """Drones of one world that hover at these places, and the engine that they hover in."""
     world = SwarmWorld(drones=len(places), arm_m=arm_m(CRAFT))
-    engine = BulletSwarm(CRAFT, world, 1, Scene(effects))
+    engine = BulletSwarm(CRAFT, world, 1, AirEffects(effects))
     engine.stand(torch.full((2, 1, 1), ABSENT_M) if cylinders is None else cylinders)
     state = start(len(places))
     state[POS], state[ROTOR] = torch.tensor(places).T, CRAFT.hover_speed

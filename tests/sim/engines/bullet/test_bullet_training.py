@@ -17,7 +17,7 @@ from sim.engines.bullet.step import bullet_step
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import Senses
+from sim.flight.memory import FlightSenses
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
 from sim.tasks.flight.hover import HoverTask
@@ -39,7 +39,9 @@ SMALL = [
 
 def flights(*, gradient: bool, elsewhere: bool = True) -> Flights:
     physics, step = bullet_step(CRAFT, TASK, 5, pure=True) if elsewhere else (None, None)
-    return Flights(CRAFT, TASK, Senses(), 5, 3, physics=physics, gradient=gradient, eager=True, step=step)
+    return Flights(
+        CRAFT, TASK, FlightSenses(), 5, 3, physics=physics, gradient=gradient, eager=True, step=step
+    )
 
 
 def test_states_are_pybullets_and_gradients_are_ours() -> None:

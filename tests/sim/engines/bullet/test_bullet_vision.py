@@ -13,8 +13,8 @@ import torch
 from policies.flight.vision import AGE, GAINED, turned
 from robo_rl.core.errors import ConfigError
 from sim.engines.bullet import vision
-from sim.engines.bullet.effects import Scene
-from sim.engines.bullet.floor_view import Eye, FloorView, exposed, markers
+from sim.engines.bullet.effects import AirEffects
+from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed, markers
 from sim.engines.bullet.motion import quaternion, rotation
 from sim.engines.bullet.scatter import poses, scattered
 from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, truth, vision_spec
@@ -25,7 +25,7 @@ from sim.tasks.flight.hover import HoverTask
 pytest.importorskip("pybullet")
 
 CRAFT = load_craft("cf2x_l2f")
-EYE = Eye(px=32)
+EYE = FloorCamera(px=32)
 TASK = replace(HoverTask(), start_tilt_rad=0.3, start_speed_m_s=0.3)
 
 
@@ -36,7 +36,7 @@ def look(view: FloorView, place: tuple[float, float, float], euler: tuple[float,
 
 def test_the_picture_turns_and_shifts_with_the_craft() -> None:
     """Turned by 180 degrees the picture is upside down; 10.5 cm ahead, 1 m up, 6 pixels down."""
-    view = FloorView(Eye(px=96), floor_m=-1.0)
+    view = FloorView(FloorCamera(px=96), floor_m=-1.0)
     here = look(view, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     assert here.std() > 20.0
     around = look(view, (0.0, 0.0, 0.0), (0.0, 0.0, np.pi))
@@ -56,7 +56,7 @@ def test_who_has_left_takes_no_picture() -> None:
     assert seen[1].max() == 0
     view.close()
     with pytest.raises(ConfigError, match="px = 8"):
-        FloorView(Eye(px=8), -1.0)
+        FloorView(FloorCamera(px=8), -1.0)
 
 
 def test_the_floor_is_always_the_same_and_the_camera_is_not() -> None:
@@ -75,7 +75,7 @@ def test_pictures_come_at_their_own_rate() -> None:
     """25 Hz under 100 Hz: every fourth step; channels are now, two and four pictures ago; age counts up
     between.
     """
-    flights = VisionFlights(CRAFT, TASK, 2, 3, 0, Scene(), EYE, 25.0)
+    flights = VisionFlights(CRAFT, TASK, 2, 3, 0, AirEffects(), EYE, 25.0)
     flights.record = Record()
     ages = []
     hover = torch.full((4, 3), 2.0 * CRAFT.hover_speed - 1.0)
@@ -103,7 +103,7 @@ def test_slope_of_true_positions_and_what_was_felt_is_the_true_velocity(
     """
     monkeypatch.setattr(vision, "ACCELEROMETER_STD_M_S2", 0.0)
     monkeypatch.setattr(vision, "ACCELEROMETER_BIAS_M_S2", 0.0)
-    flights = VisionFlights(CRAFT, replace(TASK, start_rate_rad_s=0.0), 2, 3, 0, Scene(), EYE, 25.0)
+    flights = VisionFlights(CRAFT, replace(TASK, start_rate_rad_s=0.0), 2, 3, 0, AirEffects(), EYE, 25.0)
     places = []
     for step in range(32):
         flights.look()

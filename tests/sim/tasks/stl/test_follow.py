@@ -7,8 +7,8 @@ from torch import Tensor
 
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
-from sim.flight.flight import Senses
 from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
 from sim.tasks.flight.follow import PATH_ROWS, FollowTask, following, path_rows
 from sim.tasks.flight.tracking import PREVIEW_S
 from sim.tasks.stl.plan import Plans
@@ -21,7 +21,7 @@ def test_the_path_is_seen_at_the_first_decision_as_at_every_other() -> None:
     generator = torch.Generator().manual_seed(0)
     plans = Plans(0.3 * torch.randn(9, 3, 4, generator=generator), torch.zeros(4), 3.0)
     flights = Flights(
-        load_craft("cf2x_l2f"), FollowTask(), Senses(noise=False), 4, 0, gradient=False, eager=True
+        load_craft("cf2x_l2f"), FollowTask(), FlightSenses(noise=False), 4, 0, gradient=False, eager=True
     )  # fmt: skip
     seen: list[Tensor] = []
 
