@@ -266,14 +266,14 @@ def act(widths: Sequence[int]) -> str:
     ]
     head = "static inline void name_act(const float obs[NAME_OBS], float action[NAME_ACTIONS]) {"
     scale = "  for (int i = 0; i < NAME_OBS; ++i) {\n    a[i] = obs[i] * name_scale[i];\n  }"
-    what = "/* Observation -> action in -1 ... 1. Nothing is checked here: see that what goes in is finite and recent. */"
+    what = "/* Observation -> action in [-1, 1]. The caller checks that the input is finite and recent. */"
     return "\n".join([what, head, f"  float {buffers};", scale, *calls, "}"])
 
 
 def weights_crc32(sizes: Mapping[str, int]) -> str:
     """A function that reads all weights; NAME_CRC32 says what it must return."""
     lines = [f"  crc = name_crc_part(crc, name_{part}, {count});" for part, count in sizes.items()]
-    what = "/* CRC-32 (zlib's) of scale and weights as they lie in this memory, little-endian; must equal NAME_CRC32. */"
+    what = "/* CRC-32 (zlib) of scale and weights in memory, little-endian; must equal NAME_CRC32. */"
     head = "static inline uint32_t name_weights_crc32(void) {\n  uint32_t crc = 0xFFFFFFFFu;"
     return "\n".join([what, head, *lines, "  return ~crc;\n}"])
 

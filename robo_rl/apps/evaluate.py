@@ -101,7 +101,10 @@ def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
 def verdict(first: EvalResult, second: EvalResult) -> str:
     """What the shared episodes say about the difference."""
     test = compare(first, second)
-    counts = f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, {test.only_second} only the second"
+    counts = (
+        f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, "
+        f"{test.only_second} only the second"
+    )
     word = "no difference beyond chance" if test.p_value >= 0.05 else "a difference beyond chance"
     return f"{counts}; exact McNemar p = {p_value(test.p_value).removeprefix('= ')}: {word}"
 

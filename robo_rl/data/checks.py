@@ -222,7 +222,10 @@ def _stamps(episode: Episode) -> Iterator[Fault]:
     if capture is not None and receive is not None:
         early = (receive < capture) & (receive != NO_STAMP) & (capture != NO_STAMP)
         if early.any():
-            text = f"{int(early.sum())} frames were received before they were captured, first frame {int(early.argmax())}."
+            text = (
+                f"{int(early.sum())} frames were received before they were captured, "
+                f"first frame {int(early.argmax())}."
+            )
             yield Fault(episode.number, text, "Stamp both with the same clock.", "stamps_order")
 
 

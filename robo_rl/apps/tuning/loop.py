@@ -190,7 +190,10 @@ class _Loop:
         if self.best.env_steps == self.tuner.env_steps:
             return ""
         last = f"{self.progress.rates[-1]}, mean return {self.progress.returns[-1]:.4g}"
-        return f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; the last one's was {last}"
+        return (
+            f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; "
+            f"the last one's was {last}"
+        )
 
     def _crossed(self, before: int, every: int) -> bool:
         return every > 0 and self.tuner.env_steps // every > before // every

@@ -50,8 +50,8 @@ class BulletStep:
     """
 
     def __init__(
-        self, craft: Craft, physics: QuadPhysics, num: int, scene: AirEffects, per_arena: int = 1, *, pure: bool = False,
-        floor_m: float | None = None, watch: Callable[[], None] | None = None,
+        self, craft: Craft, physics: QuadPhysics, num: int, scene: AirEffects, per_arena: int = 1, *,
+        pure: bool = False, floor_m: float | None = None, watch: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         check_scene(scene)
         self.pure, self._watch = pure, watch

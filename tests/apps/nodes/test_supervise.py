@@ -190,7 +190,8 @@ def test_exit_codes_in_words() -> None:
 
 KEEPER = """
 import os, subprocess, sys, time
-child = [sys.executable, "-c", "from robo_rl.apps.nodes.parent_death_signal import tend; import sys; tend(int(sys.argv[1]));" + {node!r}]
+begin = "from robo_rl.apps.nodes import parent_death_signal as p; import sys; p.stop_with_parent(int(sys.argv[1]));"
+child = [sys.executable, "-c", begin + {node!r}]
 processes = [subprocess.Popen([*child, str(os.getpid())], start_new_session=True) for _ in range(2)]
 time.sleep(600)
 """
