@@ -29,9 +29,11 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import load_policy, read_policy_json, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from policies.training.base import BaseTrainConfig, train_base
+from policies.training.base import BaseTrainConfig, BaseTrainer
 from policies.training.batches import TensorWindows
 from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.resumable import resumable
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.data.importers import import_replay_buffer
 from robo_rl.data.normalizer import Normalizer
@@ -101,10 +103,12 @@ def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: in
     torch.manual_seed(seed)
     policy = GenerativePolicy.build(env, Normalizer.fit({"state": windows["state"][:, -1]}), POLICY)
     start_s = cpu_seconds()
-    with progress(config.steps, "train", "update") as bar:
-        average = train_base(
-            policy, source, config, folder=run, on_step=lambda step: bar.update(step - bar.n)
-        )
+    with resumable(RunDir(run), total=config.steps, label="train", resume=True, keep=2) as session:
+        trainer = BaseTrainer(policy, source, config, session.metrics)
+        if (state := session.take_state()) is not None:
+            trainer.load_state_dict(state)
+        session.run(trainer, checkpoint_every=config.checkpoint_every)
+    average = trainer.result()
     note = {
         "data": data.name,
         "steps": config.steps,

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.base.generative import GenerativePolicy
+from policies.checkpoint import load_weights
 from policies.training.batches import WindowSource, draws
-from policies.training.train_state import TrainState, latest_state, write_state
-from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.protocols import Logger
+from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
+from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import at_least, fraction
 from robo_rl.nets.ema import ema_decay, ema_update
+
+# Settings that may change between two parts of the same training without changing its result.
+FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 
 
 @dataclass
@@ -54,78 +58,101 @@ def learning_rate(step: int, config: BaseTrainConfig) -> float:
     return config.lr * (config.final_lr + (1.0 - config.final_lr) * cosine)
 
 
+class BaseTrainer:
+    """Training of one policy, update by update; `result` is the moving average.
+
+    Weights, average, the optimiser's moments and the step are the whole state: batches, noise and learning
+    rates are functions of (seed, step). Raises ConfigError for settings that cannot be used.
+    """
+
+    def __init__(
+        self,
+        policy: GenerativePolicy,
+        data: WindowSource,
+        config: BaseTrainConfig,
+        logger: Logger | None = None,
+    ) -> None:
+        _check(config)
+        self.config, self._data, self._logger = config, data, logger
+        self._device = next(policy.parameters()).device
+        self.policy, self.average = policy, copy.deepcopy(policy).requires_grad_(False)
+        self.optimizer = _optimizer(policy, config, self._device)
+        self.step = 0  # updates done
+        self._batches: Iterator[tuple[Obs, Tensor]] | None = None
+        policy.train()
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.config.steps
+
+    def advance(self) -> None:
+        """One update. Raises RoboRLError where the loss is not finite at a line of the log."""
+        config = self.config
+        if self._batches is None:
+            self._batches = self._data.batches(
+                config.batch_size, config.seed, self.step, config.steps, self._device
+            )
+        obs, action = next(self._batches)
+        loss, norm = self._update(obs, action)
+        self.step += 1
+        if self.step % config.log_every == 0 or self.done:
+            _report(self.step, loss, norm, config, self._logger)
+
+    def result(self) -> GenerativePolicy:
+        """The moving average, frozen and in eval mode."""
+        return self.average.eval()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "config": asdict(self.config),
+            "step": self.step,
+            "policy": self.policy.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`. Raises CheckpointError for other settings or another network."""
+        _check_same_settings(state["config"], asdict(self.config))
+        load_weights(self.policy, state["policy"], "The checkpoint")
+        load_weights(self.average, state["average"], "The checkpoint")
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state["optimizer"], "param_groups": groups})
+        self.step = int(state["step"])
+
+    def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
+        """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
+        config, policy = self.config, self.policy
+        draw = draws(config.seed, self.step, action, len(policy.encoder.cameras))
+        loss = policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip or math.inf)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.step, config)
+        self.optimizer.step()
+        ema_update(self.average, policy, ema_decay(self.step, config.ema_power, config.ema_max))
+        return loss.detach(), norm
+
+
 def train_base(
     policy: GenerativePolicy,
     data: WindowSource,
     config: BaseTrainConfig,
     *,
-    folder: Path | None = None,
     logger: Logger | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> GenerativePolicy:
-    """Train `policy` in place and return its moving average, frozen and in eval mode.
+    """Train `policy` in place, in one go, and return its moving average, frozen and in eval mode.
 
-    folder: where checkpoints go; a run with checkpoints there continues after the last one, with the same
-    result as if it had never stopped. on_step(updates done) is called after every update (progress bars).
-    Ctrl-C writes a checkpoint before it goes on. Raises ConfigError for a dataset that does not fit,
-    RoboRLError when the loss is not finite.
+    on_step(updates done) is called after every update (progress bars). Raises as `BaseTrainer` does.
     """
-    _check(config)
-    device = next(policy.parameters()).device
-    state = TrainState(
-        policy, copy.deepcopy(policy).requires_grad_(False), _optimizer(policy, config, device)
-    )
-    policy.train()
-    if folder is not None:
-        latest_state(folder, state, asdict(config))
-    try:
-        _run(state, data, config, device, folder, logger, on_step)
-    except KeyboardInterrupt:
-        if folder is not None and state.consistent:
-            write_state(folder, state, asdict(config), config.keep_checkpoints)
-        raise
-    if folder is not None:
-        write_state(folder, state, asdict(config), config.keep_checkpoints)
-    return state.average.eval()
-
-
-def _run(
-    state: TrainState,
-    data: WindowSource,
-    config: BaseTrainConfig,
-    device: torch.device,
-    folder: Path | None,
-    logger: Logger | None,
-    on_step: Callable[[int], None] | None,
-) -> None:
-    for obs, action in data.batches(config.batch_size, config.seed, state.step, config.steps, device):
-        state.consistent = False
-        loss, norm = update(state, obs, action, config)
-        state.step += 1
-        state.consistent = True
-        if state.step % config.log_every == 0 or state.step == config.steps:
-            _report(state.step, loss, norm, config, logger)
+    trainer = BaseTrainer(policy, data, config, logger)
+    while not trainer.done:
+        trainer.advance()
         if on_step is not None:
-            on_step(state.step)
-        if folder is not None and config.checkpoint_every and state.step % config.checkpoint_every == 0:
-            write_state(folder, state, asdict(config), config.keep_checkpoints)
-
-
-def update(
-    state: TrainState, obs: dict[str, Tensor], action: Tensor, config: BaseTrainConfig
-) -> tuple[Tensor, Tensor]:
-    """One update. Returns the loss and the gradient norm before clipping, on the device."""
-    policy = state.policy
-    draw = draws(config.seed, state.step, action, len(policy.encoder.cameras))
-    loss = policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop).mean()
-    state.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip or math.inf)
-    for group in state.optimizer.param_groups:
-        group["lr"] = learning_rate(state.step, config)
-    state.optimizer.step()
-    ema_update(state.average, policy, ema_decay(state.step, config.ema_power, config.ema_max))
-    return loss.detach(), norm
+            on_step(trainer.step)
+    return trainer.result()
 
 
 def _optimizer(policy: nn.Module, config: BaseTrainConfig, device: torch.device) -> torch.optim.AdamW:
@@ -157,4 +184,13 @@ def _check(config: BaseTrainConfig) -> None:
             "Base training needs steps >= 1, batch_size >= 1, lr > 0 and log_every >= 1, found "
             f"steps={config.steps}, batch_size={config.batch_size}, lr={config.lr}, "
             f"log_every={config.log_every}."
+        )
+
+
+def _check_same_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [key for key in now if key not in FREE_SETTINGS and saved.get(key) != now[key]]
+    if changed:
+        listed = ", ".join(f"{key}={saved.get(key)} (now {now[key]})" for key in changed)
+        raise CheckpointError(
+            f"The checkpoint was trained with {listed}. Resume with the same settings, or start in a new folder."
         )

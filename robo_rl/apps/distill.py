@@ -12,16 +12,13 @@ from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
-from robo_rl.apps.runs.metrics import Metrics
-from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.runs.signals import stop_between_steps
 from robo_rl.apps.runs.success_note import success_note, write_success_note
 from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, walk_of
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
-from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.rollout import compare, eval_seeds, evaluate
@@ -49,62 +46,58 @@ def main(config: DistillVerb) -> int:
             save_policy(run.policy, result.head, train_note(config, result))
             report(config, teacher, result, env, run)
         except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(how_to_go_on(run)) from stop
+            raise KeyboardInterrupt(how_to_continue(run)) from stop
     return 0
 
 
 def distill_policy(
     config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv, run: RunDir
 ) -> Distilled:
-    """Every round, from the last saved state of `run` where it is resumed. Ctrl-C and SIGTERM save and end
-    it.
-    """
-    rounds, at = Rounds(config, teacher, noise_scale, env), run.latest() if config.resume else None
-    if at is not None:
-        rounds.load_state_dict(load_state(at[1]))
-    with (
-        progress(config.steps * (config.rounds + 1), "distill", "update", initial=rounds.updates) as bar,
-        run.metrics(None if at is None else at[0], bar=bar) as metrics,
-        stop_between_steps() as stop,
-    ):
-        metrics.shown = ("distill/same_noise",)
-
-        def gathered(env_steps: int) -> None:
-            bar.set_postfix_str(f"gathers states, {env_steps} steps", refresh=False)
-            bar.update(0)
-            if stop.asked:
-                raise KeyboardInterrupt
-
-        while not rounds.done:
-            if rounds.learns:
-                rounds.update(metrics)
-                bar.update(1)
-            else:
-                rounds.gather(gathered)
-            if stop.asked or _due(rounds, config):
-                checkpoint(run, rounds, metrics)
-            if stop.asked:
-                raise KeyboardInterrupt
+    """Run every round, from the last saved state of `run` where it is resumed."""
+    rounds = Rounds(config, teacher, noise_scale, env)
+    total = config.steps * (config.rounds + 1)
+    with resumable(
+        run, total=total, label="distill", resume=config.resume, shown=("distill/same_noise",)
+    ) as session:
+        if (state := session.take_state()) is not None:
+            rounds.load_state_dict(state)
+        session.run(
+            _Training(rounds, session),
+            checkpoint_every=config.checkpoint_every,
+            due=lambda: rounds.between_rounds,
+            savable=lambda: rounds.distiller is not None,
+        )
     return rounds.result()
 
 
-def _due(rounds: Rounds, config: DistillVerb) -> bool:
-    """Every `checkpoint_every` updates of all rounds, and before and after every gathering."""
-    assert rounds.distiller is not None
-    return rounds.distiller.step == 0 or not rounds.learns or rounds.updates % config.checkpoint_every == 0
+class _Training:
+    """Rounds as the training loop sees them: one update, or one gathering of states, at a time."""
 
+    def __init__(self, rounds: Rounds, session: RunSession) -> None:
+        self._rounds, self._session = rounds, session
 
-def checkpoint(run: RunDir, rounds: Rounds, metrics: Metrics) -> None:
-    metrics.sync()
-    with run.new_checkpoint(rounds.updates, keep=1) as folder:
-        save_state(folder, rounds.state_dict())
+    @property
+    def done(self) -> bool:
+        return self._rounds.done
 
+    @property
+    def step(self) -> int:
+        return self._rounds.updates
 
-def how_to_go_on(run: RunDir) -> str:
-    """What Ctrl-C has left behind, for the user."""
-    if (at := run.latest()) is None:
-        return f"nothing was learned yet in {run.path}; the same command starts it again"
-    return f"saved update {at[0]} in {run.path}; the same command with resume=true goes on"
+    def advance(self) -> None:
+        if self._rounds.learns:
+            self._rounds.update(self._session.metrics)
+        else:
+            self._rounds.gather(self._show)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._rounds.state_dict()
+
+    def _show(self, env_steps: int) -> None:
+        bar = self._session.bar
+        bar.set_postfix_str(f"gathering states, {env_steps} steps", refresh=False)
+        bar.update(0)
+        self._session.raise_if_stopped()  # a gathering that was interrupted is made again from its start
 
 
 def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: VecEnv, run: RunDir) -> None:

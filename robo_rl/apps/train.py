@@ -12,13 +12,11 @@ from torch.utils.data import Dataset
 
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
-from policies.training.base import BaseTrainConfig, train_base
+from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
-from policies.training.train_state import FREE_SETTINGS
 from robo_rl.apps.runs.device import pick_device, share_out
-from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.resumable import resumable
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.runs.signals import Interruptible
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json, write_json
@@ -56,25 +54,25 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     keep_data(run, choice, resume=config.resume)
     if said := choice.sentence():
         print(f"{said} learn_from=all takes every one.")
-    done = newest_step(run.path)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    with (
-        progress(config.steps, "train", "update", initial=done) as bar,
-        run.metrics(done if config.resume else None, bar=bar) as metrics,
-        Interruptible() as interruptible,
-    ):
-        metrics.shown = ("base/loss",)
+    note = train_note(config, choice)
+    with resumable(
+        run,
+        total=config.steps,
+        label="train",
+        resume=config.resume,
+        shown=("base/loss",),
+        keep=config.keep_checkpoints,
+    ) as session:
+        trainer = BaseTrainer(policy, source, recipe, session.metrics)
+        if (state := session.take_state()) is not None:
+            trainer.load_state_dict(state)
 
-        def on_step(step: int) -> None:
-            bar.update(step - bar.n)
-            interruptible.check()
+        def save_average(folder: Path) -> None:
+            save_policy(folder / run.policy.name, trainer.average, note | {"steps": trainer.step})
 
-        try:
-            trained = train_base(policy, source, recipe, folder=run.path, logger=metrics, on_step=on_step)
-        except KeyboardInterrupt as stop:
-            kept = f"saved update {newest_step(run.path)} in {run.path}; the same command with resume=true goes on"
-            raise KeyboardInterrupt(kept) from stop
-    save_policy(run.policy, trained, train_note(config, choice))
+        session.run(trainer, checkpoint_every=config.checkpoint_every, extra=save_average)
+    save_policy(run.policy, trainer.result(), note)
     return run
 
 
@@ -150,11 +148,6 @@ def window_source(config: TrainConfig, choice: Choice) -> WindowSource:
 
 def _has_pictures(env: EnvSpec) -> bool:
     return any(sense_of(key, array) != "state" for key, array in env.obs.items())
-
-
-def newest_step(folder: Path) -> int:
-    """Updates of the newest complete checkpoint, 0 before the first."""
-    return max((int(path.parent.name) for path in (folder / "checkpoints").glob("*/state.json")), default=0)
 
 
 def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:

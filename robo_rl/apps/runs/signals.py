@@ -1,6 +1,4 @@
-"""Signals that ask a program to end: noted between two steps of a loop, and named in what the terminal
-shows.
-"""
+"""Signals that end a program: a stop request between two steps of a loop, and the name of the sender."""
 
 from __future__ import annotations
 
@@ -11,41 +9,48 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 SAME_S = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-KEEPER = "ROBO_RL_KEEPER"  # process id of the `robo-rl up` that looks after this node
+KEEPER = "ROBO_RL_KEEPER"  # process id of the `robo-rl up` that supervises this node
 _ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """`asked` turns true at the first signal; a second one interrupts at once, without waiting for a whole
-    state.
+    """Flag that the first SIGINT or SIGTERM sets; a second one raises KeyboardInterrupt at once.
 
-    What comes within half a second of the first is the same request: the kernel tells the child of a dead
-    keeper once for each thread that the keeper had.
+    Signals within `SAME_S` of the first are the same request: the kernel signals the child of a dead parent
+    once for each of the parent's threads. Forked children (data loaders) leave the decision to their parent.
     """
 
     def __init__(self) -> None:
-        self.asked, self._asked_s = False, 0.0
+        self.asked, self._asked_s, self._pid = False, 0.0, os.getpid()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            if time.monotonic() - self._asked_s > SAME_S:
-                raise KeyboardInterrupt("stopped at once; the last checkpoint is kept")
-            return
-        self.asked, self._asked_s = True, time.monotonic()
-        os.write(
-            2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n"
-        )  # no lock, no buffer
+        """Signal handler."""
+        if os.getpid() != self._pid:
+            _in_child(number)
+        elif not self.asked:
+            self.asked, self._asked_s = True, time.monotonic()
+            # os.write takes no lock and no buffer, so it is safe inside a signal handler
+            os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
+        elif time.monotonic() - self._asked_s > SAME_S:
+            raise KeyboardInterrupt("stopped at once; the last checkpoint is kept")
+
+
+def _in_child(number: int) -> None:
+    """Ignore Ctrl-C, which the terminal sends to every process; end on SIGTERM as without a handler."""
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 @contextmanager
 def stop_between_steps() -> Iterator[StopRequest]:
-    """Inside the block, signals only set `asked`. In a thread that may not handle signals, nothing
-    changes.
+    """Let SIGINT and SIGTERM only set `asked` inside the block.
+
+    Outside the main thread, which alone may handle signals, `asked` stays False.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -59,54 +64,19 @@ def stop_between_steps() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-class Interruptible:
-    """Inside the `with` block the first Ctrl-C is only noted; `check`, called between steps, raises it.
-
-    The second one is raised at once, for whoever does not want to wait. Works in the main thread only, as
-    signals do.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._before: Any = None
-
-    def __enter__(self) -> Interruptible:
-        self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt when Ctrl-C was pressed."""
-        if self.asked:
-            raise KeyboardInterrupt
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
 def ended_by() -> tuple[signal.Signals, ...]:
-    """What asks this process to end. A terminal that goes away does, but not where `nohup` said to outlive
-    it.
-    """
-    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not outlives)
+    """Signals that end this process: SIGINT, SIGTERM and, unless `nohup` ignores it, SIGHUP."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not ignored)
 
 
 def signal_source(number: int) -> str:
-    """The sender of a signal as far as it can be known: the keeper, a key of the terminal, or the signal
-    itself.
-    """
+    """Name of a signal's sender where it is known (`robo-rl up`, the terminal), else of the signal."""
     keeper = os.environ.get(KEEPER)
     if keeper is not None and os.getppid() != int(keeper):
         return "robo-rl up is gone"
     if number == signal.SIGINT:
-        if keeper is not None:  # a session of its own: the terminal's Ctrl-C does not reach it
+        if keeper is not None:  # the node runs in another session, which the terminal's Ctrl-C does not reach
             return "robo-rl up stops it"
         if _at_the_terminal():
             return "Ctrl-C"
@@ -116,7 +86,7 @@ def signal_source(number: int) -> str:
 
 
 def _at_the_terminal() -> bool:
-    """Would a Ctrl-C of the terminal come here?"""
+    """True where a Ctrl-C of the terminal reaches this process."""
     try:
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (OSError, ValueError, AttributeError):  # no terminal, closed, or none at all

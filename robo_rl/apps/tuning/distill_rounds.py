@@ -73,6 +73,11 @@ class Rounds:
         return 0 if self.distiller is None else self.round * self.config.steps + self.distiller.step
 
     @property
+    def between_rounds(self) -> bool:
+        """True before the first and after the last update of a round."""
+        return self.distiller is not None and (self.distiller.step == 0 or self.distiller.done)
+
+    @property
     def learns(self) -> bool:
         """Has this round updates left? Else the next step is a gathering, or there is none."""
         return self.distiller is not None and not self.distiller.done

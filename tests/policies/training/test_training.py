@@ -1,16 +1,10 @@
-"""Base training: it learns, it is a function of (seed, step), and a killed run ends where an unkilled one
-does.
-"""
+"""Base training: it learns, it is a function of (seed, step), and a resumed run equals an unstopped one."""
 
 from __future__ import annotations
 
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,13 +12,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from policies.base.diffusion import Diffusion, DiffusionConfig
-from policies.training.base import BaseTrainConfig, learning_rate, train_base
+from policies.training.base import BaseTrainConfig, BaseTrainer, learning_rate, train_base
 from policies.training.batches import LoaderWindows, TensorWindows, batch_indices, draws
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
+from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.spec import ActionSpec
 from tests.policies.worlds import CAMERA_ENV, ENV, policy_of, windows_of
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def _short(**changes: float) -> BaseTrainConfig:
@@ -185,99 +178,45 @@ def test_learning_rate_by_hand() -> None:
     assert learning_rate(110, config) == pytest.approx(0.2)
 
 
-class _StopError(Exception):
-    pass
-
-
 def test_resumed_equals_never_stopped(tmp_path: Path) -> None:
-    """Promise 7, to the last bit: weights, average and optimiser after an interruption between two
-    checkpoints.
-    """
-    data, whole, first, second = windows_of(ENV, 50), _Log(), _Log(), _Log()
-    expected = train_base(policy_of(), data, _short(), folder=tmp_path / "whole", logger=whole)
-
-    def stop(step: int) -> None:
-        if step == 7:
-            raise _StopError
-
-    with pytest.raises(_StopError):
-        train_base(policy_of(), data, _short(), folder=tmp_path / "cut", logger=first, on_step=stop)
-    resumed = train_base(policy_of(seed=9), data, _short(), folder=tmp_path / "cut", logger=second)
-    assert min(second.loss) == 5  # it went on after checkpoint 4
-    assert {s: v for s, v in whole.loss.items() if s >= 5} == second.loss
-    for key, value in expected.state_dict().items():
-        assert resumed.state_dict()[key].equal(value), key
-    files = [tmp_path / run / "checkpoints" / "00000012" / "state.safetensors" for run in ("whole", "cut")]
+    """Promise 7, to the last bit: weights, average, optimiser and log after a restart at update 4."""
+    data, whole, second = windows_of(ENV, 50), _Log(), _Log()
+    expected = BaseTrainer(policy_of(), data, _short(), whole)
+    _advance(expected, 12)
+    first = BaseTrainer(policy_of(), data, _short())
+    _advance(first, 4)
+    save_state(tmp_path, first.state_dict())
+    resumed = BaseTrainer(policy_of(seed=9), data, _short(), second)
+    resumed.load_state_dict(load_state(tmp_path))
+    _advance(resumed, 8)
+    assert resumed.done
+    assert second.loss == {step: loss for step, loss in whole.loss.items() if step >= 5}
+    save_state(tmp_path / "whole", expected.state_dict())
+    save_state(tmp_path / "resumed", resumed.state_dict())
+    files = [tmp_path / run / "state.safetensors" for run in ("whole", "resumed")]
     assert files[0].read_bytes() == files[1].read_bytes()
-    assert len(list((tmp_path / "cut" / "checkpoints").iterdir())) == 2  # older ones were removed
+    for key, value in expected.result().state_dict().items():
+        assert resumed.result().state_dict()[key].equal(value), key
 
 
-def test_interrupt_saves_and_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C loses nothing: the run continues with the very next update."""
-
-    def interrupt(step: int) -> None:
-        if step == 6:
-            raise KeyboardInterrupt
-
-    data, log = windows_of(ENV, 50), _Log()
-    with pytest.raises(KeyboardInterrupt):
-        train_base(policy_of(), data, _short(), folder=tmp_path, on_step=interrupt)
-    train_base(policy_of(), data, _short(), folder=tmp_path, logger=log)
-    assert min(log.loss) == 7
+def _advance(trainer: BaseTrainer, updates: int) -> None:
+    for _ in range(updates):
+        trainer.advance()
 
 
-_CHILD = """
-import sys, time
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from tests.policies.training.test_training import run_to_be_killed
-
-def report(step):
-    print(step, flush=True)
-    time.sleep(0.01)
-
-run_to_be_killed(Path(sys.argv[1]), on_step=report)
-"""
-
-
-def run_to_be_killed(folder: Path, **options: Any) -> None:
-    """The same run in this process and in the child that is killed."""
-    config = _short(steps=40, checkpoint_every=5)
-    train_base(policy_of(), windows_of(ENV, 50), config, folder=folder, **options)
-
-
-def test_sigkill_and_resume_give_the_same_curve(tmp_path: Path) -> None:
-    """A real process, killed without warning between two checkpoints, then started again."""
-    whole, resumed = _Log(), _Log()
-    run_to_be_killed(tmp_path / "whole", logger=whole)
-    command = [sys.executable, "-c", _CHILD, str(tmp_path / "killed")]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert any(int(line) == 23 for line in child.stdout)
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
-    run_to_be_killed(tmp_path / "killed", logger=resumed)
-    assert 20 < min(resumed.loss) <= 40
-    assert resumed.loss == {step: loss for step, loss in whole.loss.items() if step >= min(resumed.loss)}
-    last = [tmp_path / run / "checkpoints" / "00000040" / "state.safetensors" for run in ("whole", "killed")]
-    assert last[0].read_bytes() == last[1].read_bytes()
-
-
-def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:
-    """Going on with another learning rate would be neither run; a flipped bit would be silent."""
+def test_resume_refuses_other_settings_and_other_networks() -> None:
+    """Going on with another learning rate would be neither run; `log_every` changes no result."""
     data = windows_of(ENV, 50)
-    train_base(policy_of(), data, _short(), folder=tmp_path)
+    saved = BaseTrainer(policy_of(), data, _short())
+    saved.advance()
+    state = saved.state_dict()
     with pytest.raises(CheckpointError, match=r"lr=0\.001 \(now 0\.5\)"):
-        train_base(policy_of(), data, _short(lr=0.5), folder=tmp_path)
-    train_base(policy_of(), data, _short(log_every=3), folder=tmp_path)  # changes nothing that counts
+        BaseTrainer(policy_of(), data, _short(lr=0.5)).load_state_dict(state)
     with pytest.raises(CheckpointError, match="lacks the tensors"):
-        train_base(policy_of(net="transformer"), data, _short(), folder=tmp_path)
-    tensors = tmp_path / "checkpoints" / "00000012" / "state.safetensors"
-    tensors.write_bytes(tensors.read_bytes()[:-1] + b"\x00")
-    with pytest.raises(CheckpointError, match="is damaged"):
-        train_base(policy_of(), data, _short(), folder=tmp_path)
+        BaseTrainer(policy_of(net="transformer"), data, _short()).load_state_dict(state)
+    resumed = BaseTrainer(policy_of(), data, _short(log_every=3))
+    resumed.load_state_dict(state)
+    assert resumed.step == 1
 
 
 def test_nan_data_ends_in_a_sentence() -> None:

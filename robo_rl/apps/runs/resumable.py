@@ -1,0 +1,169 @@
+"""The loop of a training run: advance, save, stop and resume. Shared by every verb that trains.
+
+A training is an object with `done`, `step`, `advance` and `state_dict` (see `Resumable`). A verb opens the
+session, restores the training from `session.state`, and runs it:
+
+    with resumable(run, total=config.steps, label="train", resume=config.resume) as session:
+        training = Training(...)
+        if (state := session.take_state()) is not None:
+            training.load_state_dict(state)
+        session.run(training, checkpoint_every=config.checkpoint_every)
+
+The result of a run that was killed at any instant and resumed equals, to the last bit, that of a run that
+was never killed, provided that `state_dict` holds everything that `advance` reads and changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from robo_rl.apps.runs.metrics import Metrics
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
+from robo_rl.core.files.state_io import load_state, save_state
+
+_LOG_LINES = "log_lines"  # key of a saved state: lines of metrics.jsonl at the checkpoint
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A training that can be saved between two calls of `advance`."""
+
+    @property
+    def done(self) -> bool:
+        """True after the last step."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """Steps done since the start of the run; names the checkpoint. May stand still in `advance`."""
+        ...
+
+    def advance(self) -> None:
+        """Do the smallest amount of work after which the state can be saved, and log it."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Everything needed to continue: nested dicts of tensors and plain values (`state_io`)."""
+        ...
+
+
+def crossed(before: int, now: int, every: int) -> bool:
+    """True where a multiple of `every` lies in (before, now]; never for every=0."""
+    return every > 0 and now // every > before // every
+
+
+class RunSession:
+    """Progress bar, log, checkpoints and stop requests of one run. Made by `resumable`.
+
+    state: the newest saved state, None for a fresh start. saved_step: its step, 0 for a fresh start.
+    """
+
+    def __init__(
+        self,
+        run: RunDir,
+        bar: Any,
+        metrics: Metrics,
+        stop: StopRequest,
+        at: tuple[int, dict[str, Any] | None],
+        *,
+        unit: str,
+        keep: int,
+    ) -> None:
+        self.run_dir, self.bar, self.metrics, self._stop = run, bar, metrics, stop
+        self.saved_step, self.state = at
+        self._unit, self._keep = unit, keep
+        self._unsaved = self.state is None
+
+    def take_state(self) -> dict[str, Any] | None:
+        """Return `state` and drop the reference, so that a large replay is not kept twice."""
+        state, self.state = self.state, None
+        return state
+
+    @property
+    def stopping(self) -> bool:
+        """True after the first Ctrl-C or SIGTERM."""
+        return self._stop.asked
+
+    def run(
+        self,
+        training: Resumable,
+        *,
+        checkpoint_every: int,
+        due: Callable[[], bool] = lambda: False,
+        savable: Callable[[], bool] = lambda: True,
+        extra: Callable[[Path], None] | None = None,
+    ) -> None:
+        """Advance `training` until it is done; save it every `checkpoint_every` steps, at a stop and at the end.
+
+        due: asked after each `advance`; True saves at other moments, too. savable: False while no whole state
+        exists (a burn-in); saves and stops wait. extra(folder): writes further files into each checkpoint.
+        Raises KeyboardInterrupt, with a sentence on how to continue, after a stop request.
+        """
+        while not training.done:
+            if self.stopping and savable():
+                break
+            before = training.step
+            training.advance()
+            self._unsaved = True
+            self.bar.update(training.step - before)
+            if (crossed(before, training.step, checkpoint_every) or due()) and savable():
+                self.save(training, extra)
+        if self._unsaved and savable():
+            self.save(training, extra)
+        self.raise_if_stopped()
+
+    def save(self, training: Resumable, extra: Callable[[Path], None] | None = None) -> None:
+        """Write checkpoints/<step>, whole or not at all."""
+        self.metrics.sync()
+        state = dict(training.state_dict()) | {_LOG_LINES: self.metrics.lines}
+        with self.run_dir.new_checkpoint(training.step, keep=self._keep) as folder:
+            save_state(folder, state)
+            if extra is not None:
+                extra(folder)
+        self._unsaved = False
+
+    def raise_if_stopped(self) -> None:
+        """Raise KeyboardInterrupt after a stop request, with what was saved and how to continue."""
+        if self.stopping:
+            raise KeyboardInterrupt(how_to_continue(self.run_dir, self._unit))
+
+
+def how_to_continue(run: RunDir, unit: str = "update") -> str:
+    """Sentence on what an interrupted run has saved and how to continue it."""
+    if (at := run.latest()) is None:
+        return f"nothing was saved yet in {run.path}; the same command starts it again"
+    return f"saved {unit} {at[0]} in {run.path}; the same command with resume=true goes on"
+
+
+@contextmanager
+def resumable(
+    run: RunDir,
+    *,
+    total: int,
+    label: str,
+    unit: str = "update",
+    resume: bool = False,
+    shown: tuple[str, ...] = (),
+    keep: int = 1,
+) -> Iterator[RunSession]:
+    """A session of `run`; with `resume` it continues from the newest checkpoint, if there is one.
+
+    total, label, unit: of the progress bar. shown: scalars beside the bar. keep: checkpoints that stay.
+    The log is cut back to the instant of the checkpoint. SIGINT and SIGTERM only ask for a stop inside the
+    block; `RunSession.run` obeys them.
+    """
+    at = run.latest() if resume else None
+    step, state = (0, None) if at is None else (at[0], load_state(at[1]))
+    lines = None if state is None else state.pop(_LOG_LINES, None)
+    with (
+        progress(total, label, unit, initial=step) as bar,
+        run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
+        stop_between_steps() as stop,
+    ):
+        metrics.shown = shown
+        yield RunSession(run, bar, metrics, stop, (step, state), unit=unit, keep=keep)

@@ -1,0 +1,98 @@
+"""The training loop that verbs share: saved when due and at a stop, resumed to the same log."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.resumable import RunSession, crossed, resumable
+from robo_rl.apps.runs.run_dir import RunDir
+
+
+@dataclass
+class _Config:
+    seed: int = 0
+    resume: bool = False
+
+
+class _Counter:
+    """Counts to 10 by twos, after two burn-in rounds in which the step stands still."""
+
+    def __init__(self, session: RunSession, ctrl_c_at: int | None = None) -> None:
+        self.session, self.ctrl_c_at = session, ctrl_c_at
+        self.step = self.burn_in = self.total = 0
+        self.saves: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        return self.step >= 10
+
+    def advance(self) -> None:
+        if self.burn_in < 2:
+            self.burn_in += 1
+        else:
+            self.step += 2
+            self.total += self.step
+            self.session.metrics.log(self.step, {"total": float(self.total)})
+        if self.step == self.ctrl_c_at:
+            signal.raise_signal(signal.SIGTERM)
+
+    def state_dict(self) -> Mapping[str, Any]:
+        self.saves.append(self.step)
+        return {"step": self.step, "burn_in": self.burn_in, "total": self.total}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.step, self.burn_in, self.total = state["step"], state["burn_in"], state["total"]
+
+
+def _train(path: Path, *, resume: bool = False, ctrl_c_at: int | None = None) -> _Counter:
+    run = RunDir.create(path, _Config(resume=resume), resume=resume)
+    with resumable(run, total=10, label="count", unit="step", resume=resume) as session:
+        counter = _Counter(session, ctrl_c_at)
+        if (state := session.take_state()) is not None:
+            counter.load_state_dict(state)
+        session.run(counter, checkpoint_every=4, savable=lambda: counter.burn_in == 2)
+    return counter
+
+
+def test_it_saves_when_due_and_at_the_end(tmp_path: Path) -> None:
+    """Every 4 steps and once at the end; one checkpoint stays."""
+    counter = _train(tmp_path / "run")
+    assert counter.saves == [4, 8, 10]
+    assert [step for step, _ in RunDir(tmp_path / "run").steps()] == [10]
+
+
+def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> None:
+    """SIGTERM as Ctrl-C: saved after the running step, the sentence says how to continue, nothing is lost."""
+    _train(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt, match=r"saved step 6 in .*resume=true goes on"):
+        _train(tmp_path / "cut", ctrl_c_at=6)
+    assert _train(tmp_path / "cut", resume=True).total == 30
+    logs = [list(read_metrics(tmp_path / run / "metrics.jsonl")) for run in ("whole", "cut")]
+    assert logs[0] == logs[1]
+
+
+def test_a_stop_waits_until_a_whole_state_exists(tmp_path: Path) -> None:
+    """In the burn-in nothing can be saved: it is finished first."""
+    with pytest.raises(KeyboardInterrupt, match="saved step 0"):
+        _train(tmp_path / "run", ctrl_c_at=0)
+    assert _train(tmp_path / "run", resume=True).saves == [4, 8, 10]
+
+
+def test_a_finished_run_is_not_saved_again(tmp_path: Path) -> None:
+    _train(tmp_path / "run")
+    assert _train(tmp_path / "run", resume=True).saves == []
+
+
+def test_multiples_that_are_crossed() -> None:
+    """Steps come in jumps of several lanes: (before, now] may jump over the multiple itself."""
+    assert crossed(3, 5, 4)
+    assert crossed(3, 4, 4)
+    assert not crossed(4, 7, 4)
+    assert not crossed(0, 100, 0)
