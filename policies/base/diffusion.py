@@ -25,24 +25,25 @@ from policies.base.process import (
     per_sample,
 )
 from robo_rl.core.errors import ConfigError, MissingDependencyError
+from robo_rl.core.settings import setting
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
 
 
 @dataclass
 class DiffusionConfig(ProcessConfig):
-    """prediction: what the network outputs. "epsilon" is Diffusion Policy's; "sample" (the clean chunk) needs
-    far fewer updates, most of all with an MLP (Push-T, 2,000 updates: coverage 0.76 against 0.27).
+    """Settings of a diffusion process.
 
-    clip: bound of the predicted clean chunk, inf for none.
+    prediction=epsilon is Diffusion Policy's; prediction=sample (the clean chunk) needs far fewer updates,
+    most of all with an MLP (Push-T, 2,000 updates: coverage 0.76 against 0.27).
     """
 
     name: str = "diffusion"
-    steps: int = 10
-    train_steps: int = 100
-    schedule: str = "squaredcos_cap_v2"
-    prediction: str = "sample"
-    clip: float = 1.0
+    steps: int = setting(10, "transitions when sampling (K)")
+    train_steps: int = setting(100, "noise levels in training")
+    schedule: str = setting("squaredcos_cap_v2", "noise schedule: squaredcos_cap_v2, linear or scaled_linear")
+    prediction: str = setting("sample", "network output: sample (the clean chunk), epsilon or v_prediction")
+    clip: float = setting(1.0, "bound of the predicted clean chunk, inf for none")
 
 
 class Diffusion(nn.Module):

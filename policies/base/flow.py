@@ -37,6 +37,7 @@ from policies.base.process import (
     per_sample,
 )
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import setting
 
 PREDICTIONS = ("velocity", "sample", "preconditioned")
 ACTION_STD = 0.5  # s above: actions fill [-1, 1]
@@ -44,15 +45,12 @@ ACTION_STD = 0.5  # s above: actions fill [-1, 1]
 
 @dataclass
 class FlowConfig(ProcessConfig):
-    """prediction: "velocity", "sample" (the action) or "preconditioned".
-
-    time_power p: training times have density p t^(p-1); 1 is uniform, 1.5 is pi0's Beta(1.5, 1).
-    """
+    """Settings of a flow. time_power=1.5 is pi0's Beta(1.5, 1)."""
 
     name: str = "flow"
-    steps: int = 10
-    prediction: str = "velocity"
-    time_power: float = 1.0
+    steps: int = setting(10, "transitions when sampling (K)")
+    prediction: str = setting("velocity", "network output: velocity, sample (the action) or preconditioned")
+    time_power: float = setting(1.0, "p of the density p t^(p-1) of training times; 1 is uniform")
 
 
 class Flow(nn.Module):

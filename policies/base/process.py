@@ -22,6 +22,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
+from robo_rl.core.settings import setting
 
 PROCESSES: Table = {
     "flow": ("policies.base.flow:Flow", None),
@@ -34,10 +35,10 @@ Index = int | Tensor  # one transition for the whole batch, or (b,) int64: its o
 
 @dataclass
 class ProcessConfig:
-    """Base of all process configurations. steps: K, the number of transitions when sampling."""
+    """Base of all process configurations."""
 
     name: str = "flow"
-    steps: int = 10
+    steps: int = setting(10, "transitions when sampling (K)")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from policies.checkpoint import load_weights
 from policies.training.batches import WindowSource, draws
 from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
-from robo_rl.core.settings import at_least, fraction
+from robo_rl.core.settings import setting
 from robo_rl.nets.ema import ema_decay, ema_update
 
 # Settings that may change between two parts of the same training without changing its result.
@@ -32,21 +32,23 @@ FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 class BaseTrainConfig:
     """Diffusion Policy's recipe, with a learning rate for small networks. Steps are updates."""
 
-    steps: int = 3000
-    batch_size: int = 256
-    lr: float = 1e-3
-    weight_decay: float = 1e-6
-    beta1: float = 0.9
-    beta2: float = 0.99
-    warmup_steps: int = 100
-    final_lr: float = 0.01  # fraction of lr at the last step
-    grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
-    ema_power: float = 0.75
-    ema_max: float = fraction(0.9999)
-    seed: int = 0
-    log_every: int = 100
-    checkpoint_every: int = 1000  # 0: only at the end
-    keep_checkpoints: int = 2
+    steps: int = setting(3000, "gradient steps")
+    batch_size: int = setting(256, "windows per step")
+    lr: float = setting(1e-3, "peak learning rate of AdamW")
+    weight_decay: float = setting(1e-6, "weight decay of AdamW")
+    beta1: float = setting(0.9, "decay of AdamW's first moment")
+    beta2: float = setting(0.99, "decay of AdamW's second moment")
+    warmup_steps: int = setting(100, "steps in which the learning rate rises linearly")
+    final_lr: float = setting(0.01, "fraction of lr at the last step")
+    grad_clip: float = setting(1.0, "norm bound of the gradient; 0 is none", at_least=0.0)
+    ema_power: float = setting(0.75, "exponent of the rising decay of the weights' moving average")
+    ema_max: float = setting(
+        0.9999, "largest decay of the weights' moving average", at_least=0.0, at_most=1.0
+    )
+    seed: int = setting(0, "seed of weights, batches and noise")
+    log_every: int = setting(100, "steps between two rows of metrics.jsonl")
+    checkpoint_every: int = setting(1000, "0: only at the end")
+    keep_checkpoints: int = setting(2, "newest checkpoints that are kept")
 
 
 def learning_rate(step: int, config: BaseTrainConfig) -> float:

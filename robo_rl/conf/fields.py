@@ -1,39 +1,33 @@
 """Settings of a verb are dataclass fields; this reads from them what `--help` and error messages need.
 
-The meaning of a setting is the comment that ends its line, or a "name: meaning." in its class's docstring.
-Constraints that a type cannot say are added with `one_of`, `at_least` and `variant`. Config dataclasses must
-not be frozen: hydra writes overrides into them.
+`setting`, `one_of` and `variant` hold a setting's default, help text and limits. Config dataclasses must not
+be frozen: hydra writes overrides into them.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import io
-import math
-import re
-import textwrap
-import tokenize
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from robo_rl.core.settings import at_least, fraction, one_of
+from robo_rl.core.settings import Limits, limits_of, one_of, setting, within
 
-__all__ = ["REQUIRED", "at_least", "fraction", "one_of", "settings", "variant", "variants"]
+__all__ = ["REQUIRED", "Setting", "one_of", "setting", "settings", "variant", "variants"]
 
 REQUIRED: Any = "???"  # what hydra calls a value that the user must give
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 
-def variant(options: Mapping[str, type]) -> Any:
+def variant(options: Mapping[str, type], help: str = "") -> Any:
     """A group of settings in several variants, each a dataclass with a field `name`; the first is the
     default.
 
     `net: NetConfig = variant({"mlp": MlpConfig, "unet1d": UnetConfig})` gives `net=unet1d net.kernel=3`.
     """
-    return field(default_factory=next(iter(options.values())), metadata={"variants": dict(options)})
+    metadata = {"variants": dict(options), "help": help}
+    return field(default_factory=next(iter(options.values())), metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -45,8 +39,7 @@ class Setting:
     default: Any
     meaning: str
     choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None  # only beside a minimum
+    limits: Limits = Limits()
 
     @property
     def required(self) -> bool:
@@ -70,19 +63,13 @@ class Setting:
         plain = self.plain_type
         if typing.get_origin(plain) is list:
             inner = typing.get_args(plain)[0]
-            return f"[{WORDS.get(inner, str(inner))}, ...]"
+            return f"[{f'{WORDS.get(inner, str(inner))} {self.limits}'.strip()}, ...]"
         words = WORDS.get(plain, getattr(plain, "__name__", str(plain)))
-        if self.minimum is None:
-            return words
-        if self.maximum is None:
-            return f"{words} >= {self.minimum:g}"
-        return f"{words} from {self.minimum:g} to {self.maximum:g}"
+        return f"{words} {self.limits}".strip()
 
     def allows(self, value: Any) -> bool:
-        """Is it within the limits, and finite where there are any? What is no number has none."""
-        if self.minimum is None:
-            return True
-        return bool(self.minimum <= value < math.inf and (self.maximum is None or value <= self.maximum))
+        """True unless it is a number outside the limits, or a list with one."""
+        return within(value, self.limits)
 
     @property
     def default_words(self) -> str:
@@ -101,23 +88,24 @@ def variants(schema: type) -> dict[str, dict[str, type]]:
 
 
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
-    """All settings of a schema by dotted key, nested dataclasses flattened, a class's own fields before
+    """All settings of a schema by dotted key: nested dataclasses flattened, a class's own fields before
     inherited ones.
 
-    Of a variant field, its name and the settings of every variant are there; a key of two is the first one's.
+    A variant field gives its name and the settings of every variant; a key that two variants share is taken
+    from the first one.
     """
-    hints, texts = typing.get_type_hints(schema), meanings(schema)
+    hints = typing.get_type_hints(schema)
     found: dict[str, Setting] = {}
     for item in sorted(fields(schema), key=lambda item: _depth(schema, item.name)):
-        key, kind, text = prefix + item.name, hints[item.name], texts.get(item.name, "")
+        key, kind, text = prefix + item.name, hints[item.name], item.metadata.get("help", "")
         if options := item.metadata.get("variants"):
             found[key] = Setting(key, str, next(iter(options)), text, tuple(options))
             found |= _variant_settings(key, options)
         elif isinstance(kind, type) and is_dataclass(kind):
             found |= settings(kind, key + ".")
         else:
-            limits = item.metadata.get("minimum"), item.metadata.get("maximum")
-            found[key] = Setting(key, kind, _default(item), text, item.metadata.get("choices", ()), *limits)
+            choices, limits = item.metadata.get("choices", ()), limits_of(item.metadata)
+            found[key] = Setting(key, kind, _default(item), text, choices, limits)
     return found
 
 
@@ -125,44 +113,12 @@ def _variant_settings(key: str, options: Mapping[str, type]) -> dict[str, Settin
     """The settings of every variant; the meaning says which variants have it, where not all do."""
     inner = {option: settings(kind, key + ".") for option, kind in options.items()}
     found: dict[str, Setting] = {}
-    for setting in (setting for group in inner.values() for setting in group.values()):
-        owners = [option for option, group in inner.items() if setting.key in group]
+    for each in (each for group in inner.values() for each in group.values()):
+        owners = [option for option, group in inner.items() if each.key in group]
         only = "" if len(owners) == len(options) else f"[{', '.join(owners)}] "
-        found.setdefault(setting.key, replace(setting, meaning=(only + setting.meaning).strip()))
+        found.setdefault(each.key, replace(each, meaning=(only + each.meaning).strip()))
     del found[f"{key}.name"]  # chosen by the key itself
     return found
-
-
-def meanings(schema: type) -> dict[str, str]:
-    """Field name -> the comment that ends its line, or what the docstring says of it; inherited fields
-    included.
-    """
-    found: dict[str, str] = {}
-    for cls in reversed(schema.__mro__):
-        if is_dataclass(cls):
-            doc = " ".join((cls.__doc__ or "").split())
-            for name in inspect.get_annotations(cls):
-                if match := re.search(rf"(?:^|[ ;,.]){name}: ([^.;]*)", doc):
-                    found[name] = match[1]
-            found |= _comments(cls)
-    return found
-
-
-def _comments(cls: type) -> dict[str, str]:
-    source = textwrap.dedent(inspect.getsource(cls))
-    comments = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    body = typing.cast("ast.ClassDef", ast.parse(source).body[0]).body
-    return {
-        node.target.id: comments[node.end_lineno]
-        for node in body
-        if isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and node.end_lineno in comments
-    }
 
 
 def _depth(schema: type, name: str) -> int:

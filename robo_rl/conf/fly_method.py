@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from robo_rl.conf.fields import at_least
+from robo_rl.conf.fields import setting
 from robo_rl.core.settings import one_of
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.replay_rows import ReplayConfig
@@ -32,12 +32,14 @@ class ShacMethod:
 class RewardMethod:
     """What learners that take rewards have in common."""
 
-    lanes: int = at_least(1, 64)  # drones side by side
-    reward_size: float = at_least(0.0, 0.05)  # factor of every reward
-    asymmetric: bool = True  # the critic sees the true state, the rotors and the disturbance
-    reward: str = one_of("l2f", "task")  # that of Eschmann et al. 2024, or the cost of first-order learning
-    positive: bool = (
-        False  # alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying
+    lanes: int = setting(64, "drones side by side", at_least=1)
+    reward_size: float = setting(0.05, "factor of every reward", at_least=0.0)
+    asymmetric: bool = setting(True, "the critic sees the true state, the rotors and the disturbance")
+    reward: str = one_of(
+        "l2f", "task", help="that of Eschmann et al. 2024, or the cost of first-order learning"
+    )
+    positive: bool = setting(
+        False, "alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying"
     )
 
 
@@ -51,9 +53,11 @@ class Td3Method(ReplayConfig, RewardMethod):
     """
 
     name: str = "td3"
-    updates: int = at_least(1, 32)  # of the critics in a round
-    warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
-    lesson_rounds: int = at_least(0, 49)  # of a lesson of the curriculum, 100,000 steps; 0: no curriculum
+    updates: int = setting(32, "of the critics in a round", at_least=1)
+    warmup_rounds: int = setting(4, "in which lanes act at random and nobody learns", at_least=0)
+    lesson_rounds: int = setting(
+        49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
+    )
     learner: LearnerConfig = field(
         default_factory=lambda: LearnerConfig(
             actor="deterministic",
@@ -83,10 +87,14 @@ class SacMethod(ReplayConfig, RewardMethod):
     """
 
     name: str = "sac"
-    positive: bool = True
-    updates: int = at_least(1, 32)  # of the critics in a round
-    warmup_rounds: int = at_least(0, 4)  # in which lanes act at random and nobody learns
-    lesson_rounds: int = at_least(0, 49)  # of a lesson of the curriculum, 100,000 steps; 0: no curriculum
+    positive: bool = setting(
+        True, "alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
+    )
+    updates: int = setting(32, "of the critics in a round", at_least=1)
+    warmup_rounds: int = setting(4, "in which lanes act at random and nobody learns", at_least=0)
+    lesson_rounds: int = setting(
+        49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
+    )
     learner: LearnerConfig = field(
         default_factory=lambda: LearnerConfig(
             actor="gaussian",
@@ -114,7 +122,7 @@ class PpoMethod(PpoRowsConfig, RewardMethod):
     """PPO in thousands of lanes."""
 
     name: str = "ppo"
-    lanes: int = at_least(1, 1024)  # drones side by side
+    lanes: int = setting(1024, "drones side by side", at_least=1)
     ppo: PpoConfig = field(
         default_factory=lambda: PpoConfig(
             rollout=16,

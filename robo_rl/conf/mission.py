@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from robo_rl.conf.fields import at_least
+from robo_rl.conf.fields import setting
 from sim.tasks.stl.plan import PlanConfig
 
 
@@ -12,14 +12,12 @@ from sim.tasks.stl.plan import PlanConfig
 class MissionConfig(PlanConfig):
     """`robo-rl mission`: plan and fly missions that are written in signal temporal logic."""
 
-    missions: list[str] = field(
-        default_factory=lambda: ["reach", "avoid", "order", "patrol", "key"]
-    )  # names, or YAML
-    run: str | None = None  # a run of `robo-rl fly task=figure8`, whose policy flies; none: train one first
-    controllers: list[str] = field(
-        default_factory=lambda: ["pid"]
-    )  # classical controllers to lay beside the policy
-    scenes: int = at_least(1, 50)  # random scenes of every mission
-    seed: int = at_least(0, 0)  # which scenes
-    out: str = "runs/mission"  # results.json and missions.png go here
-    overwrite: bool = False  # replace what is in `out`
+    missions: list[str] = setting(["reach", "avoid", "order", "patrol", "key"], "names, or YAML")
+    run: str | None = setting(
+        None, "a run of `robo-rl fly task=figure8`, whose policy flies; none: train one first"
+    )
+    controllers: list[str] = setting(["pid"], "classical controllers to lay beside the policy")
+    scenes: int = setting(50, "random scenes of every mission", at_least=1)
+    seed: int = setting(0, "which scenes", at_least=0)
+    out: str = setting("runs/mission", "results.json and missions.png go here")
+    overwrite: bool = setting(False, "replace what is in `out`")

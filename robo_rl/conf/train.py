@@ -8,7 +8,7 @@ from policies.base.diffusion import DiffusionConfig
 from policies.base.flow import FlowConfig
 from policies.base.process import ProcessConfig
 from policies.training.base import BaseTrainConfig
-from robo_rl.conf.fields import REQUIRED, at_least, one_of, variant
+from robo_rl.conf.fields import REQUIRED, one_of, setting, variant
 from robo_rl.data.choice import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
@@ -25,20 +25,22 @@ PROCESSES = {"flow": FlowConfig, "diffusion": DiffusionConfig}
 class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: what is learned from, what is built, and how it is trained."""
 
-    data: str = REQUIRED  # folder of the dataset
+    data: str = setting(REQUIRED, "folder of the dataset")
     learn_from: str = one_of(
-        *RULES
-    )  # episodes; unfailed: whole ones, marked successful or not marked; success; all
-    out: str = REQUIRED  # folder of the run
-    resume: bool = False  # go on with the run in `out` after its last checkpoint
-    overwrite: bool = False  # replace the run in `out`
-    device: str = "auto"  # auto | cpu | cuda | cuda:<number>
-    threads: int = at_least(0, 0)  # of torch on the CPU; 0: one, or what torch takes where there are images
-    num_workers: int = at_least(0, 0)  # processes that read images; states are kept in memory
-    obs_steps: int = at_least(1, 1)  # To: observations that the policy sees, newest last
-    chunk: int = at_least(1, 8)  # Tp: actions that it predicts
-    execute: int = at_least(1, 8)  # Ta: actions that are executed before it predicts again
-    process: ProcessConfig = variant(PROCESSES)  # how noise becomes a chunk
-    net: NetConfig = variant(NETS)  # the network
+        *RULES, help="episodes; unfailed: whole ones, marked successful or not marked; success; all"
+    )
+    out: str = setting(REQUIRED, "folder of the run")
+    resume: bool = setting(False, "go on with the run in `out` after its last checkpoint")
+    overwrite: bool = setting(False, "replace the run in `out`")
+    device: str = setting("auto", "auto | cpu | cuda | cuda:<number>")
+    threads: int = setting(
+        0, "of torch on the CPU; 0: one, or what torch takes where there are images", at_least=0
+    )
+    num_workers: int = setting(0, "processes that read images; states are kept in memory", at_least=0)
+    obs_steps: int = setting(1, "To: observations that the policy sees, newest last", at_least=1)
+    chunk: int = setting(8, "Tp: actions that it predicts", at_least=1)
+    execute: int = setting(8, "Ta: actions that are executed before it predicts again", at_least=1)
+    process: ProcessConfig = variant(PROCESSES, "how noise becomes a chunk")
+    net: NetConfig = variant(NETS, "the network")
     image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
     points: PointEncoderConfig = field(default_factory=PointEncoderConfig)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import setting
 from robo_rl.nets.mlp import activation_module, mlp
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime, rows
@@ -16,18 +16,16 @@ from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 @dataclass
 class MlpDenoiserConfig(NetConfig):
-    """`depth` hidden layers of `width`; `residual` makes each a pre-norm residual block, for deep or wide
-    nets.
-    """
+    """Settings of the MLP denoiser."""
 
     name: str = "mlp"
-    width: int = at_least(1, 256)
-    depth: int = at_least(0, 3)
-    time_dim: int = at_least(2, 32)
-    time_scale: float = 100.0
-    activation: str = "gelu"
-    layer_norm: bool = False
-    residual: bool = False
+    width: int = setting(256, "neurons of each hidden layer", at_least=1)
+    depth: int = setting(3, "hidden layers", at_least=0)
+    time_dim: int = setting(32, "length of the time embedding", at_least=2)
+    time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")
+    activation: str = setting("gelu", "relu, mish, silu, gelu or tanh")
+    layer_norm: bool = setting(False, "LayerNorm before each activation")
+    residual: bool = setting(False, "pre-norm residual blocks, for deep or wide networks")
 
 
 class ResidualBlock(nn.Module):

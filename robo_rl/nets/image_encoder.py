@@ -7,7 +7,7 @@ Policy, section IV-B); random crops while training, the centre crop otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,23 +15,20 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.spec import SEGMENTS
 
 
 @dataclass
 class ImageEncoderConfig:
-    """crop: side of the crop over the side of the image. pool: "softmax" (expected key points) or "mean".
+    """Settings of the encoder of camera images."""
 
-    far_m: depths beyond it look alike.
-    """
-
-    widths: list[int] = field(default_factory=lambda: [32, 64, 128])
-    features: int = at_least(1, 64)
-    crop: float = 0.9
-    pool: str = "softmax"
-    keypoints: int = at_least(1, 32)
-    far_m: float = 2.0
+    widths: list[int] = setting([32, 64, 128], "channels of each convolution")
+    features: int = setting(64, "length of an image's feature vector", at_least=1)
+    crop: float = setting(0.9, "side of the crop over the side of the image")
+    pool: str = setting("softmax", "softmax (expected key points) or mean")
+    keypoints: int = setting(32, "pool=softmax: expected key points", at_least=1)
+    far_m: float = setting(2.0, "depths beyond this are cut to it [m]")
 
 
 class ResidualStage(nn.Module):

@@ -6,21 +6,21 @@ maximum makes it blind to the order of the points and to points that stand there
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 
 
 @dataclass
 class PointEncoderConfig:
     """Points come in metres, with the origin near them: in a robot's frame, not in a city's."""
 
-    widths: list[int] = field(default_factory=lambda: [64, 128, 256])
-    features: int = at_least(1, 64)
+    widths: list[int] = setting([64, 128, 256], "neurons of each layer per point")
+    features: int = setting(64, "length of a cloud's feature vector", at_least=1)
 
 
 class PointEncoder(nn.Module):

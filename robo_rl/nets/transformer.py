@@ -15,22 +15,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import setting
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 
 @dataclass
 class TransformerConfig(NetConfig):
-    """width must be divisible by heads; `causal` lets an action attend to earlier ones only."""
+    """Settings of the transformer."""
 
     name: str = "transformer"
-    width: int = at_least(2, 128)
-    depth: int = at_least(0, 4)
-    heads: int = at_least(1, 4)
-    ratio: int = at_least(1, 4)  # MLP width / width
-    time_scale: float = 100.0
-    causal: bool = False
+    width: int = setting(128, "neurons of each token, divisible by heads", at_least=2)
+    depth: int = setting(4, "attention blocks", at_least=0)
+    heads: int = setting(4, "attention heads", at_least=1)
+    ratio: int = setting(4, "MLP width / width", at_least=1)
+    time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")
+    causal: bool = setting(False, "an action attends to earlier actions only")
 
 
 class AdaptiveBlock(nn.Module):

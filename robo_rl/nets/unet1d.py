@@ -6,7 +6,7 @@ Layer for layer the published network, so that 256/512/1024 has its 65,783,298 p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import setting
 from robo_rl.nets.conv1d import Conv1d, Upsample1d
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime, rows
@@ -22,14 +22,14 @@ from robo_rl.nets.time_embedding import SinusoidalTime, rows
 
 @dataclass
 class Unet1dConfig(NetConfig):
-    """widths: channels per level; each further level halves the time axis. kernel must be odd."""
+    """Settings of the 1-D U-Net. Each further level of `widths` halves the time axis."""
 
     name: str = "unet1d"
-    widths: list[int] = field(default_factory=lambda: [64, 128, 256])
-    kernel: int = at_least(1, 5)
-    groups: int = at_least(1, 8)
-    time_dim: int = at_least(2, 256)
-    time_scale: float = 100.0
+    widths: list[int] = setting([64, 128, 256], "channels per level")
+    kernel: int = setting(5, "width of the convolutions over time, odd", at_least=1)
+    groups: int = setting(8, "groups of GroupNorm", at_least=1)
+    time_dim: int = setting(256, "length of the time embedding", at_least=2)
+    time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")
 
 
 class ConvBlock(nn.Module):

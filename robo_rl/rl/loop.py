@@ -17,7 +17,7 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.core.settings import at_least, check_settings, fraction, one_of
+from robo_rl.core.settings import check_settings, one_of, setting
 from robo_rl.data.replay import Batch
 from robo_rl.rl.collect import Act, CollectedEpisode, Collector
 from robo_rl.rl.guard import Guard
@@ -33,32 +33,36 @@ Phase = Literal["offline", "base", "burn_in", "online"]
 class FinetuneConfig:
     """Phases and data of off-policy fine-tuning; the learner has its own settings."""
 
-    env_steps: int = at_least(1, 12_000)  # environment steps in all, the base's included
-    offline_updates: int = at_least(0, 0)  # updates on demonstrations before the first step
-    base_steps: int = at_least(0, 4_000)  # of these, collected with the base alone, or as `warmup` says
+    env_steps: int = setting(12_000, "environment steps in all, the base's included", at_least=1)
+    offline_updates: int = setting(0, "updates on demonstrations before the first step", at_least=0)
+    base_steps: int = setting(
+        4_000, "of these, collected with the base alone, or as `warmup` says", at_least=0
+    )
     warmup: str = one_of(
-        "base", "actor"
-    )  # who acts in base_steps; actor: the one that learns, as `init` left it
-    warmup_noise: float = at_least(0.0, 0.0)  # half-width of uniform noise around the base, in units of u
-    ramp_steps: int = at_least(
-        0, 0
-    )  # the actor acts with a chance that reaches 1 here, else the base; 0: always
-    reach_steps: int = at_least(
-        0, 0
-    )  # the map's range grows to its full size in so many online steps; 0: at once
-    reach_start: float = fraction(0.25, least=0.01)  # of the range, at first
-    burn_in: int = at_least(0, 3_000)  # critic updates between the two
+        "base", "actor", help="who acts in base_steps; actor: the one that learns, as `init` left it"
+    )
+    warmup_noise: float = setting(
+        0.0, "half-width of uniform noise around the base, in units of u", at_least=0.0
+    )
+    ramp_steps: int = setting(
+        0, "the actor acts with a chance that reaches 1 here, else the base; 0: always", at_least=0
+    )
+    reach_steps: int = setting(
+        0, "the map's range grows to its full size in so many online steps; 0: at once", at_least=0
+    )
+    reach_start: float = setting(0.25, "of the range, at first", at_least=0.01, at_most=1.0)
+    burn_in: int = setting(3_000, "critic updates between the two", at_least=0)
     burn_in_target: str = one_of(
-        "mc", "td"
-    )  # mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped
-    utd: float = at_least(0.0, 1.0)  # updates per environment step
-    replay_capacity: int = at_least(1, 200_000)  # decisions that each store keeps
+        "mc", "td", help="mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped"
+    )
+    utd: float = setting(1.0, "updates per environment step", at_least=0.0)
+    replay_capacity: int = setting(200_000, "decisions that each store keeps", at_least=1)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     mix: MixConfig = field(default_factory=MixConfig)
-    guard_window: int = at_least(
-        0, 40
-    )  # training episodes that are compared with the base's; 0 switches the guard off
-    guard_errors: float = at_least(0.0, 2.0)  # standard errors below the base before going back
+    guard_window: int = setting(
+        40, "training episodes that are compared with the base's; 0 switches the guard off", at_least=0
+    )
+    guard_errors: float = setting(2.0, "standard errors below the base before going back", at_least=0.0)
 
 
 class FineTuner:

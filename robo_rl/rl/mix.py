@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least
+from robo_rl.core.settings import setting
 from robo_rl.data.replay import Batch, Replay
 
 
@@ -20,10 +20,10 @@ class MixConfig:
     others.
     """
 
-    online: float = at_least(0.0, 1.0)  # what training executes
-    base: float = at_least(0.0, 0.0)  # transitions of the base alone, kept as value anchors (DAWN)
-    demo: float = at_least(0.0, 0.0)  # demonstrations
-    intervention: float = at_least(0.0, 0.0)  # steps that a human took over
+    online: float = setting(1.0, "what training executes", at_least=0.0)
+    base: float = setting(0.0, "transitions of the base alone, kept as value anchors (DAWN)", at_least=0.0)
+    demo: float = setting(0.0, "demonstrations", at_least=0.0)
+    intervention: float = setting(0.0, "steps that a human took over", at_least=0.0)
 
 
 class ReplayMix:

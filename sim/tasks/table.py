@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
+from robo_rl.core.settings import setting
 from sim.adapters.options import check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
@@ -118,36 +119,40 @@ _WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true 
 class TaskOptions:
     """Options of an environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
 
-    engine: str = "mujoco"  # what moves the bodies: mujoco, pybullet, mjwarp, isaacgym
-    robot: str | None = None  # none: what is usual, for arms panda; or a YAML file of your own robot
-    control: str | None = (
-        None  # none: what is usual, for arms cartesian; else joint_velocity or joint_position
+    engine: str = setting("mujoco", "what moves the bodies: mujoco, pybullet, mjwarp, isaacgym")
+    robot: str | None = setting(None, "none: what is usual, for arms panda; or a YAML file of your own robot")
+    control: str | None = setting(
+        None, "none: what is usual, for arms cartesian; else joint_velocity or joint_position"
     )
-    radius_m: float | None = None  # of reach: success is within it
-    clearance_mm: float | None = None  # of peg_insert: between the peg and the hole's wall, on either side
-    goal: str | None = None  # of reorient: upright (about the vertical) or any
-    coverage: float | None = None  # of push_t: share of the outline to cover
-    turns: float | None = None  # of unscrew: of the nut until it is free
-    beads: int | None = None  # of pour: how many
-    randomise: str = "none"  # none, a preset (mild, wide, mobile) or a YAML file
-    actuator: str = (
-        "none"  # what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file
+    radius_m: float | None = setting(None, "of reach: success is within it")
+    clearance_mm: float | None = setting(
+        None, "of peg_insert: between the peg and the hole's wall, on either side"
     )
-    reward: str = "sparse"
-    terminate_on_success: bool | None = (
-        None  # none: with sparse rewards; dense ones would pay for not succeeding
+    goal: str | None = setting(None, "of reorient: upright (about the vertical) or any")
+    coverage: float | None = setting(None, "of push_t: share of the outline to cover")
+    turns: float | None = setting(None, "of unscrew: of the nut until it is free")
+    beads: int | None = setting(None, "of pour: how many")
+    randomise: str = setting("none", "none, a preset (mild, wide, mobile) or a YAML file")
+    actuator: str = setting(
+        "none", "what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file"
     )
-    max_episode_steps: int | None = None
-    threads: int = 0  # of the mujoco engine; 0: one per processor
-    render_size: int = 240
-    pretty: bool = False  # of what `render` draws: shadows, reflections, smooth edges
-    cameras: str = ""  # of the scene, joined by "+": "view+front"; each is an observation image.<camera>
-    state: str = "all"  # of what the task observes; "robot": only what a robot knows of itself
-    senses: str = "rgb"  # of these cameras, joined by "+": "rgb+depth+points+segmentation"
-    points: int = 512  # of each cloud
-    image_size: int = 84  # of each camera, in pixels
-    compiled: bool | None = None  # none: from 64 lanes on
-    device: str | None = None  # of engines that can choose; none: a GPU where there is one
+    reward: str = setting("sparse", "sparse: 1 at success; dense: the task's shaped reward")
+    terminate_on_success: bool | None = setting(
+        None, "none: with sparse rewards; dense ones would pay for not succeeding"
+    )
+    max_episode_steps: int | None = setting(None, "none: the task's own")
+    threads: int = setting(0, "of the mujoco engine; 0: one per processor")
+    render_size: int = setting(240, "height and width of rendered video [px]")
+    pretty: bool = setting(False, "of what `render` draws: shadows, reflections, smooth edges")
+    cameras: str = setting(
+        "", 'of the scene, joined by "+": "view+front"; each is an observation image.<camera>'
+    )
+    state: str = setting("all", 'of what the task observes; "robot": only what a robot knows of itself')
+    senses: str = setting("rgb", 'of these cameras, joined by "+": "rgb+depth+points+segmentation"')
+    points: int = setting(512, "of each cloud")
+    image_size: int = setting(84, "of each camera, in pixels")
+    compiled: bool | None = setting(None, "none: from 64 lanes on")
+    device: str | None = setting(None, "of engines that can choose; none: a GPU where there is one")
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():

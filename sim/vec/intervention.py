@@ -22,7 +22,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 from sim.experts import Expert, WatchingExpert
 
 Judge = Callable[
@@ -34,12 +34,12 @@ Judge = Callable[
 class InterventionConfig:
     """When the human takes over, and for how long."""
 
-    distance: float = at_least(
-        0.0, 0.5
-    )  # RMS difference to the human's action, in [-1, 1] units, that is bad
-    error: float = at_least(0.0, 0.05)  # chance of judging wrongly, either way, at a step
-    steps: int = at_least(1, 4)  # steps that the human keeps control
-    noise: float = at_least(0.0, 0.0)  # spread added to the human's own actions
+    distance: float = setting(
+        0.5, "RMS difference to the human's action, in [-1, 1] units, that is bad", at_least=0.0
+    )
+    error: float = setting(0.05, "chance of judging wrongly, either way, at a step", at_least=0.0)
+    steps: int = setting(4, "steps that the human keeps control", at_least=1)
+    noise: float = setting(0.0, "spread added to the human's own actions", at_least=0.0)
 
 
 def by_distance(threshold: float) -> Judge:

@@ -1,32 +1,35 @@
-"""Settings say their limits where they are written, and configs built in Python are held to them."""
+"""Limits of settings are written with the field and checked for configs built in Python."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import pytest
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, check_settings, fraction, one_of
+from robo_rl.core.settings import check_settings, one_of, setting
 
 
 @dataclass
 class Inner:
     kind: str = one_of("a", "b")
-    rank: int | None = at_least(1, None)
+    rank: int | None = setting(None, at_least=1)
 
 
 @dataclass
 class Outer:
-    steps: int = at_least(1, 10)
-    share: float = fraction(0.5)
+    steps: int = setting(10, at_least=1)
+    share: float = setting(0.5, at_least=0.0, at_most=1.0)
+    beta: float = setting(0.9, above=0.0, below=1.0)
+    widths: list[int] = setting([8, 8], at_least=1)
     inner: Inner = field(default_factory=Inner)
 
 
 def test_defaults_and_values_at_the_limit_pass() -> None:
     """The first choice is the default; None is no number and is left alone."""
     check_settings(Outer())
-    check_settings(Outer(1, 1.0, Inner("b", 1)))
+    check_settings(Outer(1, 1.0, 0.5, [1], Inner("b", 1)))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,8 @@ def test_defaults_and_values_at_the_limit_pass() -> None:
         (Outer(float("inf")), "steps=inf"),  # type: ignore[arg-type]
         (Outer(float("nan")), "steps=nan"),  # type: ignore[arg-type]
         (Outer(share=1.01), "share=1.01 cannot be used, expected: a finite number from 0 to 1"),
+        (Outer(beta=1.0), "beta=1.0 cannot be used, expected: a finite number > 0 and < 1"),
+        (Outer(widths=[8, 0]), r"widths=\[8, 0\] cannot be used, expected: a finite number >= 1"),
         (Outer(inner=Inner("c")), r"inner\.kind=c cannot be used, expected: a \| b"),
         (Outer(inner=Inner(rank=0)), r"inner\.rank=0"),
     ],
@@ -44,3 +49,22 @@ def test_the_message_names_the_key_and_what_was_expected(config: Outer, words: s
     """Nested keys by their dotted name; NaN is below every limit."""
     with pytest.raises(ConfigError, match=words):
         check_settings(config)
+
+
+def test_a_list_is_copied_for_every_instance() -> None:
+    """Changing one instance's list leaves the default alone."""
+    first = Outer()
+    first.widths.append(3)
+    assert Outer().widths == [8, 8]
+
+
+def test_infinity_passes_only_without_limits() -> None:
+    """`clip=inf` means no clipping; NaN is a mistake everywhere."""
+
+    @dataclass
+    class Clip:
+        clip: float = setting(1.0)
+
+    check_settings(Clip(math.inf))
+    with pytest.raises(ConfigError, match="clip=nan cannot be used, expected: a finite number"):
+        check_settings(Clip(math.nan))

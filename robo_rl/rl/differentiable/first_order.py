@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.settings import at_least, check_settings, fraction
+from robo_rl.core.settings import check_settings, setting
 from robo_rl.rl.differentiable.cost_to_go import CostToGo, Window
 
 
@@ -60,16 +60,20 @@ class ColumnPolicy(Protocol):
 class FirstOrderConfig:
     """Adam with a linearly falling rate on the mean cost per step."""
 
-    updates: int = at_least(1, 900)
-    horizon: int = at_least(1, 32)  # steps that a gradient reaches back
-    lr: float = at_least(0.0, 1.5e-2)
-    final_lr: float = at_least(0.0, 1e-5)
-    grad_clip: float = at_least(0.0, 1.0)  # norm bound of the gradient; 0 is none
-    value: bool | None = None  # learn the cost-to-go behind the horizon too; none: where it suits the task
-    beyond: bool | None = (
-        None  # with value: an end by the task is no end of the cost; none: where it suits the task
+    updates: int = setting(900, at_least=1)
+    horizon: int = setting(32, "steps that a gradient reaches back", at_least=1)
+    lr: float = setting(1.5e-2, at_least=0.0)
+    final_lr: float = setting(1e-5, "learning rate at the last update", at_least=0.0)
+    grad_clip: float = setting(1.0, "norm bound of the gradient; 0 is none", at_least=0.0)
+    value: bool | None = setting(
+        None, "learn the cost-to-go behind the horizon too; none: where it suits the task"
     )
-    gamma: float = fraction(0.99)  # discount of a step, where the cost-to-go is learned
+    beyond: bool | None = setting(
+        None, "with value: an end by the task is no end of the cost; none: where it suits the task"
+    )
+    gamma: float = setting(
+        0.99, "discount of a step, where the cost-to-go is learned", at_least=0.0, at_most=1.0
+    )
 
 
 class FirstOrder:

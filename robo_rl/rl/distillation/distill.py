@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
-from robo_rl.core.settings import at_least, fraction
+from robo_rl.core.settings import setting
 from robo_rl.nets.ema import ema_update
 
 Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
@@ -42,15 +42,19 @@ class Head(Protocol):
 class DistillConfig:
     """Updates of the head and the weight of the second loss."""
 
-    steps: int = at_least(1, 4000)  # updates of each round
-    batch_size: int = at_least(1, 256)  # answers per update
-    lr: float = at_least(0.0, 1e-3)  # learning rate at the first update
-    final_lr: float = at_least(0.0, 0.01)  # fraction of lr at the last update
-    consistency: float = at_least(0.0, 0.0)  # weight of the consistency loss; needs a teacher with a walk
-    consistency_decay: float = fraction(0.95)  # moving average of the head that gives its targets
-    ema: float = fraction(0.999)  # moving average that is returned
-    seed: int = at_least(0, 0)  # of weights, states and noise
-    log_every: int = at_least(1, 100)  # updates between two lines of the log
+    steps: int = setting(4000, "updates of each round", at_least=1)
+    batch_size: int = setting(256, "answers per update", at_least=1)
+    lr: float = setting(1e-3, "learning rate at the first update", at_least=0.0)
+    final_lr: float = setting(0.01, "fraction of lr at the last update", at_least=0.0)
+    consistency: float = setting(
+        0.0, "weight of the consistency loss; needs a teacher with a walk", at_least=0.0
+    )
+    consistency_decay: float = setting(
+        0.95, "moving average of the head that gives its targets", at_least=0.0, at_most=1.0
+    )
+    ema: float = setting(0.999, "moving average that is returned", at_least=0.0, at_most=1.0)
+    seed: int = setting(0, "of weights, states and noise", at_least=0)
+    log_every: int = setting(100, "updates between two lines of the log", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)

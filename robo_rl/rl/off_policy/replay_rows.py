@@ -18,7 +18,7 @@ from torch import Tensor
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.rows import RowEnv
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 from robo_rl.data.replay import Replay
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
@@ -29,13 +29,13 @@ from robo_rl.rl.off_policy.losses import Info
 class ReplayConfig:
     """How much data per update, and for how long."""
 
-    rounds: int = at_least(1, 300)
-    stride: int = at_least(1, 32)  # steps of every lane in a round
-    updates: int = at_least(1, 100)  # of the critics in a round
-    warmup_rounds: int = at_least(0, 8)  # in which lanes act at random and nobody learns
-    warmup_std: float = at_least(0.0, 0.5)  # of those random actions around `start`, in units of u
-    replay_capacity: int = at_least(1, 300_000)
-    lesson_rounds: int = at_least(0, 0)  # of a lesson of the curriculum; 0: no curriculum
+    rounds: int = setting(300, at_least=1)
+    stride: int = setting(32, "steps of every lane in a round", at_least=1)
+    updates: int = setting(100, "of the critics in a round", at_least=1)
+    warmup_rounds: int = setting(8, "in which lanes act at random and nobody learns", at_least=0)
+    warmup_std: float = setting(0.5, "of those random actions around `start`, in units of u", at_least=0.0)
+    replay_capacity: int = setting(300_000, at_least=1)
+    lesson_rounds: int = setting(0, "of a lesson of the curriculum; 0: no curriculum", at_least=0)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 
 

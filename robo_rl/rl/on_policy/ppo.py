@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, fraction
+from robo_rl.core.settings import setting
 from robo_rl.rl.off_policy.losses import Info
 
 
@@ -22,23 +22,25 @@ from robo_rl.rl.off_policy.losses import Info
 class PpoConfig:
     """What PPO has beside the learner's own settings; its discount, networks and learning rates are there."""
 
-    rollout: int = at_least(1, 700)  # control steps per lane between two rounds of learning
-    epochs: int = at_least(1, 50)  # passes over a roll-out, at most
-    minibatches: int = at_least(1, 1)  # parts of a pass
-    target_kl: float = at_least(0.0, 0.1)  # the pass that moves the policy further is the last one
-    clip: float = at_least(0.0, 0.2)  # of the probability ratio
-    gae_lambda: float = fraction(0.95)  # of the advantage: 0 trusts the critic, 1 the return
-    std: float = at_least(0.0, 0.37)  # spread of u at the start, before the map scales it
-    final_std: float = at_least(
-        0.0, 0.0
-    )  # ... at the end, reached by a constant factor per round; 0: it stays
-    squash: bool = False  # the mean goes through a tanh
-    normalize_reward: bool = True  # divide rewards by the running spread of returns
-    clip_reward: float = at_least(0.0, 5.0)  # of normalised rewards
-    value_bias: float = 0.25  # the critic's answer at the start
-    warmup: int = at_least(
-        0, 5
-    )  # roll-outs in which the learning rates rise; they fall by a cosine afterwards
+    rollout: int = setting(700, "control steps per lane between two rounds of learning", at_least=1)
+    epochs: int = setting(50, "passes over a roll-out, at most", at_least=1)
+    minibatches: int = setting(1, "parts of a pass", at_least=1)
+    target_kl: float = setting(0.1, "the pass that moves the policy further is the last one", at_least=0.0)
+    clip: float = setting(0.2, "of the probability ratio", at_least=0.0)
+    gae_lambda: float = setting(
+        0.95, "of the advantage: 0 trusts the critic, 1 the return", at_least=0.0, at_most=1.0
+    )
+    std: float = setting(0.37, "spread of u at the start, before the map scales it", at_least=0.0)
+    final_std: float = setting(
+        0.0, "... at the end, reached by a constant factor per round; 0: it stays", at_least=0.0
+    )
+    squash: bool = setting(False, "the mean goes through a tanh")
+    normalize_reward: bool = setting(True, "divide rewards by the running spread of returns")
+    clip_reward: float = setting(5.0, "of normalised rewards", at_least=0.0)
+    value_bias: float = setting(0.25, "the critic's answer at the start")
+    warmup: int = setting(
+        5, "roll-outs in which the learning rates rise; they fall by a cosine afterwards", at_least=0
+    )
 
 
 def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int = 0) -> None:

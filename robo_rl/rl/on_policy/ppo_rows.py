@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.rows import RowEnv
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout, gae
@@ -27,7 +27,7 @@ from robo_rl.rl.on_policy.rollout import RolloutTransitions
 class PpoRowsConfig:
     """Rounds of roll-out and learning; the length of a roll-out is ppo.rollout, per lane."""
 
-    rounds: int = at_least(1, 100)
+    rounds: int = setting(100, at_least=1)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import at_least, check_settings
+from robo_rl.core.settings import check_settings, setting
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.ground import Stay, ground
 from sim.tasks.stl.scene import Scenes
@@ -27,13 +27,15 @@ from sim.tasks.stl.spline import Basis, apply, spline_basis
 class PlanConfig:
     """How hard to look for a path, and how fast it may be."""
 
-    attempts: int = at_least(1, 6)  # paths improved per scene
-    draws: int = at_least(1, 200)  # timed sub-goals drawn per scene; the easiest `attempts` are improved
-    iterations: int = at_least(1, 200)  # of gradient ascent
-    most_speed_m_s: float = at_least(0.1, 1.5)
-    most_acceleration_m_s2: float = at_least(0.1, 4.0)
-    enough_m: float = at_least(0.0, 0.2)  # smooth margin above which a path is not improved further
-    dt_s: float = at_least(0.01, 0.1)  # grid of the formula while planning
+    attempts: int = setting(6, "paths improved per scene", at_least=1)
+    draws: int = setting(
+        200, "timed sub-goals drawn per scene; the easiest `attempts` are improved", at_least=1
+    )
+    iterations: int = setting(200, "of gradient ascent", at_least=1)
+    most_speed_m_s: float = setting(1.5, "largest speed of a plan", at_least=0.1)
+    most_acceleration_m_s2: float = setting(4.0, "largest acceleration of a plan", at_least=0.1)
+    enough_m: float = setting(0.2, "smooth margin above which a path is not improved further", at_least=0.0)
+    dt_s: float = setting(0.1, "grid of the formula while planning", at_least=0.01)
 
 
 _KNOT_S = 0.5  # a control point every half second: quicker turns than a Crazyflie can follow are not needed

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 
 import pytest
 
 from robo_rl.apps.cli.config import load_config, preview
-from robo_rl.conf.fields import REQUIRED, at_least, one_of, settings, variant
+from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.verbs import VERBS
+from robo_rl.conf import node
+from robo_rl.conf.fields import REQUIRED, one_of, setting, settings, variant
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
 @dataclass
 class _Net:
-    """width: neurons per layer."""
+    """Settings that both networks have."""
 
     name: str = "small"
-    width: int = 8
+    width: int = setting(8, "neurons per layer")
 
 
 @dataclass
 class _DeepNet(_Net):
     name: str = "deep"
-    width: int = 8
-    depth: int = 5  # layers
+    depth: int = setting(5, "layers")
 
 
 @dataclass
 class _Optimizer:
-    lr: float = 1e-3  # learning rate
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.99])
+    lr: float = setting(1e-3, "learning rate")
+    betas: list[float] = setting([0.9, 0.99], above=0.0, below=1.0)
 
 
 @dataclass
 class _Config:
     """What these tests configure."""
 
-    data: str = REQUIRED  # where the data are
-    episodes: int = at_least(1, 20)  # how many
-    keep: str = one_of("success", "all")  # which
-    base: str | None = None  # a policy
+    data: str = setting(REQUIRED, "where the data are")
+    episodes: int = setting(20, "how many", at_least=1)
+    keep: str = one_of("success", "all", help="which")
+    base: str | None = setting(None, "a policy")
     resume: bool = False
-    net: _Net = variant({"small": _Net, "deep": _DeepNet})  # the network
+    net: _Net = variant({"small": _Net, "deep": _DeepNet}, "the network")
     optimizer: _Optimizer = field(default_factory=_Optimizer)
 
 
@@ -81,8 +83,10 @@ def test_any_text_passes_as_text(path: str) -> None:
         ("episodes=", ["episodes=", "whole number"]),
         ("episodes=[", ["episodes=[", "whole number"]),
         ("episodes=0", ["episodes=0", ">= 1"]),
+        ("optimizer.betas=[0.5,1]", ["optimizer.betas=[0.5, 1.0]", "> 0 and < 1"]),
+        ("optimizer.lr=nan", ["optimizer.lr=nan", "finite"]),
         ("optimizer.lr=fast", ["optimizer.lr=fast", "number"]),
-        ("optimizer.betas=[1,x]", ["optimizer.betas", "[number, ...]"]),
+        ("optimizer.betas=[1,x]", ["optimizer.betas", "[number > 0 and < 1, ...]"]),
         ("resume=maybe", ["resume=maybe", "true or false"]),
         ("keep=sucess", ["keep=sucess", "Did you mean 'success'"]),
         ("net.depth=3", ["net.depth=3", "the net chosen has no such setting"]),
@@ -107,13 +111,13 @@ def test_a_variant_that_does_not_exist_is_named() -> None:
 
 
 def test_a_missing_setting_says_what_it_is() -> None:
-    """The comment of the field tells the user what to give."""
+    """The field's help text tells the user what to give."""
     with pytest.raises(ConfigError, match=r"needs data=... \(where the data are\)"):
         load("episodes=3")
 
 
-def test_settings_come_from_the_source() -> None:
-    """Comments and docstrings of the dataclasses are the help text: keys, types, defaults and meanings."""
+def test_settings_come_from_the_fields() -> None:
+    """Keys, types, defaults, limits and help texts are those of the dataclass fields."""
     found = settings(_Config)
     assert list(found)[:3] == ["data", "episodes", "keep"]
     assert found["data"].default_words == "required"
@@ -123,7 +127,7 @@ def test_settings_come_from_the_source() -> None:
     assert found["net.width"].meaning == "neurons per layer"
     assert found["net.depth"].meaning == "[deep] layers"
     assert found["optimizer.lr"].meaning == "learning rate"
-    assert found["optimizer.betas"].type_words == "[number, ...]"
+    assert found["optimizer.betas"].type_words == "[number > 0 and < 1, ...]"
     assert "net.name" not in found
 
 
@@ -140,7 +144,7 @@ def test_yaml_groups_are_applied(tmp_path: object, monkeypatch: pytest.MonkeyPat
     (conf / "test.yaml").write_text("defaults: [test_schema, optimizer: slow, _self_]\n")
     monkeypatch.setattr("robo_rl.apps.cli.config.CONF", conf)
     assert load("data=d").optimizer.lr == 0.001
-    assert load("data=d", "optimizer=fast", "optimizer.betas=[1.0]").optimizer == _Optimizer(0.5, [1.0])
+    assert load("data=d", "optimizer=fast", "optimizer.betas=[0.7]").optimizer == _Optimizer(0.5, [0.7])
     with pytest.raises(UnknownNameError, match=r"Unknown optimizer 'fats'\. Did you mean 'fast'"):
         load("data=d", "optimizer=fats")
 
@@ -156,3 +160,20 @@ def test_help_shows_the_values_of_a_choice() -> None:
         "",
     )
     assert preview("test", [], _Config)["episodes"] == 20
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_setting_has_a_help_text(verb: str) -> None:
+    """`--help` explains each setting of each verb."""
+    found = settings(load_schema(VERBS[verb]))
+    assert not [key for key, each in found.items() if not each.meaning.rpartition("] ")[2]]
+
+
+def test_every_setting_of_a_node_has_a_help_text() -> None:
+    """The same for nodes started by `robo-rl up` or ROS 2."""
+    kinds = [kind for kind in vars(node).values() if isinstance(kind, type) and is_dataclass(kind)]
+    missing = [
+        f"{kind.__name__}.{key}" for kind in kinds for key, each in settings(kind).items() if not each.meaning
+    ]
+    assert len(kinds) > 10
+    assert not missing
