@@ -40,13 +40,15 @@ def main(config: DistillVerb) -> int:
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
         check_compatible(teacher, env.spec)
         free = FREE_KEYS | {"checkpoint_every"}
-        run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
-        try:
-            result = distill_policy(config, teacher, noise_scale, env, run)
-            save_policy(run.policy, result.head, train_note(config, result))
-            report(config, teacher, result, env, run)
-        except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt(how_to_continue(run)) from stop
+        with RunDir.create(
+            config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+        ) as run:
+            try:
+                result = distill_policy(config, teacher, noise_scale, env, run)
+                save_policy(run.policy, result.head, train_note(config, result))
+                report(config, teacher, result, env, run)
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt(how_to_continue(run)) from stop
     return 0
 
 

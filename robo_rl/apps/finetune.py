@@ -18,7 +18,7 @@ def main(config: FinetuneVerb) -> int:
     if config.method.name == "auto":
         return finetune_auto(config)
     base = load_base(config)
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
-    outcome = run_method(config, config.method, base, run)
-    report(config, base, outcome, run)
+    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
+        outcome = run_method(config, config.method, base, run)
+        report(config, base, outcome, run)
     return 0

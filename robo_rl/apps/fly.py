@@ -66,13 +66,15 @@ def main(config: FlyConfig) -> int:
     torch.set_num_threads(1)
     setting = FlightSetup.of(config)
     check_own(config)
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=_FREE)
-    rows, trials = train_all(config, setting, run)
-    for name in CONTROLLERS:
-        trial = evaluated(config, setting, baseline(name, setting, config.eval_flights))
-        rows.append(row(name, trial))
-        trials[name] = trial
-    return finish(config, setting, run, rows, trials)
+    with RunDir.create(
+        config.out, config, resume=config.resume, overwrite=config.overwrite, free=_FREE
+    ) as run:
+        rows, trials = train_all(config, setting, run)
+        for name in CONTROLLERS:
+            trial = evaluated(config, setting, baseline(name, setting, config.eval_flights))
+            rows.append(row(name, trial))
+            trials[name] = trial
+        return finish(config, setting, run, rows, trials)
 
 
 def train_all(config: FlyConfig, setting: FlightSetup, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:

@@ -95,15 +95,15 @@ def main(config: MissionConfig) -> int:
     for name in config.controllers:
         if name not in CONTROLLERS:
             raise UnknownNameError("controller", name, CONTROLLERS)
-    run = RunDir.create(config.out, config, overwrite=config.overwrite)
-    tracker = load_tracker(config, Path(config.out))
-    planned = [planned_for(config, mission) for mission in missions]
-    flights = [
-        flown(config, one, name, tracker)
-        for one in progress_over(planned, "fly", "mission")
-        for name in (POLICY, *config.controllers)
-    ]
-    return finish(run, planned, flights)
+    with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
+        tracker = load_tracker(config, Path(config.out))
+        planned = [planned_for(config, mission) for mission in missions]
+        flights = [
+            flown(config, one, name, tracker)
+            for one in progress_over(planned, "fly", "mission")
+            for name in (POLICY, *config.controllers)
+        ]
+        return finish(run, planned, flights)
 
 
 def progress_over(items: list[Planned], label: str, unit: str) -> Any:

@@ -62,9 +62,9 @@ def main(config: SwarmConfig) -> int:
     """
     torch.set_num_threads(1)
     setting = SwarmSetting.of(config)
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite)
-    rows, paths = train_all(config, setting, run)
-    return finish(config, setting, run, rows, paths)
+    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
+        rows, paths = train_all(config, setting, run)
+        return finish(config, setting, run, rows, paths)
 
 
 def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[list[SwarmRow], SwarmPaths]:

@@ -22,6 +22,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.settings import check_settings
 from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.choice import Choice, choose
 from robo_rl.data.normalizer import Normalizer
@@ -35,7 +36,7 @@ def main(config: TrainConfig) -> int:
     """Train, and say what to do with the policy."""
     run = train(config)
     env = EpisodeStore(config.data).spec
-    print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
+    print(f"Policy: {run.policy}\nNext: {next_step(run, env)}")
     return 0
 
 
@@ -43,6 +44,8 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     """Train, and leave the policy in `out`/policy. free: more settings that may differ when a run is
     resumed.
     """
+    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
+    check_settings(recipe)
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
@@ -50,12 +53,25 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     source = window_source(config, choice)
     policy = fresh_policy(config, choice).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
-    run = RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
-    keep_data(run, choice, resume=config.resume)
-    if said := choice.sentence():
-        print(f"{said} learn_from=all takes every one.")
-    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    note = train_note(config, choice)
+    with RunDir.create(
+        config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+    ) as run:
+        keep_data(run, choice, resume=config.resume)
+        if said := choice.sentence():
+            print(f"{said} learn_from=all takes every one.")
+        _train(config, recipe, policy, source, run, train_note(config, choice))
+    return run
+
+
+def _train(
+    config: TrainConfig,
+    recipe: BaseTrainConfig,
+    policy: GenerativePolicy,
+    source: WindowSource,
+    run: RunDir,
+    note: dict[str, Any],
+) -> None:
+    """Train to the end and save the average; every checkpoint holds the average of its step, too."""
     with resumable(
         run,
         total=config.steps,
@@ -73,7 +89,6 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
 
         session.run(trainer, checkpoint_every=config.checkpoint_every, extra=save_average)
     save_policy(run.policy, trainer.result(), note)
-    return run
 
 
 def next_step(run: RunDir, env: EnvSpec) -> str:

@@ -78,15 +78,15 @@ def main(config: VisionConfig) -> int:
     load_pybullet()  # before the work, not after it
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
-    run = RunDir.create(config.out, config, overwrite=config.overwrite)
-    teacher = taught(config, run.path)
-    config = with_craft_of(config, teacher[1])
-    sight = sight_of(config, teacher)
-    rows, trials = train_students(config, sight, run)
-    for other, trial in compared(config, sight, run):
-        rows.append(other)
-        trials[other.name] = trial
-    return finish(config, sight, run, rows, trials)
+    with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
+        teacher = taught(config, run.path)
+        config = with_craft_of(config, teacher[1])
+        sight = sight_of(config, teacher)
+        rows, trials = train_students(config, sight, run)
+        for other, trial in compared(config, sight, run):
+            rows.append(other)
+            trials[other.name] = trial
+        return finish(config, sight, run, rows, trials)
 
 
 def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:

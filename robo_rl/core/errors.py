@@ -42,6 +42,10 @@ class DataError(RoboRLError):
     """A dataset, episode or replay file that cannot be read or written."""
 
 
+class LockedError(RoboRLError):
+    """A run or dataset that another process is writing."""
+
+
 class CheckpointError(RoboRLError):
     """A checkpoint or bundle that is broken or does not fit what it is loaded into."""
 

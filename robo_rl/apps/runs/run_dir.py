@@ -1,12 +1,15 @@
-"""The folder of one run: what was asked, where it ran, what came out.
+"""The folder of one run: settings, provenance, log, checkpoints and policy.
 
 runs/<name>/config.yaml            settings, complete
             run.json               commit, seed, versions, arguments, machine
             metrics.jsonl, tb/     scalars
-            checkpoints/<step>/    whole training states; a folder is there whole or not at all. A step that is saved
-                                   again is <step>.1 until its older state is gone
+            checkpoints/<step>/    training states, each whole or absent. A step that is saved again is <step>.1
+                                   until its older state is deleted
             policy/                the final policy
-            episodes/              dataset of what training succeeded in, where `finetune` was asked to record it
+            episodes/              dataset of successful episodes of training, where `finetune record=` is set
+            .lock                  held by the process that writes the run
+            .saved                 there after the first checkpoint
+            .replaced/<number>/    runs that overwrite=true replaces; deleted when this one is done
 """
 
 from __future__ import annotations
@@ -20,23 +23,31 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import yaml
 
+from robo_rl.apps.runs import replaced
 from robo_rl.apps.runs.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files.durable import empty_dir, fsync_dir, read_json, write_atomic, write_json
+from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
+from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.data.episodes.schema import EPISODES
 
+SAVED = ".saved"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 # May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
 FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
 
 class RunDir:
-    """One run's folder. `create` starts or resumes a run, `open` reads one."""
+    """One run's folder. `create` starts or resumes a run, `open` reads one.
+
+    A created run is locked for this process and is used in a `with` block: leaving it releases the lock and
+    deletes what the run has replaced, or moves that back where the run failed before it began.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,6 +56,21 @@ class RunDir:
             path / "policy",
             path / "episodes",
         )
+        self._lock: FolderLock | None = None
+        self._aside: Path | None = None  # the run that this one replaces
+
+    def __enter__(self) -> RunDir:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            replaced.drop(self.path)
+        elif self._aside is not None and self._never_began():
+            replaced.move_back(self.path, self._aside)
+        if self._lock is not None:
+            self._lock.close()
 
     @classmethod
     def create(
@@ -56,19 +82,22 @@ class RunDir:
         overwrite: bool = False,
         free: frozenset[str] = FREE_KEYS,
     ) -> RunDir:
-        """Start a run in `path`, or go on with the one that is there.
+        """Start a run in `path`, or continue the one that is there.
 
-        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder already holds
-        something and neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or
-        when a setting outside `free` differs from the one the run was started with.
+        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder holds something and
+        neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or when a setting
+        outside `free` differs from the one the run was started with; LockedError while another process
+        writes the run.
         """
         run, settings = cls(Path(path)), asdict(config)
         if resume:
-            run._check_same(settings, free)
-            for draft in run.checkpoints.glob(".*.tmp"):  # what a kill left half written
-                shutil.rmtree(draft)
+            run._resume(settings, free)
             return run
-        run._make_room(overwrite, "resume" in settings)
+        run._check_room(overwrite, "resume" in settings)
+        run.path.mkdir(parents=True, exist_ok=True)
+        run._lock = FolderLock(run.path, "folder")
+        run._check_room(overwrite, "resume" in settings)  # it may have changed before the lock was taken
+        run._make_room()
         run.checkpoints.mkdir(parents=True)
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
         write_json(run.path / "run.json", _provenance(settings))
@@ -76,7 +105,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: str | Path) -> RunDir:
-        """An existing run. Raises DataError when `path` is none."""
+        """An existing run, not locked. Raises DataError when `path` is none."""
         if not (Path(path) / "run.json").is_file():
             raise DataError(
                 f"{path} is not a run: it holds no run.json. Give the folder that a training wrote."
@@ -97,8 +126,20 @@ class RunDir:
         return settings
 
     def info(self) -> dict[str, Any]:
-        """run.json."""
-        return dict(read_json(self.path / "run.json"))
+        """Contents of run.json. Raises DataError where it is damaged."""
+        path = self.path / "run.json"
+        try:
+            found = read_json(path)
+        except DataError as error:
+            raise DataError(
+                f"{path} is damaged (no valid JSON). Restore it from a copy, or start the run again."
+            ) from error
+        if not isinstance(found, dict) or found.get("format") != 1:
+            raise DataError(
+                f"{path} is damaged: an object with format 1 was expected. Restore it from a copy, or start the "
+                "run again."
+            )
+        return found
 
     def metrics(
         self,
@@ -108,17 +149,15 @@ class RunDir:
         bar: Any = None,
         tensorboard: bool = True,
     ) -> Metrics:
-        """The run's scalar log; with `resume_step`, cut back to that step and, where given, to
-        `resume_lines`.
-        """
+        """The run's scalar log, cut back to `resume_step` and to `resume_lines` where these are given."""
         return Metrics(self.path, resume_step, resume_lines=resume_lines, tensorboard=tensorboard, bar=bar)
 
     @contextmanager
     def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
-        """A folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
+        """Folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
 
-        A kill at any instant leaves either the whole folder or none, and what was committed before until it
-        is there. Of states of the same step the newest stays; with `keep`, only the newest `keep` of all.
+        A kill at any instant leaves the whole folder or none, and the older checkpoints until it is there.
+        Of states of the same step the newest stays; with `keep`, only the newest `keep` of all.
         """
         draft = self.checkpoints / f".{step:08d}.tmp"
         shutil.rmtree(draft, ignore_errors=True)
@@ -126,20 +165,19 @@ class RunDir:
         yield draft
         _fsync_tree(draft)
         same, final = [path for at, path in self.steps() if at == step], self.checkpoints / f"{step:08d}"
-        # No call replaces a folder by another: the new one gets a name of its own, until the old one is gone.
+        # No system call replaces a folder by another: the new one has another name until the old one is gone.
         newest = draft.rename(final if not same else f"{final}.{_order(same[-1])[1] + 1}")
         fsync_dir(self.checkpoints)
         for old in same:
             self._remove(old)
         newest.rename(final)
+        (self.path / SAVED).touch()
         if keep is not None:
             for _, old in self.steps()[:-keep]:
                 self._remove(old)
 
     def _remove(self, folder: Path) -> None:
-        """Out of sight first: a kill in the middle must not leave half a checkpoint under a whole one's
-        name.
-        """
+        """Delete a checkpoint. It is renamed first, so that a kill leaves no half of it under its name."""
         hidden = folder.with_name(f".{folder.name}.old.tmp")
         shutil.rmtree(hidden, ignore_errors=True)
         folder.rename(hidden)
@@ -156,14 +194,15 @@ class RunDir:
         """The newest committed checkpoint, or None before the first."""
         return steps[-1] if (steps := self.steps()) else None
 
-    def _make_room(self, overwrite: bool, resumes: bool) -> None:
+    def _check_room(self, overwrite: bool, resumes: bool) -> None:
+        """Raise ConfigError where `path` holds something that may not be replaced."""
         if self.path.is_file():
             raise ConfigError(f"{self.path} is a file, and a run is a folder. Choose another path.")
-        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+        if not self.path.exists() or not replaced.contents(self.path):
             return
         began = not self._never_began()
-        # Killed before run.json, which is written last, a start leaves its settings and an empty folder of
-        # checkpoints.
+        # A start that was killed before run.json, which is written last, leaves settings and an empty folder
+        # of checkpoints.
         if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
             raise ConfigError(
                 f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder."
@@ -171,34 +210,44 @@ class RunDir:
         if not overwrite and began:
             ways = (
                 "Go on with it by resume=true, replace" if resumes else "Replace"
-            )  # not every verb can go on
+            )  # not every verb can resume
             raise ConfigError(
                 f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
             )
-        empty_dir(self.path)
+
+    def _make_room(self) -> None:
+        """Move a run aside; delete what is left of a start that never began."""
+        if self._never_began():
+            replaced.clear(self.path)
+            return
+        self._aside = replaced.move_aside(self.path)
+        print(f"The run that was in {self.path} is kept in {self._aside} until this one is done.")
 
     def _never_began(self) -> bool:
-        """Did the run end before its first line, by a mistake in its settings, say? Then nothing is lost with
-        it.
-        """
-        ours = {
-            "config.yaml",
-            "run.json",
-            "data.json",
-            "metrics.jsonl",
-            "tb",
-            "checkpoints",
-            self.episodes.name,
-        }
-        others = {path.name for path in self.path.iterdir()} - ours
+        """True for a run that ended before its first line of log, for example by a mistake in its settings."""
+        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints"}
+        others = {path.name for path in replaced.contents(self.path)} - ours - {self.episodes.name}
         recorded = (self.episodes / EPISODES).glob("[0-9]*")
         if others or any(recorded) or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
             return False
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 
-    def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
+    def _resume(self, settings: dict[str, Any], free: frozenset[str]) -> None:
+        """Take the lock of an existing run, after checking that it can be continued with `settings`."""
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
+        self.info()
+        self._check_same(settings, free)
+        self._lock = FolderLock(self.path, "folder")
+        if self.latest() is None and (self.path / SAVED).exists():
+            raise ConfigError(
+                f"{self.checkpoints} holds no checkpoint, though the run had saved some: they were deleted. "
+                "Restore them from a copy, or start the run again by overwrite=true."
+            )
+        for draft in self.checkpoints.glob(".*.tmp"):  # half written when the process was killed
+            shutil.rmtree(draft)
+
+    def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
         old = self.config()
         for key in sorted((settings.keys() | old.keys()) - free):
             if settings.get(key) != old.get(key):
@@ -209,7 +258,7 @@ class RunDir:
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:
-    """(step, how often that step was saved before)."""
+    """(step, number of times that the step was saved before)."""
     step, _, again = checkpoint.name.partition(".")
     return int(step), int(again or 0)
 

@@ -71,10 +71,13 @@ def finetune_auto(config: FinetuneVerb) -> int:
             "method=auto runs the recipes of steering and residual as they are; only env_steps= can be set. "
             "To change a recipe, run method=steering or method=residual with it."
         )
-    base, run = (
-        load_base(config),
-        RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite),
-    )
+    base = load_base(config)
+    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
+        _run_stages(config, base, run)
+    return 0
+
+
+def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
     total = total_steps(config)
     finer = steerable(base)
     found = probe_base(config, finer, run)
@@ -105,7 +108,6 @@ def finetune_auto(config: FinetuneVerb) -> int:
     save_policy(run.policy, best.policy, note)
     write_json(run.path / CURVE_FILE, curve.to_json())
     report(config, base, TuningResult(load_policy(run.policy), best.noise_scale, curve, spent), run)
-    return 0
 
 
 def round_steps(left: int) -> int:

@@ -17,7 +17,10 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 
-GO_ON = "Delete it: resume=true then goes on from the checkpoint before it, or from the start where there is none."
+GO_ON = (
+    "Delete it: resume=true then goes on from the checkpoint before it. Where there is none, start the run "
+    "again by overwrite=true."
+)
 _TENSORS, _JSON = "state.safetensors", "state.json"
 _HERE, _LIST, _FLOAT = (
     "tensor",

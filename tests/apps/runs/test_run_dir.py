@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import torch
 
 from robo_rl.apps.runs.metrics import Metrics, read_metrics
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.errors import ConfigError, DataError, LockedError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -107,6 +108,88 @@ def test_damaged_settings_are_a_sentence(damage: bytes | None, tmp_path: Path) -
     if damage is not None:
         (run.path / "config.yaml").write_bytes(damage)
     with pytest.raises(DataError, match=r"config\.yaml"):
+        RunDir.create(tmp_path / "run", _Config(), resume=True)
+
+
+def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
+    """overwrite=true moves the old policy aside; only the end of the new run deletes it."""
+    run = RunDir.create(tmp_path / "run", _Config())
+    (run.path / "policy").mkdir()
+    aside = tmp_path / "run" / ".replaced" / "1" / "policy"
+
+    def fail() -> None:
+        with (
+            RunDir.create(tmp_path / "run", _Config(lr=1.0), overwrite=True) as new,
+            new.metrics(tensorboard=False) as metrics,
+        ):
+            metrics.log(1, {"loss": 1.0})
+            raise OSError("the machine has no power")
+
+    with pytest.raises(OSError, match="no power"):
+        fail()
+    assert aside.is_dir()
+    with RunDir.create(tmp_path / "run", _Config(resume=True, lr=1.0), resume=True):
+        assert aside.is_dir()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.yaml",
+        "metrics.jsonl",
+        "run.json",
+    ]
+
+
+def test_a_new_run_that_never_began_gives_the_old_one_back(tmp_path: Path) -> None:
+    """A setting that only the training itself refuses must not cost the finished policy."""
+    (RunDir.create(tmp_path / "run", _Config()).path / "policy").mkdir()
+
+    def fail() -> None:
+        with RunDir.create(tmp_path / "run", _Config(lr=-1.0), overwrite=True):
+            raise ConfigError("lr=-1 cannot be used")
+
+    with pytest.raises(ConfigError, match="lr=-1"):
+        fail()
+    run = RunDir.open(tmp_path / "run")
+    assert run.config()["lr"] == 1e-3
+    assert run.policy.is_dir()
+    assert not (tmp_path / "run" / ".replaced").exists()
+
+
+def test_a_run_has_one_writer(tmp_path: Path) -> None:
+    """resume=true and overwrite=true are refused while another process writes the run."""
+    code = (
+        "import sys\nfrom tests.apps.runs.test_run_dir import RunDir, _Config, Path\n"
+        "run = RunDir.create(Path(sys.argv[1]), _Config())\nprint('locked', flush=True)\nsys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "locked\n"
+        for ways in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(LockedError, match=rf"in use by process {other.pid} \(.*since 20"):
+                RunDir.create(tmp_path / "run", _Config(), **ways)
+        other.stdin.close()
+    assert RunDir.create(tmp_path / "run", _Config(resume=True), resume=True).latest() is None
+
+
+def test_deleted_checkpoints_are_not_a_new_start(tmp_path: Path) -> None:
+    """resume=true would throw the log away and train from the beginning without a word."""
+    run = RunDir.create(tmp_path / "run", _Config())
+    with run.new_checkpoint(10) as folder:
+        (folder / "state.json").write_text("{}")
+    shutil.rmtree(run.checkpoints / "00000010")
+    with pytest.raises(ConfigError, match="holds no checkpoint, though the run had saved some"):
+        RunDir.create(tmp_path / "run", _Config(), resume=True)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"seed": 7}', "\x00"])
+def test_a_garbled_run_json_is_a_sentence(damage: str, tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run", _Config())
+    (run.path / "run.json").write_text(damage)
+    with pytest.raises(DataError, match=r"run\.json is damaged.*start the run again"):
         RunDir.create(tmp_path / "run", _Config(), resume=True)
 
 

@@ -191,8 +191,10 @@ def test_a_damaged_checkpoint_is_refused(teacher: Path, whole: Path, tmp_path: P
     assert latest is not None
     weights = latest[1] / "state.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
-    with pytest.raises(RoboRLError, match=f"{latest[1]}.*Delete it: resume=true .* from the start"):
+    with pytest.raises(RoboRLError, match=f"{latest[1]}.*Where there is none, .* overwrite=true"):
         distill.main(config(teacher, tmp_path / "run", resume=True))
     shutil.rmtree(latest[1])
-    assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
+    with pytest.raises(ConfigError, match="holds no checkpoint, though the run had saved some"):
+        distill.main(config(teacher, tmp_path / "run", resume=True))
+    assert distill.main(config(teacher, tmp_path / "run", overwrite=True)) == 0
     same_run(whole, tmp_path / "run")
