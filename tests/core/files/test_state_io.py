@@ -59,7 +59,9 @@ def test_damage_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
     save_state(tmp_path, {"x": torch.arange(100.0)})
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CheckpointError, match="from the checkpoint before it. Where there is none") as error:
+    with pytest.raises(
+        CheckpointError, match=r"from the checkpoint before it\. Where there is none"
+    ) as error:
         load_state(tmp_path)
     assert ".." not in str(error.value).replace(str(tmp_path), "")
 
