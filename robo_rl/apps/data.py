@@ -8,6 +8,7 @@ from typing import Any
 
 from robo_rl.apps.runs.progress import progress, show
 from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
+from robo_rl.core.counts import counted
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info
@@ -26,7 +27,7 @@ def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
     with progress(None, "merge", "episode") as bar:
         count = merge_datasets(config.sources, config.out, show(bar))
-    print(f"{config.out}: {count} episodes\nNext:   robo-rl train data={config.out} out=runs/base")
+    print(f"{config.out}: {counted(count, 'episode')}\nNext: robo-rl train data={config.out} out=runs/base")
     return 0
 
 
@@ -36,17 +37,15 @@ def validate(config: DataValidateConfig) -> int:
     if config.recover:
         for episode in recover(config.path):
             state = "complete" if episode.complete else "incomplete"
-            print(f"Recovered episode {episode.number:06d}: {episode.frames} frames, {state}")
+            frames = counted(episode.frames, "frame")
+            print(f"Recovered episode {episode.number:06d}: {frames}, {state}")
     with progress(None, "validate", "episode") as bar:
         faults = find_faults(config.path, show(bar))
     for fault in faults:
         print(fault)
     errors = sum(fault.severity == "error" for fault in faults)
-    print(
-        f"{config.path}: {errors} errors, {len(faults) - errors} warnings"
-        if faults
-        else f"{config.path}: sound"
-    )
+    found = f"{counted(errors, 'error')}, {counted(len(faults) - errors, 'warning')}" if faults else "sound"
+    print(f"{config.path}: {found}")
     return 2 if errors else 0
 
 

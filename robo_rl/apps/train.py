@@ -26,6 +26,7 @@ from robo_rl.core.settings import check_settings
 from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.choice import Choice, choose
 from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.plausible import check_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
 
@@ -50,6 +51,7 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
     choice = chosen(config, store)
+    check_episodes(choice.episodes)
     source = window_source(config, choice)
     policy = fresh_policy(config, choice).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free

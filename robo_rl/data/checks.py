@@ -1,6 +1,4 @@
-"""What `validate` looks at inside one episode: are the bytes those that were written, and do they make
-sense?
-"""
+"""Checks of one episode for `validate`: bytes as they were written, and values that make sense."""
 
 from __future__ import annotations
 
@@ -82,14 +80,15 @@ def _array_faults(episode: Episode, column: Column) -> Iterator[Fault]:
     if array is None or not (episode.path / name).is_dir():
         yield Fault(number, f"The array '{name}' is missing.", RESTORE, "missing_array")
         return
-    schema = list(_schema_faults(episode, column, array))
+    schema = list(schema_faults(episode, column, array))
     yield from schema
     if not schema:
         yield from _zarr_json_faults(number, episode.path / name, name, array)
         yield from _shard_faults(number, episode.path / name, name, array)
 
 
-def _schema_faults(episode: Episode, column: Column, array: ArrayMeta) -> Iterator[Fault]:
+def schema_faults(episode: Episode, column: Column, array: ArrayMeta) -> Iterator[Fault]:
+    """Differences between an array and the column of the dataset that it belongs to."""
     number, name = episode.number, column.name
     if array.dtype != column.dtype:
         text = f"'{name}' is {array.dtype}, the dataset stores {column.dtype}."

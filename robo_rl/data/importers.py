@@ -18,8 +18,10 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.plausible import check_action, check_finite
 
 EPISODE_ENDS = "meta/episode_ends"
+_MEND = "Correct it in the buffer, or name an array in keys= that has the units of the environment."
 STEP_KEYS = ("action", "reward", "terminated")
 
 
@@ -86,6 +88,11 @@ def _copy_episode(
     for key, spec in env.obs.items():
         arrays[key] = _image(key, arrays[key]) if spec.dtype == "uint8" else arrays[key].astype(spec.dtype)
     action = arrays["action"].astype(np.float32)
+    for key in (*env.obs, "action"):
+        check_finite(
+            arrays[key], f"The episode that starts at row {rows.start} of the buffer: '{key}'", _MEND
+        )
+    check_action(action, env.action, f"The episode that starts at row {rows.start} of the buffer", _MEND)
     frames = rows.stop - rows.start
     reward = arrays.get("reward", np.zeros(frames)).reshape(frames)
     terminated = arrays.get("terminated", np.zeros(frames, dtype=bool)).reshape(frames)

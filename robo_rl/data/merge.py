@@ -1,4 +1,4 @@
-"""Several datasets of one contract as one: demonstrations, say, and what a policy has succeeded in since."""
+"""Merging datasets of one contract, for example demonstrations and successful episodes of a policy."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def merge(
     """
     if not sources:
         raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
+    _refuse_repeated(sources)
     stores = [EpisodeStore(source) for source in sources]
     first = stores[0]
     for other in stores[1:]:
@@ -48,6 +49,16 @@ def merge(
             if progress is not None:
                 progress(i + 1, len(episodes))
     return len(episodes)
+
+
+def _refuse_repeated(sources: Sequence[str | Path]) -> None:
+    """Raise ConfigError for a dataset that is named twice: its episodes would count double."""
+    places = [Path(source).resolve() for source in sources]
+    for i, place in enumerate(places):
+        if (first := places.index(place)) < i:
+            raise ConfigError(
+                f"sources names the same dataset twice: {sources[first]} and {sources[i]}. Name each one once."
+            )
 
 
 def difference(first: EpisodeStore, other: EpisodeStore) -> str:

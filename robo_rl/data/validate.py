@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from robo_rl.core.counts import counted
 from robo_rl.core.errors import DataError
 from robo_rl.data.checks import Fault, episode_faults
 from robo_rl.data.episodes.commit import LOCK, numbers
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, ZARR_JSON, DatasetMeta
+from robo_rl.data.repeats import RepeatedEpisodes
 
 __all__ = ["Fault", "validate"]
 
@@ -33,16 +35,18 @@ def validate(path: str | Path, progress: Callable[[int, int], None] | None = Non
                 Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")
             ]
     faults = [*_numbering(root), *_staging(root)]
-    spread = _ActionSpread(meta.env.action.dim)
+    spread, repeats = _ActionSpread(meta.env.action.dim), RepeatedEpisodes()
     found = numbers(root)
     for i, number in enumerate(found):
-        faults += _check_episode(root / EPISODES / f"{number:06d}", meta, spread)
+        faults += _check_episode(root / EPISODES / f"{number:06d}", meta, spread, repeats)
         if progress is not None:
             progress(i + 1, len(found))
-    return [*faults, *spread.faults()]
+    return [*faults, *repeats.faults(), *spread.faults()]
 
 
-def _check_episode(path: Path, meta: DatasetMeta, spread: _ActionSpread) -> list[Fault]:
+def _check_episode(
+    path: Path, meta: DatasetMeta, spread: _ActionSpread, repeats: RepeatedEpisodes
+) -> list[Fault]:
     try:
         episode = Episode(path, meta)
     except DataError as error:
@@ -50,6 +54,7 @@ def _check_episode(path: Path, meta: DatasetMeta, spread: _ActionSpread) -> list
     faults = list(episode_faults(episode))
     if not any(fault.severity == "error" for fault in faults):
         spread.add(episode)
+        repeats.add(episode)
     return faults
 
 
@@ -77,16 +82,15 @@ def _is_episode(path: Path) -> bool:
 def _staging(root: Path) -> Iterator[Fault]:
     waiting = sorted(p.name for p in (root / STAGING).iterdir() if p.name != LOCK)
     if waiting:
-        text = f"{len(waiting)} episodes in {STAGING}/ were interrupted, or are being recorded now ({waiting[0]})."
+        were = "was interrupted, or is" if len(waiting) == 1 else "were interrupted, or are"
+        text = f"{counted(len(waiting), 'episode')} in {STAGING}/ {were} being recorded now ({waiting[0]})."
         yield Fault(
             None, text, "Stop the recorder, then validate with recover=true.", "leftover_staging", "warning"
         )
 
 
 class _ActionSpread:
-    """Smallest and largest action over all sound episodes: a dimension that never moves cannot be learnt or
-    scaled.
-    """
+    """Smallest and largest action of all sound episodes, for dimensions that never move."""
 
     def __init__(self, dim: int) -> None:
         self.low, self.high, self.frames = np.full(dim, np.inf), np.full(dim, -np.inf), 0

@@ -225,3 +225,20 @@ def test_human_images_become_uint8(tmp_path: Path) -> None:
     images = zarr.open_group(HUMAN, mode="r")["data/img"][: episode.frames]
     np.testing.assert_array_equal(episode.obs("image.front"), images)
     assert episode.array("image.front").dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data__act": np.full((9, 2), 100.0, dtype=np.float32)}, "starts at row 0 .*far beyond its limits"),
+        ({"data__pos": np.full((9, 2), np.nan)}, "starts at row 0 .*'state' is not finite in row 0"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused(
+    tmp_path: Path, changes: dict[str, np.ndarray], words: str
+) -> None:
+    """Actions in other units, or NaN: refused at the import, and nothing is left behind."""
+    _buffer(tmp_path / "buffer.zarr", **changes)
+    with pytest.raises(DataError, match=words):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
+    assert not (tmp_path / "set").exists()

@@ -93,3 +93,12 @@ def test_no_source_is_a_mistake(tmp_path: Path) -> None:
     """`robo-rl data merge out=x`: what is missing is said."""
     with pytest.raises(ConfigError, match="sources"):
         merge([], tmp_path / "out")
+
+
+def test_a_dataset_cannot_be_merged_with_itself(tmp_path: Path) -> None:
+    """By whatever path it is named: every episode would count double."""
+    source = make(tmp_path / "a", range(2))
+    (tmp_path / "link").symlink_to(source)
+    with pytest.raises(ConfigError, match=r"names the same dataset twice: .*/a and .*/link"):
+        merge([source, tmp_path / "link"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy import ndarray
 
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import DataError, LockedError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from tests.data.recordings import ENV, STATE_ENV, action, add_frames, interrupt, obs, record, state
@@ -324,3 +326,21 @@ def test_observation_keys_are_safe_names(tmp_path: Path, key: str) -> None:
     env = EnvSpec("x/y", {key: ArraySpec((1,))}, ENV.action, 10, 10.0)
     with pytest.raises(DataError, match="cannot be stored"):
         DatasetWriter.create(tmp_path / "set", env)
+
+
+def test_a_dataset_has_one_writing_process(tmp_path: Path) -> None:
+    """Two `collect`s into one dataset recorded the same seeds twice; the second one is refused by name."""
+    path = record(tmp_path / "set", [3])
+    hold = (
+        "import sys; from robo_rl.core.files.lock import FolderLock\n"
+        "lock = FolderLock(sys.argv[1], 'dataset'); print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=rf"set is in use by process {other.pid} .*another dataset"):
+            DatasetWriter.open(path, min_free_bytes=0)
+        assert len(EpisodeStore(path)) == 1  # readers need no lock
+        other.kill()
+    DatasetWriter.open(path, min_free_bytes=0).close()

@@ -269,3 +269,17 @@ def test_info_of_an_empty_dataset(tmp_path: Path) -> None:
     DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
     info = dataset_info(tmp_path / "set")
     assert (info["episodes"], info["frames_per_episode"], info["delays_ms"]) == (0, None, {})
+
+
+def test_episodes_that_were_recorded_twice(tmp_path: Path) -> None:
+    """Equal contents are an error, the same seed with other contents a warning; stamps do not count."""
+    path = record(tmp_path / "set", [6, 5, 4])
+    shutil.copytree(path / "episodes/000001", path / "episodes/000003")
+    shutil.copytree(path / "episodes/000002", path / "episodes/000004")
+    _edit(path / "episodes/000002/episode.json", seed=0)
+    faults = {fault.kind: fault for fault in validate(path)}
+    assert faults["duplicate_episode"].severity == "error"
+    assert "2 episodes repeat others exactly: 1 = 3, 2 = 4." in faults["duplicate_episode"].fault
+    assert faults["repeated_seed"].severity == "warning"
+    assert "1 seed occurs in several episodes: 0 = 2." in faults["repeated_seed"].fault
+    assert faults.keys() == {"duplicate_episode", "repeated_seed"}

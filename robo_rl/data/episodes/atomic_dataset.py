@@ -1,4 +1,4 @@
-"""A dataset that is made at once: it appears under its path when it is whole, or not at all."""
+"""A dataset that is made in one go: it appears under its path when it is complete, or not at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shutil import rmtree
 from typing import Any
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
@@ -33,14 +34,18 @@ def atomic_dataset(
     refuse_existing(out)
     target = Path(out)
     partial = target.with_name(f".{target.name}.importing")
-    if partial.exists():  # an earlier import was killed
-        rmtree(partial)
+    if partial.exists():  # left by an import that was killed, or another one is running
+        with FolderLock(partial, "dataset"):
+            rmtree(partial)
+    writer = DatasetWriter.create(
+        partial, env, image_codec=image_codec, stamps=stamps, durable=False, info=info
+    )
     try:
-        yield DatasetWriter.create(
-            partial, env, image_codec=image_codec, stamps=stamps, durable=False, info=info
-        )
+        yield writer
+        os.sync()  # once, instead of at every episode: the dataset is not there before the rename
+        partial.rename(target)
     except BaseException:
         rmtree(partial, ignore_errors=True)
         raise
-    os.sync()  # once, instead of at every episode: the dataset is not there before the rename
-    partial.rename(target)
+    finally:
+        writer.close()

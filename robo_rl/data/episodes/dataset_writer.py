@@ -11,6 +11,7 @@ from typing import Any, SupportsInt
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import write_json
+from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.commit import numbers, staging_lock
 from robo_rl.data.episodes.disk import full_disk_is_said, require_free
@@ -28,12 +29,17 @@ from robo_rl.data.episodes.schema import (
 
 
 class DatasetWriter:
-    """Writes episodes into one dataset. Several processes may write into the same dataset, each with its own
-    writer.
+    """Writes episodes into one dataset, which it locks: one process at a time may write.
+
+    The lock is released by `close`, with the writer and its last running episode, or with the process.
     """
 
-    def __init__(self, path: Path, meta: DatasetMeta, options: RecordOptions) -> None:
-        self.path, self.meta, self.options = path, meta, options
+    def __init__(self, path: Path, meta: DatasetMeta, options: RecordOptions, lock: FolderLock) -> None:
+        self.path, self.meta, self.options, self._lock = path, meta, options, lock
+
+    def close(self) -> None:
+        """Release the dataset for other processes."""
+        self._lock.close()
 
     @property
     def spec(self) -> EnvSpec:
@@ -60,10 +66,11 @@ class DatasetWriter:
         (robot, place, commit).
         """
         root = Path(path)
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise DataError(_taken(root))
+        _refuse_taken(root)
         meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
         root.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(root, "dataset")
+        _refuse_taken(root)  # another process may have made it before the lock was taken
         require_free(root, min_free_bytes)
         with full_disk_is_said(root, "the new dataset"):
             (root / EPISODES).mkdir()
@@ -72,7 +79,7 @@ class DatasetWriter:
                 root / EPISODES / ZARR_JSON, {"zarr_format": 3, "node_type": "group", "attributes": {}}
             )
             write_json(root / DATASET_JSON, meta.to_json())
-        return cls(root, meta, RecordOptions(min_free_bytes, durable))
+        return cls(root, meta, RecordOptions(min_free_bytes, durable), lock)
 
     @classmethod
     def open(
@@ -84,7 +91,7 @@ class DatasetWriter:
         durable: bool = True,
     ) -> DatasetWriter:
         """Add episodes to an existing dataset. Raises DataError when it is not ours or belongs to another
-        `env`.
+        `env`, LockedError while another process writes it.
         """
         root = Path(path)
         meta = DatasetMeta.load(root)
@@ -94,7 +101,7 @@ class DatasetWriter:
                 f"another contract than this '{env.name}' with {sorted(env.obs)} at {env.control_hz:g} Hz, "
                 "or other shapes, units or limits. Record into a new dataset."
             )
-        return cls(root, meta, RecordOptions(min_free_bytes, durable))
+        return cls(root, meta, RecordOptions(min_free_bytes, durable), FolderLock(root, "dataset"))
 
     def episode(
         self,
@@ -116,11 +123,11 @@ class DatasetWriter:
             recorded_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             info=_json(info),
         )
-        return EpisodeWriter(self.path, self.meta, meta, self.options)
+        return EpisodeWriter(self.path, self.meta, meta, self.options, self._lock)
 
     @property
     def next_number(self) -> int:
-        """Of the episode that is committed next, while nobody else records here."""
+        """Number of the next episode to be committed."""
         return max(numbers(self.path), default=-1) + 1
 
     def rewind(self, next_number: int) -> None:
@@ -138,16 +145,23 @@ class DatasetWriter:
                     rmtree(staged)
 
 
-def _taken(root: Path) -> str:
-    """What is in the way of a new dataset, and what to do."""
+def _refuse_taken(root: Path) -> None:
+    """Raise DataError where a new dataset cannot be made because something is there."""
+    if not root.exists():
+        return
     if not root.is_dir():
-        return f"{root} exists already and is a file, but a dataset is a folder. Choose another path."
+        raise DataError(
+            f"{root} exists already and is a file, but a dataset is a folder. Choose another path."
+        )
     if (root / DATASET_JSON).exists():
-        return (
+        raise DataError(
             f"{root} exists already and is a dataset. `robo-rl collect` with the same out adds episodes to "
             "it, in Python DatasetWriter.open; or choose another path."
         )
-    return f"{root} exists already and holds something that is no dataset: it is left alone. Choose another path."
+    if any(path.name != LOCK_FILE for path in root.iterdir()):
+        raise DataError(
+            f"{root} exists already and holds something that is no dataset: it is left alone. Choose another path."
+        )
 
 
 def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:

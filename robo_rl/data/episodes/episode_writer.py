@@ -20,6 +20,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.lock import FolderLock
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
 from robo_rl.data.episodes.disk import full_disk_is_said, require_free
@@ -61,8 +62,11 @@ class EpisodeWriter:
     the staging directory, where `recover` finds it.
     """
 
-    def __init__(self, root: Path, dataset: DatasetMeta, meta: EpisodeMeta, options: RecordOptions) -> None:
+    def __init__(
+        self, root: Path, dataset: DatasetMeta, meta: EpisodeMeta, options: RecordOptions, lock: FolderLock
+    ) -> None:
         self.frames = 0
+        self._lock = lock  # the dataset stays locked while an episode is recorded
         self._root, self._dataset, self._meta, self._options = root, dataset, meta, options
         self._columns = dataset.columns()
         self._directory = root / STAGING / uuid.uuid4().hex

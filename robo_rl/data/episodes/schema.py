@@ -1,4 +1,4 @@
-"""What the files of a dataset say: dataset.json, episode.json and the arrays that every episode holds."""
+"""Schema of a dataset: dataset.json, episode.json and the arrays of every episode."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ _DTYPES = {"bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "f
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One array of an episode. `obs` arrays have a row more than `step` arrays when the final observation is
-    there.
-    """
+    """One array of an episode. With a final observation, `obs` arrays have a row more than `step` arrays."""
 
     name: str
     dtype: str
@@ -193,14 +191,13 @@ class EpisodeMeta:
                 name: ArrayMeta(str(a["dtype"]), tuple(int(n) for n in a["shape"]), int(a["crc32c"], 16))
                 for name, a in data["arrays"].items()
             }
-            success, seed = data["success"], data["seed"]
             return cls(
-                frames=int(data["frames"]),
-                final_obs=bool(data["final_obs"]),
-                complete=bool(data["complete"]),
-                success=None if success is None else bool(success),
+                frames=_count(data, "frames"),
+                final_obs=_flag(data, "final_obs"),
+                complete=_flag(data, "complete"),
+                success=None if data["success"] is None else _flag(data, "success"),
                 task=str(data["task"]),
-                seed=None if seed is None else int(seed),
+                seed=None if data["seed"] is None else int(data["seed"]),
                 operator=str(data["operator"]),
                 recorded_at=str(data["recorded_at"]),
                 arrays=arrays,
@@ -210,6 +207,21 @@ class EpisodeMeta:
             raise DataError(
                 f"{path} is broken ({error!r}). Restore it, or delete the episode's directory."
             ) from error
+
+
+def _flag(data: dict[str, Any], key: str) -> bool:
+    """A boolean. Raises ValueError for anything else: bool("no") is True."""
+    if not isinstance(value := data[key], bool):
+        raise ValueError(f"{key} is {value!r}, true or false was expected")
+    return value
+
+
+def _count(data: dict[str, Any], key: str) -> int:
+    """A whole number of at least 0. Raises ValueError for anything else."""
+    value = data[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{key} is {value!r}, a whole number of at least 0 was expected")
+    return value
 
 
 def _codec(name: str) -> Codec:

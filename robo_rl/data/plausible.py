@@ -1,0 +1,61 @@
+"""Episodes that no policy should be trained on: damaged arrays, values that are not finite, wild actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import ActionSpec
+from robo_rl.data.checks import schema_faults
+from robo_rl.data.episodes.reader import Episode
+
+FAR = 1.0  # ranges beyond a limit: no rounding and no overshoot, but a wrong unit or a damaged number
+_BLOCK_BYTES = 1 << 26
+_LOOK = "Find all faults by robo-rl data validate, then restore or delete the episode."
+
+
+def check_episodes(episodes: Iterable[Episode]) -> None:
+    """Raise DataError for the first episode that cannot be learned from.
+
+    Its arrays must have the shapes and types of the dataset, its numbers must be finite, and no action may
+    lie further beyond its limits than `FAR` times their range.
+    """
+    for episode in episodes:
+        where = f"Episode {episode.number:06d} in {episode.path.parent.parent}"
+        for column in episode.dataset.columns():
+            if column.name not in episode.meta.arrays:
+                raise DataError(f"{where} has no array '{column.name}'. {_LOOK}")
+            for fault in schema_faults(episode, column, episode.meta.arrays[column.name]):
+                raise DataError(f"{where} does not fit its dataset: {fault.fault} {_LOOK}")
+        for column in episode.dataset.columns():
+            if column.dtype.startswith("float"):
+                check_finite(episode.array(column.name), f"{where}: '{column.name}'", _LOOK)
+        check_action(episode.action, episode.dataset.env.action, where, _LOOK)
+
+
+def check_finite(values: Shaped[ndarray, "n ..."], where: str, advice: str) -> None:
+    """Raise DataError that names the first row with a value that is not finite."""
+    if values.dtype.kind != "f":
+        return
+    step = max(1, _BLOCK_BYTES // max(1, values[:1].nbytes))
+    for start in range(0, len(values), step):
+        block = values[start : start + step]
+        if not np.isfinite(block).all():
+            row = start + int((~np.isfinite(block).reshape(len(block), -1).all(axis=1)).argmax())
+            raise DataError(f"{where} is not finite in row {row}. {advice}")
+
+
+def check_action(action: Shaped[ndarray, "n a"], spec: ActionSpec, where: str, advice: str) -> None:
+    """Raise DataError that names the first action far beyond the limits. Actions are finite."""
+    low, high = np.array(spec.low), np.array(spec.high)
+    far = (action < low - FAR * (high - low)) | (action > high + FAR * (high - low))
+    if far.any():
+        frame, dim = np.argwhere(far)[0].tolist()
+        raise DataError(
+            f"{where}: dimension {dim} of the action is {float(action[frame, dim]):.4g} in frame {frame}, far "
+            f"beyond its limits {spec.low[dim]:g} to {spec.high[dim]:g}. {advice}"
+        )

@@ -1,0 +1,91 @@
+"""What cannot be learned from is refused before training, with the episode that it is in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robo_rl.core.errors import DataError
+from robo_rl.data.plausible import check_action, check_episodes
+from robo_rl.data.store import EpisodeStore
+from tests.data.recordings import ENV, STATE_ENV, record
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return record(tmp_path / "set", [4, 5], env=STATE_ENV)
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _write(path: Path, index: int, value: float) -> None:
+    data = np.memmap(path, dtype="float32", mode="r+")
+    data[index] = value
+    data.flush()
+
+
+def test_sound_episodes_pass(dataset: Path) -> None:
+    check_episodes(EpisodeStore(dataset))
+
+
+def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
+    """Byte 3 of a float32 holds its exponent: 0.5 ^ 0x40 there is 1.7e38, and one such number ruins a net."""
+    path = dataset / "episodes/000001/action/c.0.0"
+    data = bytearray(path.read_bytes())
+    data[4 * (2 * 2) : 4 * (2 * 2) + 4] = np.float32(0.5).tobytes()
+    data[4 * (2 * 2) + 3] ^= 0x40
+    path.write_bytes(data)
+    with pytest.raises(
+        DataError, match=r"Episode 000001 .*dimension 0 .* in frame 2, far beyond its limits -1 to 1"
+    ):
+        check_episodes(EpisodeStore(dataset))
+
+
+@pytest.mark.parametrize("name", ["state", "action", "reward"])
+def test_numbers_that_are_not_finite(dataset: Path, name: str) -> None:
+    _write(next((dataset / "episodes/000000" / name).glob("c.*")), 3, np.nan)
+    with pytest.raises(DataError, match=rf"Episode 000000 .*'{name}' is not finite in row \d"):
+        check_episodes(EpisodeStore(dataset))
+
+
+def test_how_far_an_action_may_lie_outside() -> None:
+    """Limits -2..2 have a range of 4: 5.9 is overshoot, 6.1 is another unit."""
+    spec = ENV.action
+    check_action(np.array([[0.0, 5.9]]), spec, "here", "")
+    with pytest.raises(DataError, match=r"here: dimension 1 of the action is 6\.1 in frame 0"):
+        check_action(np.array([[0.0, 6.1]]), spec, "here", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"frames": -5}, "frames is -5, a whole number of at least 0 was expected"),
+        ({"frames": 2.5}, "frames is 2.5"),
+        ({"success": "yes"}, "success is 'yes', true or false was expected"),
+        ({"complete": 1}, "complete is 1, true or false was expected"),
+    ],
+)
+def test_labels_of_another_type_are_a_sentence(dataset: Path, change: dict[str, Any], words: str) -> None:
+    """bool("no") is True: a label is true, false or null, and nothing else."""
+    _edit(dataset / "episodes/000001/episode.json", **change)
+    with pytest.raises(DataError, match=words):
+        EpisodeStore(dataset)
+
+
+def test_files_of_another_dataset_are_a_sentence(dataset: Path, tmp_path: Path) -> None:
+    """episode.json or dataset.json copied from elsewhere: named, not a traceback out of numpy."""
+    other = record(tmp_path / "other", [4, 7])
+    copy = Path(shutil.copytree(dataset, tmp_path / "copy"))
+    shutil.copy(other / "episodes/000001/episode.json", copy / "episodes/000001/episode.json")
+    with pytest.raises(DataError, match=r"000001.*(is missing|was cut off|has \d+ bytes)"):
+        check_episodes(EpisodeStore(copy))
+    shutil.copy(other / "dataset.json", dataset / "dataset.json")
+    with pytest.raises(DataError, match=r"Episode 000000 .* has no array 'image.front'"):
+        check_episodes(EpisodeStore(dataset))
