@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_weights
 from policies.training.batches import WindowSource, draws
-from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
+from robo_rl.core.errors import CheckpointError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
-from robo_rl.core.settings import setting
+from robo_rl.core.settings import check_settings, setting
 from robo_rl.nets.ema import ema_decay, ema_update
 
 # Settings that may change between two parts of the same training without changing its result.
@@ -32,23 +32,25 @@ FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 class BaseTrainConfig:
     """Diffusion Policy's recipe, with a learning rate for small networks. Steps are updates."""
 
-    steps: int = setting(3000, "gradient steps")
-    batch_size: int = setting(256, "windows per step")
-    lr: float = setting(1e-3, "peak learning rate of AdamW")
-    weight_decay: float = setting(1e-6, "weight decay of AdamW")
-    beta1: float = setting(0.9, "decay of AdamW's first moment")
-    beta2: float = setting(0.99, "decay of AdamW's second moment")
-    warmup_steps: int = setting(100, "steps in which the learning rate rises linearly")
-    final_lr: float = setting(0.01, "fraction of lr at the last step")
+    steps: int = setting(3000, "gradient steps", at_least=1)
+    batch_size: int = setting(256, "windows per step", at_least=1)
+    lr: float = setting(1e-3, "peak learning rate of AdamW", above=0.0)
+    weight_decay: float = setting(1e-6, "weight decay of AdamW", at_least=0.0)
+    beta1: float = setting(0.9, "decay of AdamW's first moment", at_least=0.0, below=1.0)
+    beta2: float = setting(0.99, "decay of AdamW's second moment", at_least=0.0, below=1.0)
+    warmup_steps: int = setting(100, "steps in which the learning rate rises linearly", at_least=0)
+    final_lr: float = setting(0.01, "fraction of lr at the last step", at_least=0.0, at_most=1.0)
     grad_clip: float = setting(1.0, "norm bound of the gradient; 0 is none", at_least=0.0)
-    ema_power: float = setting(0.75, "exponent of the rising decay of the weights' moving average")
+    ema_power: float = setting(
+        0.75, "exponent of the rising decay of the weights' moving average", at_least=0.0
+    )
     ema_max: float = setting(
         0.9999, "largest decay of the weights' moving average", at_least=0.0, at_most=1.0
     )
     seed: int = setting(0, "seed of weights, batches and noise")
-    log_every: int = setting(100, "steps between two rows of metrics.jsonl")
-    checkpoint_every: int = setting(1000, "0: only at the end")
-    keep_checkpoints: int = setting(2, "newest checkpoints that are kept")
+    log_every: int = setting(100, "steps between two rows of metrics.jsonl", at_least=1)
+    checkpoint_every: int = setting(1000, "steps between two checkpoints; 0: only at the end", at_least=0)
+    keep_checkpoints: int = setting(2, "newest checkpoints that are kept", at_least=1)
 
 
 def learning_rate(step: int, config: BaseTrainConfig) -> float:
@@ -74,7 +76,7 @@ class BaseTrainer:
         config: BaseTrainConfig,
         logger: Logger | None = None,
     ) -> None:
-        _check(config)
+        check_settings(config)
         self.config, self._data, self._logger = config, data, logger
         self._device = next(policy.parameters()).device
         self.policy, self.average = policy, copy.deepcopy(policy).requires_grad_(False)
@@ -178,15 +180,6 @@ def _report(step: int, loss: Tensor, norm: Tensor, config: BaseTrainConfig, logg
             "base/lr": learning_rate(step - 1, config),
         }
         logger.log(step, values)
-
-
-def _check(config: BaseTrainConfig) -> None:
-    if config.steps < 1 or config.batch_size < 1 or config.lr <= 0.0 or config.log_every < 1:
-        raise ConfigError(
-            "Base training needs steps >= 1, batch_size >= 1, lr > 0 and log_every >= 1, found "
-            f"steps={config.steps}, batch_size={config.batch_size}, lr={config.lr}, "
-            f"log_every={config.log_every}."
-        )
 
 
 def _check_same_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:

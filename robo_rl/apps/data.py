@@ -27,7 +27,7 @@ def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
     with progress(None, "merge", "episode") as bar:
         count = merge_datasets(config.sources, config.out, show(bar))
-    print(f"{config.out}: {counted(count, 'episode')}\nNext: robo-rl train data={config.out} out=runs/base")
+    print(f"{config.out}: {counted(count, 'episode')}\nNext:   robo-rl train data={config.out} out=runs/base")
     return 0
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.nodes.stage import begin
+from robo_rl.apps.runs import replaced
 from robo_rl.apps.runs.demo_report import finish
 from robo_rl.apps.runs.metrics import read_metrics
 from robo_rl.apps.runs.outputs import check_folder
@@ -26,7 +27,9 @@ from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.files.durable import empty_dir, read_json, write_json
+from robo_rl.core.files.describe_path import describe_path
+from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.files.lock import FolderLock
 from robo_rl.eval.timing import cpu_seconds
 from sim.registry import make_env, make_expert
 
@@ -85,13 +88,34 @@ def main(config: DemoConfig) -> int:
     """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
     out = Path(config.out)
     check_folder("out", config.out)
+    check_out(out)
     check_steps(config)
     if not (out / STAGES_FILE).exists():
         check_env(config.env)
-    if config.overwrite and ((out / STAGES_FILE).exists() or (out / SETTINGS_FILE).exists()):
-        empty_dir(out)
     out.mkdir(parents=True, exist_ok=True)
-    check_same(config, out)
+    with FolderLock(out, "folder"):
+        if config.overwrite and replaced.contents(out):
+            aside = replaced.move_aside(out)
+            print(f"The demo that was in {out} is kept in {aside} until this one is done.")
+        check_same(config, out)
+        code = run_stages(config, out)
+        replaced.drop(out)
+    return code
+
+
+def check_out(out: Path) -> None:
+    """Raise ConfigError for a folder that holds something else than a demo."""
+    if not out.is_dir() or not replaced.contents(out):
+        return
+    if not any((out / name).exists() for name in (SETTINGS_FILE, STAGES_FILE)):
+        raise ConfigError(
+            f"out={out} {describe_path(out)}, expected a new folder or that of an earlier demo. Choose another "
+            "path."
+        )
+
+
+def run_stages(config: DemoConfig, out: Path) -> int:
+    """Every stage that is not done yet, then the report."""
     stages = Stages(out)
     data, base = out / "demonstrations", out / "base"
     stages.run(

@@ -18,7 +18,8 @@ from robo_rl.apps.runs.device import pick_device, share_out
 from robo_rl.apps.runs.resumable import resumable
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
-from robo_rl.core.errors import DataError
+from robo_rl.core.counts import counted
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
@@ -30,28 +31,28 @@ from robo_rl.data.plausible import check_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
 
-DATA_FILE = "data.json"  # in the run: which episodes it learns from
+LEAST_WINDOW = 32  # frames: windows up to this length are allowed on shorter episodes, too
+DATA_FILE = "data.json"  # in the run: the episodes that it learns from
 
 
 def main(config: TrainConfig) -> int:
-    """Train, and say what to do with the policy."""
+    """Train, and print the next command."""
     run = train(config)
     env = EpisodeStore(config.data).spec
-    print(f"Policy: {run.policy}\nNext: {next_step(run, env)}")
+    print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
     return 0
 
 
 def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
-    """Train, and leave the policy in `out`/policy. free: more settings that may differ when a run is
-    resumed.
-    """
+    """Train, and leave the policy in `out`/policy. free: further settings that may differ in a resumed run."""
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    check_settings(recipe)
+    check_settings(config)
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
     share_out(config.threads, images=_has_pictures(store.spec))
     choice = chosen(config, store)
     check_episodes(choice.episodes)
+    check_windows(config, choice)
     source = window_source(config, choice)
     policy = fresh_policy(config, choice).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
@@ -94,7 +95,7 @@ def _train(
 
 
 def next_step(run: RunDir, env: EnvSpec) -> str:
-    """A simulated task can be evaluated; what a robot recorded goes back to the robot."""
+    """The next command: evaluate on a simulated task, export for a robot."""
     if env.simulated:
         return f"robo-rl evaluate policy={run.policy}"
     return f"robo-rl export policy={run.policy} noise=zero out={run.path / 'bundle'}"
@@ -111,11 +112,21 @@ def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
     return choice
 
 
-def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
-    """Note what is learned from. Raises DataError when a resumed run would go on with something else.
+def check_windows(config: TrainConfig, choice: Choice) -> None:
+    """Raise ConfigError for windows longer than every episode: they would hold little but padding."""
+    longest = max((episode.frames for episode in choice.episodes), default=0)
+    for key in ("chunk", "obs_steps"):
+        if (length := getattr(config, key)) > max(longest, LEAST_WINDOW):
+            raise ConfigError(
+                f"{key}={length} cannot be used: the longest episode in {choice.store.path} has "
+                f"{counted(longest, 'frame')}. Give at most that many."
+            )
 
-    Batches are functions of (seed, update, number of windows): with other episodes they would be others from
-    the start.
+
+def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
+    """Note the episodes of a run. Raises DataError when a resumed run would continue with others.
+
+    Batches are functions of (seed, update, number of windows), so other episodes would change all of them.
     """
     path, numbers = run.path / DATA_FILE, [episode.number for episode in choice.episodes]
     frames = sum(episode.frames for episode in choice.episodes)
@@ -146,14 +157,14 @@ def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:
 
 
 def fit_normalizer(choice: Choice) -> Normalizer:
-    """Statistics of every state observation over all frames that are learned from."""
+    """Statistics of every state observation over all frames of the chosen episodes."""
     episodes, obs = choice.episodes, choice.store.spec.obs
     keys = [key for key, spec in obs.items() if sense_of(key, spec) == "state"]
     return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in episodes]) for key in keys})
 
 
 def window_source(config: TrainConfig, choice: Choice) -> WindowSource:
-    """Windows in memory for states, through a loader when there are pictures or point clouds."""
+    """Windows in memory for states; through a loader for pictures and point clouds."""
     spec, env = WindowSpec(config.obs_steps, config.chunk), choice.store.spec
     if _has_pictures(env):
         dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=choice.positions)
@@ -168,7 +179,7 @@ def _has_pictures(env: EnvSpec) -> bool:
 
 
 def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:
-    """Where the policy came from, for policy.json and the bundle's manifest."""
+    """Origin of the policy, for policy.json and the bundle's manifest."""
     frames = sum(episode.frames for episode in choice.episodes)
     data = {
         "path": config.data,

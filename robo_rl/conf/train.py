@@ -30,11 +30,11 @@ class TrainConfig(BaseTrainConfig):
         *RULES, help="episodes; unfailed: whole ones, marked successful or not marked; success; all"
     )
     out: str = setting(REQUIRED, "folder of the run")
-    resume: bool = setting(False, "go on with the run in `out` after its last checkpoint")
-    overwrite: bool = setting(False, "replace the run in `out`")
+    resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
+    overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")
     device: str = setting("auto", "auto | cpu | cuda | cuda:<number>")
     threads: int = setting(
-        0, "of torch on the CPU; 0: one, or what torch takes where there are images", at_least=0
+        0, "threads of torch on the CPU; 0: one, or torch's own number where there are images", at_least=0
     )
     num_workers: int = setting(0, "processes that read images; states are kept in memory", at_least=0)
     obs_steps: int = setting(1, "To: observations that the policy sees, newest last", at_least=1)

@@ -20,7 +20,7 @@ class MlpDenoiserConfig(NetConfig):
 
     name: str = "mlp"
     width: int = setting(256, "neurons of each hidden layer", at_least=1)
-    depth: int = setting(3, "hidden layers", at_least=0)
+    depth: int = setting(3, "hidden layers", at_least=0, at_most=100)
     time_dim: int = setting(32, "length of the time embedding", at_least=2)
     time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")
     activation: str = setting("gelu", "relu, mish, silu, gelu or tanh")

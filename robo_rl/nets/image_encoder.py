@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.settings import check_settings, one_of, setting
 from robo_rl.core.spec import SEGMENTS
 
 
@@ -25,8 +25,8 @@ class ImageEncoderConfig:
 
     widths: list[int] = setting([32, 64, 128], "channels of each convolution")
     features: int = setting(64, "length of an image's feature vector", at_least=1)
-    crop: float = setting(0.9, "side of the crop over the side of the image")
-    pool: str = setting("softmax", "softmax (expected key points) or mean")
+    crop: float = setting(0.9, "side of the crop over the side of the image", above=0.0, at_most=1.0)
+    pool: str = one_of("softmax", "mean", help="softmax: expected key points")
     keypoints: int = setting(32, "pool=softmax: expected key points", at_least=1)
     far_m: float = setting(2.0, "depths beyond this are cut to it [m]")
 
@@ -79,10 +79,10 @@ class ImageEncoder(nn.Module):
                 f"image.widths={config.widths} cannot be used: give the channels of each level."
             )
         channels: dict[tuple[int, ...], int] = {(1,): len(SEGMENTS)} if classes else {(3,): 3, (): 1}
-        if len(shape) not in (2, 3) or shape[2:] not in channels or not 0.0 < config.crop <= 1.0:
+        if len(shape) not in (2, 3) or shape[2:] not in channels:
             raise ConfigError(
                 "Images must be (height, width, 3), depths (height, width), segmentations (height, width, "
-                f"1), with crop in (0, 1]; found {shape}, {config.crop}."
+                f"1); found {shape}."
             )
         self.shape = tuple(shape)
         self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])
@@ -130,6 +130,4 @@ def _span(offset: Float[Tensor, " b"], free: int, length: int) -> Int[Tensor, "b
 def _pooling(config: ImageEncoderConfig) -> nn.Sequential:
     if config.pool == "softmax":
         return nn.Sequential(nn.Conv2d(config.widths[-1], config.keypoints, 1), SpatialSoftmax())
-    if config.pool == "mean":
-        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    raise ConfigError(f"Image pooling must be 'softmax' or 'mean', found '{config.pool}'.")
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())

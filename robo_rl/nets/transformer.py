@@ -26,7 +26,7 @@ class TransformerConfig(NetConfig):
 
     name: str = "transformer"
     width: int = setting(128, "neurons of each token, divisible by heads", at_least=2)
-    depth: int = setting(4, "attention blocks", at_least=0)
+    depth: int = setting(4, "attention blocks", at_least=0, at_most=100)
     heads: int = setting(4, "attention heads", at_least=1)
     ratio: int = setting(4, "MLP width / width", at_least=1)
     time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")

@@ -55,6 +55,15 @@ def test_a_slip_is_one_sentence_and_leaves_nothing(
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """`out` of a dataset, say: neither filled with the demo's files nor emptied by overwrite=true."""
+    (tmp_path / "dataset.json").write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(ConfigError, match=r"is a dataset, expected a new folder"):
+            demo.main(DemoConfig(out=str(tmp_path), overwrite=overwrite))
+    assert [path.name for path in tmp_path.iterdir()] == ["dataset.json"]
+
+
 def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
     """Its report would say 50 demonstrations of another task beside a table of what 20 of the first one
     made.

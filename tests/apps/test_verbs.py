@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from policies.deploy.bundle import load_bundle
 from robo_rl.apps import data as data_verb
 from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
+from robo_rl.apps.cli.main import main
 from robo_rl.apps.record import data_import
 from robo_rl.apps.runs.loaded_policy import find_policy, open_policy
 from robo_rl.apps.runs.metrics import read_metrics
@@ -89,6 +91,36 @@ def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
     """A wrong path must not leave a run folder that then is in the way."""
     with pytest.raises(DataError, match=r"dataset\.json does not exist"):
         train.main(train_config(tmp_path / "nowhere", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        "steps=0", "batch_size=0", "lr=nan", "lr=0", "beta1=2", "beta2=-1", "weight_decay=-1", "warmup_steps=-1",
+        "final_lr=-1", "ema_power=-1", "ema_max=2", "log_every=0", "checkpoint_every=-1", "keep_checkpoints=0",
+        "net.depth=100000", "image.crop=5", "image.pool=avg",
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_used_costs_nothing(
+    slip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused by its key before the dataset is read; a finished run in `out` is untouched by overwrite=true."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    words = [f"data={tmp_path / 'nowhere'}", f"out={tmp_path / 'run'}", "overwrite=true", slip]
+    assert main(["train", *words]) == 2
+    assert re.match(rf"robo-rl: {slip}(\.0)? cannot be used, expected:", capsys.readouterr().err)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize("slip", [{"chunk": 10000}, {"obs_steps": 1000}])
+def test_windows_beyond_every_episode_are_refused(
+    dataset: Path, slip: dict[str, int], tmp_path: Path
+) -> None:
+    """They would hold little but padding, in 100 GB of memory."""
+    with pytest.raises(ConfigError, match=r"=\d+ cannot be used: the longest episode .* frames"):
+        train.main(train_config(dataset, tmp_path / "run", **slip))
     assert not (tmp_path / "run").exists()
 
 

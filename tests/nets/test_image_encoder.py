@@ -49,7 +49,7 @@ def test_bad_settings_are_refused() -> None:
     """Grey images or a crop of nothing cannot be encoded."""
     with pytest.raises(ConfigError, match=r"\(height, width, 3\)"):
         ImageEncoder((8, 8, 1), TINY)
-    with pytest.raises(ConfigError, match="'softmax' or 'mean'"):
+    with pytest.raises(ConfigError, match=r"image\.pool=max cannot be used, expected: softmax \| mean"):
         ImageEncoder((8, 8, 3), ImageEncoderConfig(pool="max"))
 
 
