@@ -17,7 +17,7 @@ ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/cli/test_config.py test
 # The pure parts, whose tests are quick with every call checked; those that learn for a while are left out.
 SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/flight/swarm/test_terms.py \
   $(addprefix tests/data/test_,normalizer.py replay.py windows.py) \
-  $(addprefix tests/policies/,c/test_head.py test_executor.py tuned/test_fine_tuned.py base/test_generative.py \
+  $(addprefix tests/policies/,test_executor.py tuned/test_fine_tuned.py base/test_generative.py \
     test_observation_senses.py base/test_process.py base/test_realtime.py flight/test_vision.py) \
   $(addprefix tests/sim/flight/test_,craft.py dynamics.py flight_observer.py tracking.py) \
   tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)

@@ -2,9 +2,8 @@
 
     python benchmarks/c_export.py
 
-Two networks of 64-64 tanh: `c/mlp64`, a flight policy (53 observations, 4 motors), and `c/arm64`, the head of
-an arm (20 observations in units, 7 joints), as gcc -O2 builds them for this machine. Time is CPU time of one
-thread.
+A network of 64-64 tanh: `c/mlp64`, a flight policy (53 observations, 4 motors), as gcc -O2 builds it for this
+machine. Time is CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import torch
 from common import emit, parser
 from torch import Tensor
 
-from policies.c.export import FLAGS, Physical, verify_c_header, write_c_header
+from policies.c.export import FLAGS, verify_c_header, write_c_header
 
-WIDTHS = {"mlp64": (53, 64, 64, 4), "arm64": (20, 64, 64, 7)}
+WIDTHS = {"mlp64": (53, 64, 64, 4)}
 AIM_US = 15.0
 MAIN = """
 #define _POSIX_C_SOURCE 199309L
@@ -40,7 +39,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < POLICY_OBS; ++i) obs[i] = 0.01f * (float)i;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
   for (long call = 0; call < calls; ++call) {
-    CALL(obs, action);
+    policy_act(obs, action);
     obs[call % POLICY_OBS] = action[0]; /* the next call needs this one's answer */
     sum += action[POLICY_ACTIONS - 1];
   }
@@ -61,14 +60,11 @@ def main() -> None:
 
 def measure(name: str, widths: tuple[int, ...], folder: Path, calls: int, rounds: int) -> None:
     layers, scale = network(widths)
-    physical = around(widths) if name == "arm64" else None
     examples = torch.randn(4, widths[0], generator=torch.Generator().manual_seed(2))
     path = folder / "policy.h"
-    export = write_c_header(
-        path, "policy", layers, scale, examples, {"network": "random weights"}, physical=physical
-    )
-    difference = verify_c_header(path, "policy", layers, scale, physical=physical)
-    program = build(folder, "policy_command" if physical else "policy_act")
+    export = write_c_header(path, "policy", layers, scale, examples, {"network": "random weights"})
+    difference = verify_c_header(path, "policy", layers, scale)
+    program = build(folder)
     # Best of the rounds: other processes slow a round, and never speed one up.
     best_s = min(float(subprocess.check_output([program, str(calls)]).split()[0]) for _ in range(rounds))
     about = {"widths": "-".join(map(str, widths)), "flags": "gcc -O2"}
@@ -87,19 +83,9 @@ def network(widths: tuple[int, ...]) -> tuple[list[tuple[Tensor, Tensor]], Tenso
     return layers, torch.ones(widths[0])
 
 
-def around(widths: tuple[int, ...]) -> Physical:
-    obs, actions = widths[0], widths[-1]
-    return Physical(
-        torch.full((obs,), 0.2),
-        torch.full((obs,), 5.0),
-        torch.full((actions,), -2.0),
-        torch.full((actions,), 2.5),
-    )
-
-
-def build(folder: Path, call: str) -> str:
+def build(folder: Path) -> str:
     source, program = folder / "main.c", folder / "main"
-    source.write_text(MAIN.replace("CALL(", f"{call}("))
+    source.write_text(MAIN)
     subprocess.run(["gcc", *FLAGS, str(source), "-lm", "-o", str(program)], check=True)
     return str(program)
 

@@ -66,45 +66,13 @@ class FlightMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Physical:
-    """What stands around the network of an arm, for the C function `command`: its observation and action in
-    units.
-
-    x = clip(obs - center, +-reach), which the network scales; command = low + (y + 1) / 2 (high - low).
-    reach: (o,), infinite where nothing is clipped.
-    """
-
-    center: Float[Tensor, " o"]
-    reach: Float[Tensor, " o"]
-    low: Float[Tensor, " a"]
-    high: Float[Tensor, " a"]
-
-    def constants(self) -> dict[str, Tensor]:
-        most = torch.finfo(torch.float32).max  # C99 has no literal for infinity
-        parts = {
-            "center": self.center,
-            "reach": self.reach.clamp(max=most),
-            "low": self.low,
-            "high": self.high,
-        }
-        return {key: plain(key, part) for key, part in parts.items()}
-
-    def into(self, obs: Float[Tensor, "b o"]) -> Float[Tensor, "b o"]:
-        return (obs - self.center).clamp(-self.reach, self.reach)
-
-    def out_of(self, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return (self.low + (action + 1.0) * 0.5 * (self.high - self.low)).maximum(self.low).minimum(self.high)
-
-
-@dataclass(frozen=True, slots=True)
 class CExport:
     """What a manifest says about a header."""
 
     file: str
     name: str
     layers: tuple[int, ...]  # widths: of the observation, of every hidden layer, of the action
-    # of scale, weight (row-major) and bias of each layer, then what is physical, as little-endian float32
-    crc32: str
+    crc32: str  # scale, then weight (row-major) and bias of each layer, as little-endian float32
     macs: int  # multiply-accumulates of one action
     flash_bytes: int  # of all constants, the stored examples among them
     stack_bytes: int  # of the two buffers of one action
@@ -121,13 +89,12 @@ def write_c_header(
     examples: Float[Tensor, "k o"],
     note: Mapping[str, str],
     memory: FlightMemory | None = None,
-    physical: Physical | None = None,
 ) -> CExport:
     """Write the network to `path`; everything in it begins with `name`, macros with the same in capitals.
 
     input_scale: (o,), multiplies the observation. examples: observations, stored with this network's answers
     for `name_self_test`. note: what the comment says, such as craft, observation order with units, rate,
-    commit. memory: adds `name_observe`, `name_remember` and `name_reset`. physical: adds `name_command`.
+    commit. memory: adds `name_observe`, `name_remember` and `name_reset`.
     Raises ConfigError for shapes or names that do not fit, CheckpointError for numbers that are not finite.
     """
     if not _NAME.fullmatch(name):
@@ -145,15 +112,13 @@ def write_c_header(
     widths = [len(scale), *(len(bias) for _, bias in layers)]
     if memory is not None:
         _check_memory(memory, widths[0], widths[-1])
-    if physical is not None:
-        _check_physical(physical, widths[0], widths[-1])
     answers = forward(layers, scale, examples)
-    constants = {**_constants(layers, scale, physical), "example_obs": examples, "example_action": answers}
+    constants = {**_constants(layers, scale), "example_obs": examples, "example_action": answers}
     export = CExport(
         file=path.name,
         name=name,
         layers=tuple(widths),
-        crc32=f"{_crc32(layers, scale, physical):08x}",
+        crc32=f"{_crc32(layers, scale):08x}",
         macs=sum(weight.numel() for weight, _ in layers),
         flash_bytes=4 * sum(part.numel() for part in constants.values()),
         stack_bytes=4 * max(widths[:-1]) * min(2, len(layers)),
@@ -161,7 +126,7 @@ def write_c_header(
     cost = f"{export.macs} multiply-accumulates, {export.flash_bytes} bytes of flash"
     about = {**note, "network": f"{'-'.join(map(str, widths))}, {cost}", "weights": f"CRC-32 {export.crc32}"}
     macros = _macros(export, len(examples), memory)
-    text = c.header(name, widths, constants, macros, about, memory is not None, physical is not None)
+    text = c.header(name, widths, constants, macros, about, memory is not None)
     write_atomic(path, text.encode())
     return export
 
@@ -181,13 +146,9 @@ def verify_c_header(
     input_scale: Tensor,
     num: int = 1000,
     tolerance: float = TOLERANCE,
-    physical: Physical | None = None,
 ) -> float:
     """Compile the header, run its self test and `num` random observations; returns the largest difference to
     torch.
-
-    With `physical` the observations and actions are in units; the difference is in actions of -1 ... 1 all
-    the same.
 
     Raises MissingDependencyError when there is no C compiler; CheckpointError when the header does not
     compile without a warning, fails its self test, holds other weights, or differs from torch by more than
@@ -196,20 +157,16 @@ def verify_c_header(
     layers, scale = _checked(layers, input_scale)
     spread = torch.where(scale == 0.0, torch.ones_like(scale), scale.abs())
     obs = 2.0 * torch.randn(num, len(scale), generator=generator("c header")) / spread
-    if physical is not None:
-        obs = obs + physical.center
-    failed, crc, found = run_header(path, name, obs, physical is not None)
+    failed, crc, found = run_header(path, name, obs)
     if failed:
         raise CheckpointError(f"{path.name} fails its self test at example {failed}. Write the header again.")
-    if crc != (ours := _crc32(layers, scale, physical)):
+    if crc != (ours := _crc32(layers, scale)):
         raise CheckpointError(
             f"{path.name} holds other weights than these (CRC-32 {crc:08x}, expected {ours:08x}). "
             "Write the header again, and check which policy it was written from."
         )
-    expected = forward(layers, scale, obs if physical is None else physical.into(obs))
+    expected = forward(layers, scale, obs)
     found = found.view_as(expected)
-    if physical is not None:
-        found = (found - physical.low) * (2.0 / (physical.high - physical.low)) - 1.0
     worst = float((found - expected).abs().max())
     if not worst <= tolerance:  # also refuses NaN
         exact = forward([(w.double(), b.double()) for w, b in layers], scale.double(), obs.double())
@@ -221,13 +178,10 @@ def verify_c_header(
     return worst
 
 
-def run_header(
-    path: Path, name: str, obs: Float[Tensor, "b o"], units: bool = False
-) -> tuple[int, int, Float[Tensor, " ba"]]:
+def run_header(path: Path, name: str, obs: Float[Tensor, "b o"]) -> tuple[int, int, Float[Tensor, " ba"]]:
     """(result of the self test, CRC-32 of the weights, all actions), as the system's C compiler builds
     them.
     """
-    main = c.MAIN.replace("name_act(", "name_command(") if units else c.MAIN
     compiler = next((found for found in map(shutil.which, COMPILERS) if found), None)
     if compiler is None:
         raise MissingDependencyError(
@@ -236,7 +190,7 @@ def run_header(
         )
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "main.c"), Path(folder, "check")
-        source.write_text(c.with_prefix(main, name).replace("HEADER", path.name))
+        source.write_text(c.with_prefix(c.MAIN, name).replace("HEADER", path.name))
         command = [compiler, *FLAGS, f"-I{path.resolve().parent}", str(source), "-lm", "-o", str(program)]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode:
@@ -273,16 +227,16 @@ def _macros(export: CExport, num_examples: int, memory: FlightMemory | None) -> 
     return values
 
 
-def _constants(layers: Layers, scale: Tensor, physical: Physical | None) -> dict[str, Tensor]:
+def _constants(layers: Layers, scale: Tensor) -> dict[str, Tensor]:
     """Name -> values, in the order in which the checksum takes them."""
     named = {"scale": scale}
     for i, (weight, bias) in enumerate(layers, 1):
         named |= {f"weight_{i}": weight, f"bias_{i}": bias}
-    return named if physical is None else {**named, **physical.constants()}
+    return named
 
 
-def _crc32(layers: Layers, scale: Tensor, physical: Physical | None) -> int:
-    parts = _constants(layers, scale, physical).values()
+def _crc32(layers: Layers, scale: Tensor) -> int:
+    parts = _constants(layers, scale).values()
     return zlib.crc32(b"".join(part.numpy().astype("<f4").tobytes() for part in parts))
 
 
@@ -333,12 +287,3 @@ def _check_memory(memory: FlightMemory, obs: int, actions: int) -> None:
             f"The network maps {obs} numbers to {actions}; a flight with {memory.history} remembered actions "
             f"and integral={memory.integral} has {memory.obs_rows} observations and 4 actions."
         )
-
-
-def _check_physical(physical: Physical, obs: int, actions: int) -> None:
-    shapes = {key: tuple(part.shape) for key, part in physical.constants().items()}
-    wanted = {"center": (obs,), "reach": (obs,), "low": (actions,), "high": (actions,)}
-    if shapes != wanted:
-        raise ConfigError(f"What stands around the network has shapes {shapes}, expected {wanted}.")
-    if not (physical.low < physical.high).all() or not (physical.reach > 0.0).all():
-        raise ConfigError("Around a network, low must be below high and reach above 0 in every dimension.")

@@ -1,6 +1,4 @@
-"""The C text of an exported network. In all of it `name_` and `NAME_` stand for the prefix that the user
-chose.
-"""
+"""C source text of an exported network. `name_` and `NAME_` in it are placeholders for the user's prefix."""
 
 from __future__ import annotations
 
@@ -139,23 +137,6 @@ static inline void name_observe(const name_state *state, const float position_m[
 }
 """
 
-_PHYSICAL = """
-/* Observation -> command, both in units: (obs - center), clipped to +-reach, through the network, to low ... high. */
-static inline void name_command(const float obs[NAME_OBS], float command[NAME_ACTIONS]) {
-  float x[NAME_OBS];
-  for (int i = 0; i < NAME_OBS; ++i) {
-    const float off = obs[i] - name_center[i], reach = name_reach[i];
-    x[i] = off < -reach ? -reach : off > reach ? reach : off; /* NaN goes through: look at what goes in */
-  }
-  name_act(x, command);
-  for (int i = 0; i < NAME_ACTIONS; ++i) {
-    const float low = name_low[i], high = name_high[i];
-    const float value = low + (command[i] + 1.0f) * 0.5f * (high - low);
-    command[i] = value < low ? low : value > high ? high : value;
-  }
-}
-"""
-
 _INTRO = """
 A policy written by robo-rl for a microcontroller. Do not edit it: export again. Include it in one file only, for every
 inclusion brings its own copy of the weights. Before a flight, name_self_test() must be 0 and name_weights_crc32() must
@@ -170,7 +151,8 @@ Flight, every NAME_DT_S seconds, after name_reset(&state) and with positions rel
     ... one control period later, with the new position:
     name_remember(&state, action, position_m);
 
-Rotors: front right, back right, back left, front left.
+Rotors: front right, back right, back left, front left. "full speed", "thrust" and "spin" below are those of the craft
+that the policy was trained for: a speed is a share of that full speed, not of the PWM range of another motor.
 """
 
 # What verification compiles: self test and checksum first, then one action for every observation that comes
@@ -199,15 +181,14 @@ def header(
     values: Mapping[str, str | int],
     note: Mapping[str, str],
     flight: bool,
-    physical: bool = False,
 ) -> str:
-    """The whole file. widths: of the input and of every layer; values: macros by name; flight: with the
-    memory?
+    """Text of the whole file.
 
-    physical: with the function that speaks units?
+    widths: of the input and of every layer. values: macros by name. note: facts for the comment on top.
+    flight: adds the functions that build the observation of a flight.
     """
     sizes = {key: constants[key].numel() for key in constants if not key.startswith("example_")}
-    more = [*([_FLIGHT] if flight else []), *([_PHYSICAL] if physical else [])]
+    more = [_FLIGHT] if flight else []
     return assembled(
         name, constants, values, note, [_LAYER, act(widths)], sizes, more, _FLIGHT_USE if flight else ""
     )
