@@ -13,6 +13,7 @@ from policies.c.export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import write_bundle
 from policies.flight.policy import STATE, FlightPolicy
+from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.fly_field import write_field_pictures
 from robo_rl.apps.flight.fly_table import LABELS, print_table
 from robo_rl.apps.runs.progress import progress, show
@@ -125,7 +126,7 @@ def write_header(
     )
     examples = torch.randn(4, len(policy.scale), generator=torch.Generator().manual_seed(0)) * 0.2
     facts = {
-        "craft": f"{craft.name} ({craft.source})",
+        **craft_facts(craft),
         "observation": setting.spec().obs[STATE].unit,
         "rate": f"{1.0 / setting.task.dt_s:g} Hz",
         "commit": str(note["commit"]),

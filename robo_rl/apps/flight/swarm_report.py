@@ -17,6 +17,7 @@ from policies.c.swarm import CSwarm, verify_c_swarm, write_c_swarm
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import write_bundle
 from policies.flight.swarm import STATE, SwarmPolicy
+from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
@@ -76,7 +77,7 @@ def _header(
     it.
     """
     facts = {
-        "craft": f"{setting.craft.name} ({setting.craft.source})",
+        **craft_facts(setting.craft),
         "observation": setting.spec().obs[STATE].unit,
         "rate": f"{1.0 / setting.world.dt_s:g} Hz",
         "commit": str(note["commit"]),

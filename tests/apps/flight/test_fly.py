@@ -63,6 +63,10 @@ def test_it_leaves_results_pictures_a_bundle_and_c(
     assert "differs from torch" in printed
     for name in ("flight.png", "policy.h", "bundle/manifest.json", "bundle/policy.onnx"):
         assert (out / name).stat().st_size > 0
+    header = " ".join((out / "policy.h").read_text().split())
+    assert "full speed: 21702 RPM" in header  # a share of it is what an action commands
+    assert "front right counter-clockwise, back right clockwise" in header
+    assert "train for it: robo-rl fly craft=mine.yaml" in header.replace(" * ", " ")
     manifest = json.loads((out / "bundle" / "manifest.json").read_text())
     assert manifest["measured"]["n"] == 6
     assert "position m" in manifest["env"]["obs"]["state"]["unit"]
