@@ -35,9 +35,9 @@ import torch
 from common import emit, parser
 from hover_methods import ARMS, compare, picture
 
+from robo_rl.apps.flight.fly_runs import CONTROLLERS, SharedStarts, train_run
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import CONTROLLERS, FlyRow, baseline, evaluated, row, train_all
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.flight.level import LEVELS
 
@@ -64,19 +64,20 @@ def main() -> None:
         methods(args)
         return
     budgets = [10] if args.quick else [int(part) for part in args.updates.split(",")]
-    small = {"seeds": 1, "eval_flights": 100, "eager": True} if args.quick else {"seeds": args.seeds}
+    small = {"seeds": 1, "eval_episodes": 100, "eager": True} if args.quick else {"seeds": args.seeds}
     setting = FlightSetup.of(FlyConfig(craft=args.craft, level=args.level))
     name = "hover" if args.level == "motors" else f"hover/{args.level}"
     for updates in budgets:
         config = FlyConfig(craft=args.craft, level=args.level, updates=updates, **small)
         with tempfile.TemporaryDirectory() as folder:
             config.out = str(Path(folder) / "run")
-            rows, _ = train_all(config, setting, RunDir.create(config.out, config))
+            rows, _ = train_run(config)
             shutil.rmtree(config.out)
         report(f"{name}/first_order/{updates}_updates", rows)
     for controller in CONTROLLERS:
-        pilot = baseline(controller, setting, config.eval_flights)
-        report(f"{name}/{controller}", [row(controller, evaluated(config, setting, pilot))])
+        starts = SharedStarts.of(config, setting)
+        trial = starts.fly(starts.controller(controller))
+        report(f"{name}/{controller}", [FlyRow.of(controller, trial)])
 
 
 def methods(args: Namespace) -> None:
@@ -85,7 +86,7 @@ def methods(args: Namespace) -> None:
     if unknown := sorted(set(names) - set(ARMS)):
         raise SystemExit(f"--methods {', '.join(unknown)}: there is no such arm. Known: {', '.join(ARMS)}.")
     base = (
-        FlyConfig(craft=args.craft, eval_flights=100, eval_s=2.0, eager=True)
+        FlyConfig(craft=args.craft, eval_episodes=100, eval_s=2.0, eager=True)
         if args.quick
         else FlyConfig(craft=args.craft)
     )

@@ -14,9 +14,11 @@ from pathlib import Path
 import torch
 from common import cpu_seconds, emit
 
-from robo_rl.apps.flight.fly_methods import hand_over, make_trainer, new_policy, total_updates
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_learners import make_training
+from robo_rl.apps.flight.fly_recipe import total_updates
+from robo_rl.apps.flight.fly_runs import SharedStarts
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import evaluated
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import METHODS
 from robo_rl.eval.stats import mean_over_seeds
@@ -71,7 +73,7 @@ def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
     """Of a training of this arm once it is under way, of the updates that learn."""
     config = arm(name, base, 10**6, seed=1000)
     setting = FlightSetup.of(config)
-    trainer, _ = make_trainer(config, setting, new_policy(config, setting, config.seed), config.seed)
+    trainer = make_training(config, setting, config.seed).trainer
     for _ in range(1 + getattr(config.method, "warmup_rounds", 0)):
         trainer.update()
     start_s, first = cpu_seconds(), trainer.updates
@@ -83,17 +85,18 @@ def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
 def train(config: FlyConfig, marks: int) -> tuple[list[Point], int]:
     """One training, measured `marks` times on its way. Returns the points, and the environment's steps."""
     setting = FlightSetup.of(config)
-    policy = new_policy(config, setting, config.seed)
-    trainer, _ = make_trainer(config, setting, policy, config.seed)
+    training = make_training(config, setting, config.seed)
+    trainer, policy = training.trainer, training.policy
+    assert isinstance(policy, FlightPolicy)
     total, points, used_s = total_updates(config), [], 0.0
     while not trainer.done:
         start_s = cpu_seconds()
         trainer.update()
         used_s += cpu_seconds() - start_s
         if trainer.done or trainer.updates * marks // total > (trainer.updates - 1) * marks // total:
-            hand_over(trainer, policy)
+            training.after()
             with torch.no_grad():
-                trial = evaluated(config, setting, policy_pilot(policy.columns))
+                trial = SharedStarts.of(config, setting).fly(policy_pilot(policy.columns))
             error_m = float(trial.error_m.mean()) if len(trial.error_m) else math.inf
             points.append(Point(used_s, error_m, float(trial.left.float().mean())))
     return points, trainer.env_steps

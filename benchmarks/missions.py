@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import cpu_seconds, emit, parser
 
-from robo_rl.apps.mission import POLICY, flown, load_tracker, planned_for
+from robo_rl.apps.flight.mission_flights import POLICY, flown, load_tracker, planned_for
 from robo_rl.conf.mission import MissionConfig
 from sim.tasks.stl.scene import load_mission
 
@@ -29,7 +29,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="policies trained to follow curves")
     args = options.parse_args()
     torch.set_num_threads(1)
-    config = MissionConfig(scenes=5 if args.quick else args.scenes)
+    config = MissionConfig(episodes=5 if args.quick else args.scenes)
     missions = [load_mission(name) for name in (config.missions[:2] if args.quick else config.missions)]
     with tempfile.TemporaryDirectory() as folder:
         trackers = []
@@ -45,7 +45,12 @@ def main() -> None:
         name, formula = f"mission/{mission.name}", str(mission.formula)
         found = float((planned.plans.margin_m > 0.0).float().mean())
         emit(
-            f"{name}/planned", found, "fraction", formula=formula, scenes=config.scenes, plan_cpu_s=plan_cpu_s
+            f"{name}/planned",
+            found,
+            "fraction",
+            formula=formula,
+            scenes=config.episodes,
+            plan_cpu_s=plan_cpu_s,
         )
         rates = [flown(config, planned, POLICY, tracker).satisfied.rate for tracker in trackers]
         emit(
@@ -53,7 +58,7 @@ def main() -> None:
             round(fmean(rates), 4),
             "fraction",
             per_seed=rates,
-            scenes=config.scenes,
+            scenes=config.episodes,
         )
         for pilot in config.controllers:
             rate = flown(config, planned, pilot, trackers[0]).satisfied

@@ -24,9 +24,9 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_runs import SharedStarts, train_run
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
 from sim.flight.trial import controller_pilot, policy_pilot
@@ -49,7 +49,7 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     small = (
-        {"updates": 3, "seeds": 1, "eval_flights": 50, "eval_s": 4.0, "eager": True}
+        {"updates": 3, "seeds": 1, "eval_episodes": 50, "eval_s": 4.0, "eager": True}
         if args.quick
         else {"seeds": args.seeds}
     )
@@ -64,7 +64,7 @@ def main() -> None:
 
 def trained(config: FlyConfig, run: Path) -> list[FlyRow]:
     config = replace(config, out=str(run))
-    return train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))[0]
+    return train_run(config)[0]
 
 
 def load(folder: Path) -> FlightPolicy:
@@ -75,13 +75,16 @@ def load(folder: Path) -> FlightPolicy:
 
 def measure(config: FlyConfig, policies: list[FlightPolicy], costs: list[float]) -> None:
     setting, name = FlightSetup.of(config), f"obstacles/{config.density:.0%}"
-    learned = [row("policy", evaluated(config, setting, policy_pilot(policy.columns))) for policy in policies]
+    learned = [
+        FlyRow.of("policy", SharedStarts.of(config, setting).fly(policy_pilot(policy.columns)))
+        for policy in policies
+    ]
     cost = {"train_cpu_s": round(fmean(costs), 1)} if costs else {}
     tell(f"{name}/policy", learned, **cost)
     for pilot, (controller, planner) in BASELINES.items():
         led = FlightSetup.of(replace(config, planner=planner))
-        made = controller_pilot(controller, led.craft, led.task.dt_s, config.eval_flights)
-        tell(f"{name}/{pilot}", [row(pilot, evaluated(config, led, made))])
+        made = controller_pilot(controller, led.craft, led.task.dt_s, config.eval_episodes)
+        tell(f"{name}/{pilot}", [FlyRow.of(pilot, SharedStarts.of(config, led).fly(made))])
 
 
 def tell(name: str, rows: list[FlyRow], **extra: float) -> None:

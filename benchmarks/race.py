@@ -22,9 +22,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
+from robo_rl.apps.flight.fly_runs import SharedStarts, train_run
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
 from sim.flight.trial import controller_pilot
@@ -51,7 +51,7 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     small = (
-        {"updates": 3, "seeds": 1, "eval_flights": 50, "eval_s": 5.0, "eager": True}
+        {"updates": 3, "seeds": 1, "eval_episodes": 50, "eval_s": 5.0, "eager": True}
         if args.quick
         else {"seeds": args.seeds}
     )
@@ -64,12 +64,12 @@ def main() -> None:
 def trained(config: FlyConfig) -> list[FlyRow]:
     with tempfile.TemporaryDirectory() as folder:
         config.out = str(Path(folder) / "run")
-        return train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))[0]
+        return train_run(config)[0]
 
 
 def flown(config: FlyConfig, setting: FlightSetup, pilot: str) -> FlyRow:
-    made = controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_flights)
-    return row(pilot, evaluated(config, setting, made))
+    made = controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_episodes)
+    return FlyRow.of(pilot, SharedStarts.of(config, setting).fly(made))
 
 
 def waypoints(config: FlyConfig) -> None:

@@ -23,8 +23,10 @@ from common import cpu_seconds, emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.flight.rows import SwarmRow
+from robo_rl.apps.flight.swarm_runs import train_all
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.swarm import SwarmRow, SwarmSetting, train_all
 from robo_rl.conf.swarm import SwarmConfig
 from sim.tasks.swarm.world import SwarmWorld
 
@@ -41,7 +43,7 @@ def main() -> None:
     torch.set_num_threads(1)
     config = SwarmConfig(also=["8x80", "16x50", "32x20", "32x80"], seeds=args.seeds, updates=args.updates)
     if args.quick:
-        config = SwarmConfig(also=["32x80"], updates=20, episodes=5, eval_s=2.0, eager=True)
+        config = SwarmConfig(also=["32x80"], updates=20, eval_episodes=5, eval_s=2.0, eager=True)
     setting = SwarmSetting.of(config)
     policy = setting.policy(config) if args.speed else successes(config, setting)
     stepping(config, setting)

@@ -25,9 +25,9 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_runs import SharedStarts, train_run
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import FlyRow, evaluated, row, train_all
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from sim.flight.trial import Pilot, controller_pilot, policy_pilot
 
@@ -43,7 +43,7 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     small = (
-        {"updates": 5, "eval_flights": 100, "eval_s": 3.0, "eager": True}
+        {"updates": 5, "eval_episodes": 100, "eval_s": 3.0, "eager": True}
         if args.quick
         else {"updates": args.updates}
     )
@@ -53,18 +53,18 @@ def main() -> None:
     nominal = replace(disturbed, task=replace(disturbed.task, force_std=0.0, torque_std=0.0))
     with tempfile.TemporaryDirectory() as folder:
         config.out = str(Path(folder) / "run")
-        rows, _ = train_all(config, disturbed, RunDir.create(config.out, config))
+        rows, _ = train_run(config)
         policies = [load_policy(Path(config.out) / f"seed{item.seed}") for item in rows]
     pilots: dict[str, list[Pilot]] = {
         "learned": [policy_pilot(policy.columns) for policy in policies if isinstance(policy, FlightPolicy)]
     }
     for name, setting in (("rmse_m", nominal), ("disturbed_rmse_m", disturbed)):
         pilots |= {
-            pilot: [controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_flights)]
+            pilot: [controller_pilot(pilot, setting.craft, setting.task.dt_s, config.eval_episodes)]
             for pilot in CONTROLLERS
         }
         for pilot, flown in pilots.items():
-            results = [row(pilot, evaluated(config, setting, one)) for one in flown]
+            results = [FlyRow.of(pilot, SharedStarts.of(config, setting).fly(one)) for one in flown]
             extra = (
                 {"train_cpu_s": round(fmean(item.train_cpu_s for item in rows), 1)}
                 if pilot == "learned"

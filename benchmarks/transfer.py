@@ -25,10 +25,9 @@ from common import emit, parser
 from transfer_arms import ARMS, report_arm
 
 from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import train_all
-from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.transfer import Drop, TransferRow, measure, scene_of
+from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.flight.rows import Drop, TransferRow
+from robo_rl.apps.flight.transfer_flights import measure, scene_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.eval.stats import SuccessRate
@@ -77,9 +76,9 @@ def main() -> None:
 def trained(task: str, seeds: int, updates: int, out: Path, eager: bool) -> Path:
     """A run of `robo-rl fly` with randomised training."""
     config = FlyConfig(
-        task=task, randomize=0.2, seeds=seeds, updates=updates, eval_flights=100, out=str(out), eager=eager
+        task=task, randomize=0.2, seeds=seeds, updates=updates, eval_episodes=100, out=str(out), eager=eager
     )
-    train_all(config, FlightSetup.of(config), RunDir.create(config.out, config))
+    train_run(config)
     return out
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from common import cpu_seconds, emit, parser
 
-from robo_rl.apps.fly import FlyRow
+from robo_rl.apps.flight.rows import FlyRow
+from robo_rl.apps.flight.vision_runs import compared, sight_of, taught, train_students
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.vision import compared, sight_of, taught, train_students
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval.stats import SuccessRate
 from sim.engines.bullet.floor_view import FloorCamera, FloorView
@@ -49,7 +49,7 @@ def main() -> None:
         "rounds": 2,
         "shots": 1000,
         "eye_updates": 50,
-        "eval_flights": 10,
+        "eval_episodes": 10,
         "teacher_updates": 10,
         "eager": True,
     }

@@ -18,8 +18,8 @@ from PIL import Image
 
 from robo_rl.apps.collect import make_demonstrator
 from robo_rl.apps.flight.fly_report import flight_log
+from robo_rl.apps.flight.fly_runs import SharedStarts
 from robo_rl.apps.flight.fly_setting import FlightSetup
-from robo_rl.apps.fly import evaluated
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.schema import CollectConfig
@@ -77,15 +77,17 @@ def filmed(name: str) -> list[Frame]:
 
 def flown() -> list[Frame]:
     """A drone through the gates of a track, by a classical controller."""
-    config = FlyConfig(task="race", out=".", track="splits", eval_flights=1, eval_s=FLOWN_S, eager=True)
+    config = FlyConfig(task="race", out=".", track="splits", eval_episodes=1, eval_s=FLOWN_S, eager=True)
     setting = FlightSetup.of(config)
     assert isinstance(setting.task, RaceTask)
     track = setting.task.track
-    trial = evaluated(config, setting, controller_pilot("geometric", setting.craft, setting.task.dt_s, 1))
+    trial = SharedStarts.of(config, setting).fly(
+        controller_pilot("geometric", setting.craft, setting.task.dt_s, 1)
+    )
     gates = [
         GateFrame(gate.position_m, gate.heading_deg, track.opening_m, track.outer_m) for gate in track.gates
     ]
-    log = flight_log(setting, "geometric", trial)
+    log = flight_log(setting.task, "geometric", trial)
     scene = FlightScene(log, drones=1, size=(4 * SIDE_PX, 4 * SIDE_PX), gates=gates)
     return [
         squared(scene.frame(float(time_s))) for time_s in np.linspace(log.time_s[0], log.time_s[-1], FRAMES)

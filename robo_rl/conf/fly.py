@@ -86,7 +86,7 @@ class FlyConfig(FirstOrderConfig):
     battery_s: float = setting(
         0.0, "a charge hovers this long, thrust falls with it; 0: no battery", at_least=0.0
     )
-    eval_flights: int = setting(1000, "starts of every row of the table, the same for all", at_least=1)
+    eval_episodes: int = setting(1000, "starts of every row of the table, the same for all", at_least=1)
     eval_s: float | None = setting(
         None, "of each; none: 5 s hover, 10 s figure8, 15 s obstacles, else 20 s", at_least=0.1
     )

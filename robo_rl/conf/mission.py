@@ -17,7 +17,9 @@ class MissionConfig(PlanConfig):
         None, "a run of `robo-rl fly task=figure8`, whose policy flies; none: train one first"
     )
     controllers: list[str] = setting(["pid"], "classical controllers to lay beside the policy")
-    scenes: int = setting(50, "random scenes of every mission", at_least=1)
+    episodes: int = setting(
+        50, "random scenes of every mission, one flight of each pilot in each", at_least=1
+    )
     seed: int = setting(0, "which scenes", at_least=0)
     out: str = setting("runs/mission", "results.json and missions.png go here")
     overwrite: bool = setting(False, "replace what is in `out`")

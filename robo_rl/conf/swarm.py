@@ -52,7 +52,7 @@ class SwarmConfig(FirstOrderConfig):
     heads: int = setting(4, "of its attention", at_least=1)
     low_m: float = setting(1.0, "starts and goals are no lower")
     high_m: float = setting(3.0, "... and no higher")
-    episodes: int = setting(
+    eval_episodes: int = setting(
         100, "unseen worlds to measure in; of larger swarms fewer, as many drones in all", at_least=1
     )
     eval_s: float = setting(15.0, "length of each", at_least=0.1)

@@ -37,7 +37,7 @@ class VisionConfig:
     )
     flights: int = setting(60, "recorded in each", at_least=1)
     lr: float = setting(2e-3, "learning rate at the start of each fit", at_least=0.0)
-    eval_flights: int = setting(200, "starts of every row of the table, the same for all", at_least=1)
+    eval_episodes: int = setting(200, "starts of every row of the table, the same for all", at_least=1)
     eval_s: float | None = setting(None, "length of a flight, recorded or measured; none: 5 s", at_least=0.1)
     eval_seed: int = setting(1, "which starts", at_least=0)
     seed: int = setting(0, "of the first training", at_least=0)

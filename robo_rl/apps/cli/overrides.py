@@ -51,11 +51,25 @@ def quoted(text: str) -> str:
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"
 
 
+# A word of another verb -> the words for the same thing, of which the verb at hand has one.
+SYNONYMS = {
+    "steps": ("updates", "method.env_steps"),
+    "updates": ("steps", "method.env_steps"),
+    "env_steps": ("updates", "steps"),
+    "epochs": ("updates", "steps", "method.env_steps"),
+    "episodes": ("eval_episodes",),
+    "eval_episodes": ("episodes",),
+    "eval_flights": ("eval_episodes", "episodes"),
+}
+
+
 def nearest(name: str, known: Iterable[str], suffix: str = "") -> str:
     """Say " Did you mean ...?", or nothing. The last part of a dotted key is enough: "lr" finds
     "learner.lr".
     """
     names = list(known)
+    if (same := next((word for word in SYNONYMS.get(name, ()) if word in names), None)) is not None:
+        return f" Did you mean '{same}{suffix}'?"
     leaves = {key.rpartition(".")[2]: key for key in reversed(names)}
     close = get_close_matches(name, names, n=1, cutoff=0.6) or [
         leaves[leaf] for leaf in get_close_matches(name.rpartition(".")[2], leaves, n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""What `robo-rl fly` leaves behind: the table, results.json, pictures, the bundle and the C header."""
+"""Files that `robo-rl fly` writes: results.json, pictures, the bundle and the C header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from policies.deploy.bundle import write_bundle
 from policies.flight.policy import STATE, FlightPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.fly_field import write_field_pictures
-from robo_rl.apps.flight.fly_table import LABELS, print_table
+from robo_rl.apps.flight.fly_table import LABELS
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.runs.progress import progress, show
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.vision import VisionConfig
@@ -29,12 +30,12 @@ from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.flight.race_plots import write_race_plots
 from sim.flight.envelope import envelope_of
 from sim.tasks.flight.obstacles import ObstacleTask
+from sim.tasks.flight.protocol import FlightTask
 from sim.tasks.flight.race import RaceTask
 from sim.tasks.flight.waypoints import WaypointTask
 
 if TYPE_CHECKING:
     from robo_rl.apps.flight.fly_setting import FlightSetup
-    from robo_rl.apps.fly import FlyRow
     from robo_rl.conf.fly import FlyConfig
     from sim.flight.trial import Trial
 
@@ -44,13 +45,13 @@ _OF_TASK = {
     "race": ("track",),
     "obstacles": ("density",),
     "vision_hover": ("px", "camera_hz"),
-}  # settings to tell
+}  # settings that results.json repeats
 
 
-def finish(
+def write_outputs(
     config: FlyConfig, setting: FlightSetup, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
-) -> int:
-    """Print the table and write everything that outlives the run."""
+) -> str:
+    """Write everything into the run; returns the line that names the files."""
     out = run.path
     write_results(out / "results.json", config, rows)
     _pictures(config, setting, out, trials)
@@ -63,30 +64,39 @@ def finish(
         envelope=envelope_of(trials["policy"]), example={STATE: torch.randn(8, 1, len(policy.scale)) * 0.1},
     )  # fmt: skip
     c_line = write_header(out / "policy.h", config.task, policy, setting, note)
-    print_table(config, rows)
-    print(
-        f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}"
-    )
-    print(f"next:     robo-rl run bundle={out}/bundle")
-    if config.level == "rates":
-        print(f"          robo-rl contract bundle={out}/bundle robot=crazyflie   (or px4)")
-    return 0
+    film = ", flight.mp4" if config.video else ""
+    return f"Pictures: {out}/flight.png{film}; bundle: {out}/bundle; {c_line}"
+
+
+def next_steps(config: FlyConfig, *, flies: bool) -> str:
+    """Commands that accept the bundle. flies: some measured flight succeeded, so it has a flight envelope."""
+    bundle = f"bundle={config.out}/bundle"
+    if not flies:
+        return (
+            "No measured flight succeeded, so the bundle has no flight envelope, and no robot or simulated "
+            f"robot will fly it.\nNext:   robo-rl fly task={config.task} updates={2 * config.updates} "
+            f"out={config.out} overwrite=true   (your other settings with it: train for longer)"
+        )
+    lines = [f"robo-rl run {bundle}"]
+    if config.level == "rates" and config.task == "hover":
+        lines.append(f"robo-rl contract {bundle} robot=crazyflie   (or px4)")
+    return "Next:   " + "\n        ".join(lines)
 
 
 def _name(config: FlyConfig, setting: FlightSetup) -> str:
-    """Of the bundle; motors are what is commanded unless it says otherwise."""
+    """Name of the bundle: task, craft and, unless it is motors, the level of command."""
     return f"{config.task}-{setting.craft.name}" + ("" if config.level == "motors" else f"-{config.level}")
 
 
 def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[str, Trial]) -> None:
-    """flight.png and flight.mp4; of a race the track with its gates, of a field its cylinders."""
-    title = f"{setting.craft.name}, {config.eval_flights} starts"
+    """Write flight.png and flight.mp4; a race with its gates, a field with its cylinders."""
+    title = f"{setting.craft.name}, {config.eval_episodes} starts"
     if isinstance(setting.task, ObstacleTask):
         write_field_pictures(
             out, setting.task, trials, f"obstacles, density {config.density:.0%}: {title}", config.video
         )
         return
-    logs = [flight_log(setting, name, trial) for name, trial in trials.items()]
+    logs = [flight_log(setting.task, name, trial) for name, trial in trials.items()]
     if isinstance(setting.task, RaceTask):
         track = setting.task.track
         gates = [
@@ -98,7 +108,7 @@ def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[s
         gates = []
         write_flight_plots(out / "flight.png", logs, f"{config.task}: {title}")
     if config.video:
-        # Who flies one course must be seen apart from the others; who holds a point is drawn apart.
+        # Drones on one course would hide each other; those that hold a point are drawn side by side.
         drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
         with progress(None, "film", "frame") as bar:
             write_flight_video(
@@ -109,7 +119,7 @@ def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[s
 def write_header(
     path: Path, name: str, policy: FlightPolicy, setting: FlightSetup, note: dict[str, Any]
 ) -> str:
-    """policy.h, compiled and compared with torch where a C compiler is there; says which."""
+    """Write policy.h, compile it and compare it with torch; returns a line on the result."""
     if policy.law is not None:
         return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
     if setting.options.level != "motors":
@@ -145,20 +155,20 @@ def write_header(
     return f"C: {path}, differs from torch by {difference:.1g}"
 
 
-def flight_log(setting: FlightSetup, name: str, trial: Trial) -> FlightLog:
-    """A trial as the plots and the video take it."""
+def flight_log(task: FlightTask, name: str, trial: Trial) -> FlightLog:
+    """A trial in the form of plots and video."""
     steps = len(trial.position_m)
 
     def rows(value: torch.Tensor) -> np.ndarray:
         return value.permute(0, 2, 1).numpy()
 
     return FlightLog(
-        time_s=(np.arange(steps) + 1) * setting.task.dt_s,
+        time_s=(np.arange(steps) + 1) * task.dt_s,
         position_m=rows(trial.position_m),
         quat_wxyz=rows(trial.quat_wxyz),
         velocity_m_s=rows(trial.velocity_m_s),
         command=rows(trial.rotor),
-        goal_m=rows(trial.goal_m) if setting.task.moves else np.zeros(3),
+        goal_m=rows(trial.goal_m) if task.moves else np.zeros(3),
         label=LABELS.get(name, name),
     )
 
@@ -187,7 +197,7 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
             "train_cpu_s": fmean(row.train_cpu_s for row in ours),
             "compile_cpu_s": sum(row.compile_cpu_s for row in ours),
             "seeds": [row.seed for row in ours],
-            "eval_flights": config.eval_flights,
+            "eval_episodes": config.eval_episodes,
             "rows": [row.to_json() for row in rows],
         },
     )

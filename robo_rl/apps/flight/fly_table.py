@@ -12,7 +12,7 @@ from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval import text
 
 if TYPE_CHECKING:
-    from robo_rl.apps.fly import FlyRow
+    from robo_rl.apps.flight.rows import FlyRow
     from robo_rl.conf.fly import FlyConfig
 
 LABELS = {
@@ -106,7 +106,7 @@ _COST: list[Column] = [
 def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     """To the terminal, at least 120 columns wide where there is none."""
     where = " in PyBullet" if isinstance(config, VisionConfig) or config.engine == "pybullet" else ""
-    title = f"{config.task}{where}, {config.eval_flights} starts with disturbance and sensor noise"
+    title = f"{config.task}{where}, {config.eval_episodes} starts with disturbance and sensor noise"
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )

@@ -1,4 +1,4 @@
-"""What `robo-rl mission` leaves: a table, results.json, and every mission drawn from above."""
+"""Outputs of `robo-rl mission`: a table, results.json, and every mission drawn from above."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.mission_plots import MissionView, write_mission_plots
 
 if TYPE_CHECKING:
-    from robo_rl.apps.mission import MissionFlight, Planned
+    from robo_rl.apps.flight.mission_flights import MissionFlight, Planned
 
 DRAWN = 4  # scenes of each mission
 _DT_S = 0.01
@@ -63,7 +63,7 @@ def table(flights: Sequence[MissionFlight]) -> Table:
 
 
 def scene_views(planned: Planned, flight: MissionFlight) -> list[MissionView]:
-    """The first scenes of a mission, as the picture takes them."""
+    """The first scenes of a mission in the form of the picture."""
     scenes, mission = planned.scenes, planned.scenes.mission
     times_s = torch.arange(len(flight.position_m)) * _DT_S
     path = planned.plans.at(times_s)[0].numpy()

@@ -1,6 +1,4 @@
-"""What `robo-rl swarm` leaves behind: the table, results.json, a picture from above, a film and the
-bundle.
-"""
+"""Outputs of `robo-rl swarm`: the table, results.json, a picture from above, a film and the bundle."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import write_bundle
 from policies.flight.swarm import STATE, SwarmPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
+from robo_rl.apps.flight.rows import SwarmRow
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
@@ -31,17 +30,16 @@ from sim.tasks.swarm.world import ABSENT_M
 
 if TYPE_CHECKING:
     from robo_rl.apps.flight.swarm_setting import SwarmSetting
-    from robo_rl.apps.swarm import SwarmRow
     from robo_rl.conf.swarm import SwarmConfig
     from sim.flight.swarm.swarm_trial import SwarmPaths
 
 FILMED = 2  # worlds in the film
 
 
-def finish(
+def write_outputs(
     config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[SwarmRow], paths: SwarmPaths
-) -> int:
-    """Print the table and write everything that outlives the run."""
+) -> str:
+    """Write everything into the run; returns the line that names the files."""
     out = run.path
     note = read_policy_json(run.policy)["train"]
     policy = load_policy(run.policy)
@@ -65,17 +63,14 @@ def finish(
         measured=note["measured"] | {"env": setting.spec().name, "noise": 0.0},
         example={STATE: _example(setting)},
     )
-    _print(config, rows)
-    print(f"pictures: {out}/swarm.png{', swarm.mp4' if config.video else ''}; bundle: {out}/bundle; {c_line}")
-    return 0
+    film = ", swarm.mp4" if config.video else ""
+    return f"Pictures: {out}/swarm.png{film}; bundle: {out}/bundle; {c_line}"
 
 
 def _header(
     path: Path, policy: SwarmPolicy, setting: SwarmSetting, note: dict[str, Any]
 ) -> tuple[CSwarm, str]:
-    """policy.h, compiled and compared with torch where a C compiler is there; its cost, and a line that tells
-    it.
-    """
+    """Write policy.h and compare it with torch; returns its cost and a line on it."""
     facts = {
         **craft_facts(setting.craft),
         "observation": setting.spec().obs[STATE].unit,
@@ -92,7 +87,7 @@ def _header(
 
 
 def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
-    """The recorded worlds as plots and film take them."""
+    """The recorded worlds in the form of plots and film."""
 
     def rows(value: torch.Tensor, world: int) -> np.ndarray:
         return value[:, :, world].permute(0, 2, 1).numpy()
@@ -119,7 +114,7 @@ def _example(setting: SwarmSetting) -> torch.Tensor:
 
 
 def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: float, export: CSwarm) -> None:
-    """Means over seeds of the asked swarm at the top, every row below."""
+    """Write means over seeds of the trained kind of world, and every row."""
     ours = [row for row in rows if row.scenario == "all" and row.drones == config.drones]
     ours = [row for row in ours if row.density == config.density]
     write_json(
@@ -136,15 +131,17 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
             "train_cpu_s": fmean(row.train_cpu_s for row in ours),
             "compile_cpu_s": compile_s,
             "seeds": [row.seed for row in ours],
-            "episodes": config.episodes,
+            "eval_episodes": config.eval_episodes,
             "c": export.to_json(),
             "rows": [row.to_json() for row in rows],
         },
     )
 
 
-def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
-    title = f"{config.episodes} unseen worlds of {config.eval_s:g} s each{where(config)}; every number is per drone"
+def print_table(config: SwarmConfig, rows: list[SwarmRow]) -> None:
+    """A row per scenario, and one for all of them per seed and kind of world."""
+    worlds = f"{config.eval_episodes} unseen worlds of {config.eval_s:g} s each{where(config)}"
+    title = f"{worlds}; every number is per drone"
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
@@ -175,7 +172,7 @@ def _print(config: SwarmConfig, rows: list[SwarmRow]) -> None:
 
 
 def where(config: SwarmConfig) -> str:
-    """What a title adds of the engine."""
+    """Suffix of a title that names an engine other than ours."""
     return "" if config.engine == "quad" else ", in PyBullet"
 
 

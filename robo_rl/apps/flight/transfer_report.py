@@ -22,7 +22,7 @@ from robo_rl.eval.flight.flight_video import write_flight_video
 from sim.engines.bullet.effects import AirEffects, borrowed
 
 if TYPE_CHECKING:
-    from robo_rl.apps.transfer import Drop, TransferRow
+    from robo_rl.apps.flight.rows import Drop, TransferRow
     from robo_rl.conf.transfer import TransferConfig
 
 _SIGNIFICANT = 0.05
@@ -57,7 +57,7 @@ def finish(
 
 def log_of(flown: FlightRun, row: TransferRow) -> FlightLog:
     """A trial as plots and videos take it, named after pilot and engine."""
-    log = flight_log(flown.setting, row.pilot, row.trial)
+    log = flight_log(flown.task, row.pilot, row.trial)
     return replace(log, label=f"{LABELS.get(row.pilot, row.pilot)}, {row.engine}")
 
 

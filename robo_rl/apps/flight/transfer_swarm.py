@@ -13,10 +13,10 @@ from torch import Tensor
 from policies.checkpoint import read_policy_json
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.flight.swarm_report import FILMED, swarm_logs
+from robo_rl.apps.flight.swarm_runs import evaluated
 from robo_rl.apps.flight.swarm_setting import SwarmSetting
 from robo_rl.apps.runs.loaded_policy import find_policy, flight_policy, trained_settings
 from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.swarm import evaluated
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
@@ -99,7 +99,7 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
             "scene": asdict(scene) | {"borrowed": borrowed(setting.craft, scene)},
             "drones": trained.drones,
             "density": trained.density,
-            "episodes": trained.episodes,
+            "episodes": trained.eval_episodes,
             "seed": config.seed,
             "drop_points": drops[0].points,
             "rows": [drop.to_json() for drop in drops],
@@ -128,7 +128,7 @@ def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
     settings: SwarmConfig = trained_settings(given, folder, SwarmConfig, "swarm")
     trained = replace(settings, **{key: value for key, value in changes.items() if value is not None})
     worlds = WORLDS if config.episodes is None else config.episodes
-    return folder, policy, replace(trained, engine=HOME, also=[], episodes=worlds, eval_seed=config.seed)
+    return folder, policy, replace(trained, engine=HOME, also=[], eval_episodes=worlds, eval_seed=config.seed)
 
 
 def measure(
@@ -137,7 +137,7 @@ def measure(
     """All scenarios together, then each; and the paths of PyBullet's first worlds."""
     away = replace(trained, engine=config.engine, downwash=False)
     setting = SwarmSetting.of(trained)
-    batches = -(-trained.episodes // trained.worlds)
+    batches = -(-trained.eval_episodes // trained.worlds)
     found = []
     with progress(2 * batches * setting.world.steps, "transfer", "step") as bar:
 
@@ -158,7 +158,7 @@ def print_table(
     trained: SwarmConfig, setting: SwarmSetting, scene: AirEffects, drops: list[SwarmDrop]
 ) -> None:
     """A row per scenario: success in both engines, and what the change costs."""
-    title = f"{_name(trained)}: {trained.episodes} worlds, the same in both engines"
+    title = f"{_name(trained)}: {trained.eval_episodes} worlds, the same in both engines"
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )

@@ -1,6 +1,4 @@
-"""What `robo-rl vision` leaves behind: the table, results.json, pictures, a film through its camera, the
-bundle.
-"""
+"""Files that `robo-rl vision` writes: results.json, pictures, a film through its camera, the bundle."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import write_bundle
 from policies.flight.vision import IMAGE, STATE, VisionPolicy
 from robo_rl.apps.flight.fly_report import flight_log, write_results
-from robo_rl.apps.flight.fly_table import LABELS, print_table
+from robo_rl.apps.flight.fly_table import LABELS
+from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.flight.transfer_film import FPS, inset, poses_of, stand
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.eval.flight.flight_plots import write_flight_plots
@@ -23,23 +22,22 @@ from sim.engines.bullet.floor_view import FloorView
 from sim.flight.trial import Trial
 
 if TYPE_CHECKING:
-    from robo_rl.apps.fly import FlyRow
-    from robo_rl.apps.vision import Sight
+    from robo_rl.apps.flight.vision_training import Sight
     from robo_rl.conf.vision import VisionConfig
 
 SIZE = (640, 480)
 _ENLARGED = 192  # pixels of the onboard picture in the film
 
 
-def finish(
+def write_outputs(
     config: VisionConfig, sight: Sight, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
-) -> int:
-    """Print the table and write everything that outlives the run."""
+) -> str:
+    """Write everything into the run; returns the line that names the files."""
     out = run.path
     write_results(out / "results.json", config, rows)
-    logs = [flight_log(sight.setting, name, trial) for name, trial in trials.items()]
+    logs = [flight_log(sight.task, name, trial) for name, trial in trials.items()]
     write_flight_plots(
-        out / "flight.png", logs, f"hover by camera: {sight.craft.name}, {config.eval_flights} starts"
+        out / "flight.png", logs, f"hover by camera: {sight.craft.name}, {config.eval_episodes} starts"
     )
     if config.video:
         film(out / "flight.mp4", sight, trials["policy"])
@@ -57,9 +55,7 @@ def finish(
         rates_hz={IMAGE: config.camera_hz, STATE: policy.env.control_hz},
         example=_example(policy),
     )
-    print_table(config, rows)
-    print(f"pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle")
-    return 0
+    return f"Pictures: {out}/flight.png{', flight.mp4' if config.video else ''}; bundle: {out}/bundle"
 
 
 def film(path: Path, sight: Sight, trial: Trial) -> Path:

@@ -80,6 +80,9 @@ def test_verb_help_shows_keys_types_and_defaults(verb: str) -> None:
     [
         (["colect"], "Unknown verb 'colect'. Did you mean 'collect'?"),
         (["data", "valdate"], "Did you mean 'data validate'?"),
+        (["fly", "steps=700"], "no setting 'steps'. Did you mean 'updates'?"),
+        (["swarm", "episodes=9"], "no setting 'episodes'. Did you mean 'eval_episodes'?"),
+        (["transfer", "eval_episodes=9"], "no setting 'eval_episodes'. Did you mean 'episodes'?"),
         (["collect", "epsiodes=3"], "no setting 'epsiodes'. Did you mean 'episodes'?"),
         (["view", "tsk=lift"], "no setting 'tsk'. Did you mean 'task'?"),
         (["view", "task=lift", "engin=pybullet"], "no setting 'engin'. Did you mean 'engine'?"),

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.fly_recipe import resolved
+from robo_rl.apps.flight.fly_report import next_steps
+from robo_rl.apps.flight.fly_runs import train_run
 from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import ShacMethod, Td3Method
 from robo_rl.core.flight.level import UNITS
+from robo_rl.rl.differentiable.first_order import FirstOrder
+from sim.tasks.flight.hover import HoverTask
 
 SMALL = [
     "task=hover",
@@ -24,7 +29,7 @@ SMALL = [
     "horizon=4",
     "hidden=[8]",
     "history=1",
-    "eval_flights=6",
+    "eval_episodes=6",
     "video=false",
     "eval_s=0.2",
     "eager=true",
@@ -128,35 +133,60 @@ def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.Capture
     assert manifest["env"]["action"]["unit"] == UNITS["rates"]
     assert manifest["env"]["action"]["high"][1:] == [6.0, 6.0, 3.0]
     assert manifest["env"]["control_hz"] == 100.0
+    for settings in (RunDir.open(out).config(), manifest["training"]["settings"]):
+        assert (settings["lr"], settings["latency_s"], settings["value"]) == (0.015, 0.02, False)
     assert not (out / "policy.h").exists()
     assert main(["run", f"bundle={out / 'bundle'}", "episodes=1", "max_episode_steps=5"]) == 0
     assert main(["transfer", f"run={out}", "episodes=2", "eval_s=0.1", f"out={tmp_path / 'moved'}"]) == 0
 
 
-def test_killed_and_resumed_is_never_killed(tmp_path: Path) -> None:
-    """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
-    given = [*SMALL, "updates=12", "seeds=2", "horizon=2", "checkpoint_every=5"]
+def test_killed_and_resumed_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two trainings dies between two checkpoints: weights and log of an untouched run."""
+    given = FlyConfig(
+        task="hover", flights=8, horizon=2, hidden=[8], history=1, updates=12, seeds=2, checkpoint_every=5,
+        eval_episodes=6, eval_s=0.2, eager=True,
+    )  # fmt: skip
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert main(["fly", *given, f"out={whole}"]) == 0
-    command = [sys.executable, "-m", "robo_rl.apps.cli.main", "fly", *given, f"out={cut}"]
-    child = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    try:
-        for _ in range(600):
-            if (cut / "checkpoints" / "00000017").exists():
-                break
-            time.sleep(0.1)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    assert not (cut / "results.json").exists()
-    assert main(["fly", *given, f"out={cut}", "resume=true"]) == 0
+    train_run(replace(given, out=str(whole)))
+    with monkeypatch.context() as patch:
+        update, calls = FirstOrder.update, count(1)
+
+        def dies(self: FirstOrder) -> dict[str, Tensor]:
+            if next(calls) == 12 + 8:
+                raise MemoryError
+            return update(self)
+
+        patch.setattr(FirstOrder, "update", dies)
+        with pytest.raises(MemoryError):
+            train_run(replace(given, out=str(cut)))
+    assert RunDir(cut).latest() == (15, cut / "checkpoints" / "00000015")
+    assert not (cut / "policy").exists()
+    train_run(replace(given, out=str(cut), resume=True))
     assert same(whole, cut)
     assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
+
+
+def test_defaults_are_written_out() -> None:
+    """Run and bundle record the numbers that are used, and not "0: as the task needs"."""
+    linked = resolved(FlyConfig(task="hover", level="rates"), HoverTask())
+    assert (linked.updates, linked.horizon, linked.lr) == (900, 32, 0.015)
+    assert (linked.value, linked.beyond, linked.latency_s) == (False, False, 0.02)
+    assert (linked.eval_s, linked.w_action_rate) == (5.0, HoverTask().w_action_rate)
+    assert resolved(linked, HoverTask()) == linked
+    shac = resolved(FlyConfig(task="hover", method=ShacMethod()), HoverTask())
+    assert (shac.updates, shac.horizon, shac.value) == (900, 24, True)
+    assert resolved(FlyConfig(method=Td3Method()), HoverTask()).updates == Td3Method().rounds
+
+
+def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
+    """Without a success there is no flight envelope, and no robot flies the bundle; courses fly no link."""
+    config = FlyConfig(task="hover", level="rates", updates=700, out="runs/fly")
+    failed = next_steps(config, flies=False)
+    assert "no flight envelope" in failed
+    assert "updates=1400" in failed
+    assert "bundle=" not in failed
+    assert "robo-rl contract bundle=runs/fly/bundle" in next_steps(config, flies=True)
+    assert "contract" not in next_steps(replace(config, task="race"), flies=True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,15 @@ import pytest
 
 from robo_rl.apps.cli.main import main
 
-SMALL = ["task=hover", "hidden=[8]", "history=8", "eval_flights=6", "video=false", "eval_s=0.2", "eager=true"]
+SMALL = [
+    "task=hover",
+    "hidden=[8]",
+    "history=8",
+    "eval_episodes=6",
+    "video=false",
+    "eval_s=0.2",
+    "eager=true",
+]
 REPLAY = [
     "method.lanes=8",
     "method.stride=4",

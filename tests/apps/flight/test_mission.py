@@ -14,7 +14,7 @@ from robo_rl.apps.flight.fly_setting import FlightSetup
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 
-FEW = ["scenes=2", "attempts=2", "iterations=60", "draws=20"]
+FEW = ["episodes=2", "attempts=2", "iterations=60", "draws=20"]
 
 
 def untrained(folder: Path, task: str) -> str:

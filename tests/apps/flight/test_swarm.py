@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 
 from policies.deploy.bundle import load_bundle
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.swarm_runs import start_run, train_all
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
 from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.swarm import SwarmSetting, train_all
 from robo_rl.conf.swarm import SwarmConfig
 
 SMALL = [
@@ -32,7 +32,7 @@ SMALL = [
     "cylinders=2",
     "history=1",
     "train_s=0.2",
-    "episodes=3",
+    "eval_episodes=3",
     "eval_s=0.1",
     "video=false",
     "eager=true",
@@ -47,7 +47,8 @@ def same(first: Path, second: Path) -> bool:
 def trained(given: list[str], out: Path, *, resume: bool) -> None:
     """What the verb does before it reports: a bundle and pictures are another test's business."""
     config = SwarmConfig(out=str(out), resume=resume, **settings(given))
-    train_all(config, SwarmSetting.of(config), RunDir.create(out, config, resume=resume))
+    with start_run(config) as run:
+        train_all(config, SwarmSetting.of(config), run)
 
 
 def settings(given: list[str]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def test_killed_and_resumed_is_never_killed(engine: str, tmp_path: Path) -> None
         "seeds=2",
         "horizon=2",
         "checkpoint_every=2",
-        "episodes=1",
+        "eval_episodes=1",
     ]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     trained(given, whole, resume=False)

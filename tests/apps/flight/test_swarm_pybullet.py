@@ -12,9 +12,9 @@ import torch
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.flight.swarm_runs import evaluated
 from robo_rl.apps.flight.swarm_setting import SwarmSetting
 from robo_rl.apps.flight.transfer_swarm import load_swarm
-from robo_rl.apps.swarm import evaluated
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
 from sim.engines.quad.rows import POS
@@ -32,7 +32,7 @@ SMALL = [
     "cylinders=2",
     "history=1",
     "train_s=0.2",
-    "episodes=4",
+    "eval_episodes=4",
     "eval_s=0.3",
     "video=false",
     "eager=true",
@@ -67,7 +67,7 @@ def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
     `quad`.
     """
     config = SwarmConfig(
-        drones=3, worlds=2, episodes=2, eval_s=1.0, engine="pybullet", eager=True, density=0.1
+        drones=3, worlds=2, eval_episodes=2, eval_s=1.0, engine="pybullet", eager=True, density=0.1
     )
     setting = SwarmSetting.of(config)
     policy = setting.policy(config)
@@ -115,7 +115,7 @@ def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
     trained = load_policy(runs / "quad" / "policy")
     assert isinstance(trained, SwarmPolicy)
     assert all(value.equal(trained.state_dict()[key]) for key, value in policy.state_dict().items())
-    assert (settings.drones, settings.history, settings.episodes, settings.eval_seed) == (3, 1, 7, 3)
+    assert (settings.drones, settings.history, settings.eval_episodes, settings.eval_seed) == (3, 1, 7, 3)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.flight.flight_run import load_flight_run
 from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.rows import Drop, TransferRow
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.transfer import Drop, TransferRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
@@ -27,7 +27,7 @@ from sim.flight.trial import Trial
 
 pytest.importorskip("pybullet")
 
-SMALL = ["flights=8", "horizon=2", "updates=1", "hidden=[8]", "eval_flights=4", "eval_s=0.2", "video=false",
+SMALL = ["flights=8", "horizon=2", "updates=1", "hidden=[8]", "eval_episodes=4", "eval_s=0.2", "video=false",
          "eager=true"]  # fmt: skip
 FEW = ["episodes=4", "eval_s=0.3"]
 

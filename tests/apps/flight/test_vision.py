@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.vision import taught, with_craft_of
+from robo_rl.apps.flight.vision_runs import taught, with_craft_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -16,7 +16,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 pytest.importorskip("pybullet")
 
 SMALL = [
-    "px=16", "flights=2", "rounds=2", "shots=8", "eye_updates=4", "eval_flights=2", "eval_s=0.12",
+    "px=16", "flights=2", "rounds=2", "shots=8", "eye_updates=4", "eval_episodes=2", "eval_s=0.12",
     "teacher_updates=1", "eager=true",
 ]  # fmt: skip
 

@@ -1,0 +1,114 @@
+"""The learner of `robo-rl fly method=...`, and how its weights become a flight policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_recipe import recipe, total_updates
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.seeds import SeedTraining
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import PpoMethod, RewardMethod
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import derive_seed, generator
+from robo_rl.rl.differentiable.first_order import FirstOrder
+from robo_rl.rl.off_policy.replay_rows import ReplayConfig, ReplayRows
+from robo_rl.rl.on_policy.ppo_rows import PpoRows, PpoRowsConfig
+from sim.flight.control.linear_law import linear_law
+from sim.flight.flight_rows import FlightRows
+from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.hover_reward import HoverReward
+
+
+def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTraining:
+    """A fresh policy and its learner. Raises ConfigError for methods and starts that do not go with the task."""
+    policy = new_policy(config, setting, seed)
+    method = config.method
+    if not isinstance(method, RewardMethod):
+        flights = setting.flights(
+            setting.training,
+            config.flights,
+            derive_seed("flights", seed),
+            spread=setting.spread,
+            gradient=True,
+        )
+        return SeedTraining(policy, FirstOrder(policy, flights, recipe(config)), flights.compile_s)
+    _check_actor(method)
+    env = reward_flights(method, setting, config.task, seed)
+    learner = replace(cast("Any", method).learner, hidden=list(config.hidden))
+    given = {"learner": learner, "rounds": total_updates(config)}
+    hover, rng = torch.tensor(setting.command().hover), generator("learner", seed)
+    trainer: PpoRows | ReplayRows = (
+        PpoRows(env, _only(PpoRowsConfig, method, **given), hover, rng)
+        if isinstance(method, PpoMethod)
+        else ReplayRows(env, _only(ReplayConfig, method, **given), hover, rng)
+    )
+    return SeedTraining(policy, trainer, env.flights.compile_s, after=partial(copy_actor, trainer, policy))
+
+
+def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPolicy:
+    """The policy before its first update. Raises ConfigError where it cannot start as a linear law."""
+    torch.manual_seed(derive_seed("init", seed))
+    hover, lqr = setting.command().hover, config.start == "lqr"
+    policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover, law=lqr)
+    if not lqr:
+        return policy
+    if config.task != "hover" or config.level != "motors" or isinstance(config.method, RewardMethod):
+        raise ConfigError(
+            "start=lqr is a law about hover that first-order learning improves: it goes with task=hover, "
+            f"level=motors and method=first_order or shac, found task={config.task}, level={config.level} "
+            f"and method={config.method.name}."
+        )
+    law = linear_law(setting.craft, setting.task.dt_s, setting.senses)
+    policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
+    return policy
+
+
+def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, seed: int) -> FlightRows:
+    """Training flights that end where measured ones do: no reward is earned beyond, so staying pays."""
+    if task_name != "hover" or not isinstance(setting.training, HoverTask):
+        raise ConfigError(
+            f"method={cast('Any', method).name} learns task=hover only, found task={task_name}. "
+            "Use method=first_order."
+        )
+    task = replace(setting.training, train_box_m=setting.training.box_m)
+    flights = setting.flights(task, method.lanes, derive_seed("flights", seed), spread=setting.spread)
+    reward = HoverReward(task, method.reward, method.reward_size, method.positive)
+    return FlightRows(flights, reward, setting.scale(), method.asymmetric)
+
+
+def copy_actor(trainer: PpoRows | ReplayRows, policy: FlightPolicy) -> None:
+    """Copy the weights of an actor into the policy that is flown."""
+    layers = [layer for layer in cast("Any", trainer.actor).net if isinstance(layer, nn.Linear)]
+    with torch.no_grad():
+        for (weight, bias), layer in zip(policy.weights(), layers, strict=True):
+            weight.copy_(layer.weight[: len(weight)])  # of a Gaussian actor the mean, not the spread
+            bias.copy_(layer.bias[: len(bias)])
+
+
+def _check_actor(method: RewardMethod) -> None:
+    """Raises ConfigError for an actor whose weights do not make the same function as a flight policy."""
+    learner = cast("Any", method).learner
+    norm = learner.layer_norm if learner.actor_norm is None else learner.actor_norm
+    found = {
+        "method.learner.activation=relu": learner.activation != "tanh",
+        f"method.learner.{'layer' if learner.actor_norm is None else 'actor'}_norm=true": norm,
+        "method.ppo.squash=false": isinstance(method, PpoMethod) and not method.ppo.squash,
+    }
+    for setting, there in found.items():
+        if there:
+            raise ConfigError(
+                f"{setting} cannot be used: a flight policy is tanh after every layer and nothing else, so "
+                "what is learned would not be what is flown. Leave it out."
+            )
+
+
+def _only(kind: type[Any], method: Any, **changes: Any) -> Any:
+    """The settings of the learner out of those of the method."""
+    return kind(**{name: getattr(method, name) for name in kind.__dataclass_fields__} | changes)

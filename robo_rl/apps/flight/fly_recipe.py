@@ -1,0 +1,71 @@
+"""Defaults of `robo-rl fly` that depend on task, method, level and start."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import PpoMethod, RewardMethod, SacMethod, ShacMethod, Td3Method
+from robo_rl.rl.differentiable.first_order import FirstOrderConfig
+from sim.tasks.flight.protocol import FlightTask
+
+RECIPES = {  # task -> settings of first-order learning
+    "hover": FirstOrderConfig(updates=700),
+    "figure8": FirstOrderConfig(),
+    "waypoints": FirstOrderConfig(updates=600, horizon=64, lr=1e-2),
+    "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
+    "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
+}
+SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # method=shac
+LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
+LINKED_UPDATES = 900  # level=rates: a delayed craft is learned more slowly
+LINK_S = 0.02  # level=rates: delay of a radio and a period of the autopilot's loop
+
+
+def latency_s(config: FlyConfig) -> float:
+    """Delay of commands: the setting, or that of a link at level=rates."""
+    if config.latency_s is not None:
+        return config.latency_s
+    return LINK_S if config.level == "rates" else 0.0
+
+
+def recipe(config: FlyConfig) -> FirstOrderConfig:
+    """Settings of first-order learning, with the task's own where the user gave none."""
+    own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
+    if config.level == "rates" and config.task == "hover":
+        own = replace(own, updates=LINKED_UPDATES)
+    if config.start == "lqr":
+        own = replace(own, lr=min(own.lr, LQR_LR))
+    given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
+    for name in ("updates", "horizon", "lr"):
+        given[name] = given[name] or getattr(own, name)
+    for name in ("value", "beyond"):
+        given[name] = getattr(own, name) if given[name] is None else given[name]
+    return FirstOrderConfig(**given)
+
+
+def total_updates(config: FlyConfig) -> int:
+    """Updates of one training as its learner counts them: of the policy, or rounds of steps and updates."""
+    if isinstance(config.method, Td3Method | SacMethod | PpoMethod):
+        return config.updates or config.method.rounds
+    return recipe(config).updates
+
+
+def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
+    """The settings with every default that depends on others written out, as run and bundle record them.
+
+    task: the measured one. Speeds stay none where the task's own are used: they would change the name of the
+    environment. `horizon` and `lr` stay 0 for methods that take rewards, which do not read them.
+    """
+    known: dict[str, Any] = {
+        "updates": total_updates(config),
+        "latency_s": latency_s(config),
+        "w_action_rate": task.w_action_rate,
+        "eval_s": task.max_steps * task.dt_s,
+    }
+    if not isinstance(config.method, RewardMethod):
+        own = recipe(config)
+        known |= {item.name: getattr(own, item.name) for item in fields(FirstOrderConfig)}
+        known |= {"value": bool(own.value), "beyond": bool(own.beyond)}
+    return replace(config, **known)

@@ -1,0 +1,108 @@
+"""Train the policies of `robo-rl fly` in a run folder, and measure them on shared starts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from policies.checkpoint import load_policy, save_policy
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_learners import make_training
+from robo_rl.apps.flight.fly_recipe import resolved, total_updates
+from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.rows import FlyRow
+from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.core.seeding import derive_seed
+from sim.flight.flights import Flights
+from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
+
+CONTROLLERS = ("pid", "geometric")
+FREE = FREE_KEYS | {"eval_episodes", "eval_s", "video", "checkpoint_every"}  # no effect on what is learned
+
+
+@dataclass(frozen=True)
+class SharedStarts:
+    """The starts that every pilot is measured on: same states, disturbances and sensor noise."""
+
+    setting: FlightSetup
+    episodes: int
+    seed: int
+
+    @classmethod
+    def of(cls, config: FlyConfig, setting: FlightSetup) -> SharedStarts:
+        return cls(setting, config.eval_episodes, derive_seed("eval", config.eval_seed))
+
+    def fly(self, pilot: Pilot) -> Trial:
+        flights = self.setting.flights(self.setting.task, self.episodes, self.seed)
+        with progress(self.setting.task.max_steps, "measuring", "step") as bar:
+            return fly(flights, counted(pilot, bar))
+
+    def controller(self, name: str) -> Pilot:
+        """A classical controller that commands what the policy does."""
+        setting = self.setting
+        return controller_pilot(name, setting.craft, setting.task.dt_s, self.episodes, setting.options.level)
+
+
+def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
+    """The settings with all defaults written out, and what they fly. Raises ConfigError as `FlightSetup.of`."""
+    setting = FlightSetup.of(config)
+    return resolved(config, setting.task), setting
+
+
+def start_run(config: FlyConfig) -> RunDir:
+    """The run folder, new or resumed."""
+    return RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=FREE)
+
+
+def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """`train_all` in the run folder `config.out`, for other verbs and benchmarks."""
+    config, setting = fly_setup(config)
+    with start_run(config) as run:
+        return train_all(config, setting, run)
+
+
+def train_all(config: FlyConfig, setting: FlightSetup, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """Train and measure every seed; a resumed run continues. The first seed's policy and trial are kept."""
+    plan = SeedPlan(
+        "fly", config.seed, config.seeds, total_updates(config), config.checkpoint_every, config.resume,
+        shown=("train/cost",),
+        about={
+            "verb": "fly", "method": config.method.name, "task": config.task, "craft": setting.craft.name,
+            "source": setting.craft.source, "settings": asdict(config),
+        },
+    )  # fmt: skip
+    trained = train_seeds(plan, run, partial(make_training, config, setting))
+    rows: list[FlyRow] = []
+    trials: dict[str, Trial] = {}
+    starts = SharedStarts.of(config, setting)
+    for folder, note in trained:
+        policy = load_policy(folder)
+        assert isinstance(policy, FlightPolicy)
+        trial = starts.fly(policy_pilot(policy.columns))
+        cost = {key: note[key] for key in ("train_cpu_s", "compile_cpu_s", "env_steps", "seed")}
+        rows.append(FlyRow.of("policy", trial, **cost))
+        if not trials:
+            save_policy(run.policy, policy, note | {"measured": rows[0].held.to_json()})
+            trials["policy"] = trial
+    return rows, trials
+
+
+def fly_controllers(starts: SharedStarts) -> dict[str, Trial]:
+    """Trials of the classical controllers."""
+    return {name: starts.fly(starts.controller(name)) for name in CONTROLLERS}
+
+
+def counted(pilot: Pilot, bar: Any) -> Pilot:
+    """The same pilot; every decision moves the bar."""
+
+    def act(flights: Flights) -> Tensor:
+        bar.update(1)
+        return pilot(flights)
+
+    return act

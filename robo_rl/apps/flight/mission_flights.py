@@ -1,0 +1,135 @@
+"""Plan missions in random scenes, fly the paths, and judge the flights by the mission's formula."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from policies.checkpoint import load_policy
+from policies.flight.policy import FlightPolicy
+from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.runs.loaded_policy import find_policy
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.mission import MissionConfig
+from robo_rl.core.errors import CheckpointError
+from robo_rl.core.seeding import derive_seed
+from robo_rl.eval.stats import SuccessRate
+from sim.engines.quad.craft import Craft, load_craft
+from sim.engines.quad.rows import POS
+from sim.flight.command import ON_MOTORS, CommandLevel
+from sim.flight.flights import Flights
+from sim.flight.memory import FlightSenses
+from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
+from sim.tasks.flight.follow import FollowTask, following, path_rows
+from sim.tasks.stl.formula import Grid
+from sim.tasks.stl.plan import Plans, plan
+from sim.tasks.stl.scene import Mission, Scenes, draw_scenes
+
+POLICY = "policy"
+TRACKER_UPDATES = 600  # 20 CPU-seconds: enough to follow paths of 1.5 m/s to a few centimetres
+
+
+@dataclass(frozen=True)
+class MissionFlight:
+    """One mission flown by one pilot in all scenes. Margins in metres; NaN where the flight ended early."""
+
+    mission: Mission
+    pilot: str
+    planned_m: Float[Tensor, " n"]
+    margin_m: Float[Tensor, " n"]
+    position_m: Float[Tensor, "t 3 n"]
+
+    @property
+    def satisfied(self) -> SuccessRate:
+        return SuccessRate(int((self.margin_m > 0.0).sum()), len(self.margin_m))
+
+    def to_json(self) -> dict[str, Any]:
+        margin = [None if math.isnan(value) else round(value, 4) for value in self.margin_m.tolist()]
+        return {
+            "mission": self.mission.name,
+            "formula": str(self.mission.formula),
+            "pilot": self.pilot,
+            "satisfied": self.satisfied.to_json(),
+            "planned": SuccessRate(int((self.planned_m > 0.0).sum()), len(self.planned_m)).to_json(),
+            "margin_m": margin,
+        }
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A mission's scenes and the path found for each."""
+
+    scenes: Scenes
+    plans: Plans
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """A policy that follows paths, with the craft, senses and level that it was trained with."""
+
+    craft: Craft
+    senses: FlightSenses
+    policy: FlightPolicy
+    level: CommandLevel = ON_MOTORS
+
+
+def load_tracker(
+    config: MissionConfig, out: Path, updates: int = TRACKER_UPDATES, eager: bool = False
+) -> Tracker:
+    """The policy of `run`; without one, train it. Raises CheckpointError for a policy that follows no curves.
+
+    eager: do not compile the simulator, which takes longer than a few updates do.
+    """
+    folder = Path(config.run) if config.run is not None else out / "tracker"
+    if config.run is None:
+        train_run(FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager))
+    settings = RunDir.open(folder).config()
+    policy = load_policy(find_policy(folder))
+    senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
+    if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
+        raise CheckpointError(
+            f"{folder} does not hold a policy that follows curves, but one of task={settings.get('task')}. "
+            "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
+        )
+    level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
+    return Tracker(load_craft(str(settings["craft"])), senses, policy, level)
+
+
+def planned_for(config: MissionConfig, mission: Mission) -> Planned:
+    """Scenes of a mission and their plans; they depend on the seed and the mission's name alone."""
+    generator = torch.Generator().manual_seed(derive_seed(f"mission/{mission.name}", config.seed))
+    scenes = draw_scenes(mission, config.episodes, generator)
+    with progress(config.iterations, f"plan {mission.name}", "iteration") as bar:
+        return Planned(scenes, plan(scenes, config, generator, lambda: bar.update(1)))
+
+
+def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
+    """Fly every path, with disturbance and sensor noise, and judge the flights at 100 Hz."""
+    mission = planned.scenes.mission
+    task = FollowTask()
+    task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
+    # Eager: so few drones for so few steps take less time than a compiler.
+    flights = Flights(
+        tracker.craft, task, tracker.senses, config.episodes, derive_seed("flights", config.seed),
+        gradient=False, eager=True, level=tracker.level,
+    )  # fmt: skip
+    inner: Pilot = (
+        policy_pilot(tracker.policy.columns)
+        if pilot == POLICY
+        else controller_pilot(pilot, tracker.craft, task.dt_s, config.episodes, tracker.level.name)
+    )
+    first = flights.state[POS].clone()
+    trial = fly(flights, following(inner, path_rows(planned.plans, task.max_steps, task.dt_s)))
+    position = torch.cat([first.unsqueeze(0), trial.position_m])
+    margin = mission.formula.margin(planned.scenes.margins(position.nan_to_num()), Grid(task.dt_s))[0]
+    return MissionFlight(
+        mission, pilot, planned.plans.margin_m, margin.masked_fill(trial.left, math.nan), position
+    )

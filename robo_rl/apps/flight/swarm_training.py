@@ -1,0 +1,37 @@
+"""Training of a swarm's policy: the learner, and the curriculum of densities and collision cost."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from robo_rl.apps.flight.seeds import SeedTraining
+from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.core.seeding import derive_seed
+from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
+
+
+def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> SeedTraining:
+    """A fresh policy and its learner."""
+    torch.manual_seed(derive_seed("init", seed))
+    policy = setting.policy(config)
+    swarm = setting.practice(config, derive_seed("swarm", seed))
+    swarm.caution = swarm.crowding = rise(0, config)
+    recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
+    trainer = FirstOrder(policy, swarm, recipe)
+
+    def before() -> None:
+        swarm.caution = swarm.crowding = rise(trainer.updates, config)
+
+    def scalars() -> dict[str, Tensor]:
+        return {"train/touching": swarm.touching.float().mean()}
+
+    return SeedTraining(policy, trainer, swarm.compile_s, before=before, scalars=scalars)
+
+
+def rise(updates: int, config: SwarmConfig) -> float:
+    """The curriculum: 0 at the start, 1 from `ramp` of the training on."""
+    return 1.0 if config.ramp == 0.0 else min(1.0, updates / (config.ramp * config.updates))

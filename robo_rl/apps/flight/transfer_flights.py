@@ -1,0 +1,72 @@
+"""Fly a policy and classical controllers in the engine of the training and in another one, on the same starts."""
+
+from __future__ import annotations
+
+from robo_rl.apps.flight.flight_run import FlightRun
+from robo_rl.apps.flight.fly_runs import counted
+from robo_rl.apps.flight.rows import Drop, TransferRow
+from robo_rl.apps.runs.progress import progress
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import derive_seed
+from sim.engines.bullet.effects import AirEffects, check_scene
+from sim.engines.bullet.step import bullet_flights
+from sim.engines.quad.rows import even_spread
+from sim.flight.control.controllers import CONTROLLERS
+from sim.flight.flights import Flights
+from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
+
+HOME = "quad"  # the engine of the training
+POLICY = "policy"
+
+
+def scene_of(config: TransferConfig) -> AirEffects:
+    """The other engine's surroundings. Raises ConfigError or UnknownNameError for what cannot be."""
+    names = [name.strip() for name in config.effects.split(",") if name.strip()]
+    effects = () if names == ["none"] else tuple(names)
+    scene = AirEffects(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
+    check_scene(scene)
+    return scene
+
+
+def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list[TransferRow]:
+    """Every pilot in both engines: the same states, disturbances, drones and sensor noise."""
+    rows = []
+    pilots = [POLICY, *config.controllers]
+    for name in config.controllers:
+        if name not in CONTROLLERS:
+            raise ConfigError(
+                f"controllers={name} cannot be used, expected some of: {', '.join(CONTROLLERS)}."
+            )
+    with progress(2 * len(pilots) * flown.task.max_steps, "transfer", "step") as bar:
+        for name in pilots:
+            for engine in (HOME, config.engine):
+                flights = flights_of(config, flown, None if engine == HOME else scene)
+                rows.append(
+                    TransferRow(name, engine, fly(flights, counted(_pilot(name, flown, config), bar)))
+                )
+    return rows
+
+
+def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | None) -> Flights:
+    """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
+    spread = even_spread(config.randomize, flown.craft)
+    given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
+    if scene is not None:
+        return bullet_flights(
+            *given, scene, spread=spread, realism=flown.realism, level=flown.setting.options.commanded
+        )
+    return Flights(*given, spread=spread, realism=flown.realism, gradient=False, eager=True,
+                   level=flown.setting.options.commanded)  # fmt: skip
+
+
+def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
+    """Pilot -> what it loses."""
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return {home.pilot: Drop.of(home, away) for home, away in pairs}
+
+
+def _pilot(name: str, flown: FlightRun, config: TransferConfig) -> Pilot:
+    if name == POLICY:
+        return policy_pilot(flown.policy.columns)
+    return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts, flown.setting.options.level)

@@ -1,0 +1,131 @@
+"""Train the teacher and the students of `robo-rl vision` in a run folder, and measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from policies.checkpoint import load_policy, save_policy
+from policies.flight.policy import FlightPolicy
+from policies.flight.vision import VisionPolicy
+from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.flight.rows import FlyRow
+from robo_rl.apps.flight.vision_training import Sight, blind, seeing, train, work
+from robo_rl.apps.runs.loaded_policy import find_policy
+from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.seeding import derive_seed
+from sim.engines.bullet.effects import AirEffects
+from sim.engines.bullet.floor_view import FloorCamera
+from sim.engines.bullet.vision import VisionFlights
+from sim.engines.quad.craft import load_craft
+from sim.flight.trial import Pilot, Trial, fly, policy_pilot
+from sim.tasks.flight.hover import HoverTask
+
+
+def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
+    """The teacher and the settings of its training. Raises CheckpointError for one that cannot teach this."""
+    if config.teacher is None:
+        given = FlyConfig(
+            task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
+            updates=config.teacher_updates, eval_episodes=config.eval_episodes, eval_s=config.eval_s,
+            eager=config.eager,
+        )  # fmt: skip
+        train_run(given)
+        folder = Path(given.out)
+    else:
+        folder = Path(config.teacher)
+        known = set(FlyConfig.__dataclass_fields__)
+        given = FlyConfig(
+            **{key: value for key, value in RunDir.open(folder).config().items() if key in known}
+        )
+    policy = load_policy(find_policy(folder))
+    if not isinstance(policy, FlightPolicy) or given.task != "hover" or given.integral:
+        raise CheckpointError(
+            f"{folder} cannot teach hovering by camera: it must be a run of robo-rl fly task=hover "
+            "integral=false, for a camera policy carries no sum of errors from step to step."
+        )
+    return policy, given
+
+
+def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
+    """The settings with the craft of the teacher. Raises ConfigError where another one was given."""
+    if config.craft not in (VisionConfig.craft, given.craft):
+        raise ConfigError(
+            f"craft={config.craft} cannot be flown after a teacher of craft {given.craft}. Leave it out, or "
+            "leave teacher= out: one is trained for it then."
+        )
+    return replace(config, craft=given.craft)
+
+
+def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> Sight:
+    """Craft, task, teacher and camera from the settings."""
+    policy, given = teacher
+    task = replace(HoverTask(), start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s)
+    if config.eval_s is not None:
+        task = replace(task, max_steps=round(config.eval_s / task.dt_s))
+    return Sight(
+        load_craft(given.craft),
+        task,
+        policy,
+        given.history,
+        AirEffects(),
+        FloorCamera(config.px),
+        config.camera_hz,
+    )
+
+
+def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """Every seed from nothing; the first one's policy and flights are kept."""
+    rows: list[FlyRow] = []
+    trials: dict[str, Trial] = {}
+    with (
+        progress(work(config, sight) * config.seeds, "vision", "step") as bar,
+        run.metrics(None, bar=bar) as metrics,
+    ):
+        metrics.shown = ("fit/position_m",)
+
+        def told() -> None:
+            bar.update(1)
+
+        for seed in range(config.seed, config.seed + config.seeds):
+            policy, note = train(config, sight, seed, metrics.log, told)
+            save_policy(run.path / f"seed{seed}", policy, note)
+            trial, pictures = measured(config, sight, seeing(policy, told))
+            rows.append(
+                FlyRow.of(
+                    "policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed
+                )
+            )
+            if not trials:
+                save_policy(
+                    run.policy, policy, note | {"measured": rows[0].held.to_json(), "pictures": pictures}
+                )
+                trials["policy"] = trial
+    return rows, trials
+
+
+def measured(
+    config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]
+) -> tuple[Trial, int]:
+    """The shared starts, the same for every pilot; and how many pictures they took."""
+    flights = sight.flights(config.eval_episodes, derive_seed("vision eval", config.eval_seed))
+    trial = fly(flights.flights, pilot(flights))
+    flights.close()
+    return trial, flights.pictures
+
+
+def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
+    """On the same starts: the teacher with the exact state, and the kept student without its camera."""
+    policy = load_policy(run.policy)
+    assert isinstance(policy, VisionPolicy)
+    for name, pilot in {
+        "teacher": lambda _: policy_pilot(sight.teacher.columns),
+        "blind": blind(policy),
+    }.items():
+        trial, _ = measured(config, sight, pilot)
+        yield FlyRow.of(name, trial), trial
