@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from robo_rl.core.protocols import ChunkPolicy, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.text import p_value
-from robo_rl.eval.timing import Latency, decision_latency
+from robo_rl.eval.timing import Latency, decision_latencies
 from sim.registry import make_env
 
 
@@ -44,10 +44,12 @@ def main(config: EvaluateConfig) -> int:
         results = {"policy": measure(config, first, env, "evaluate")}
         if second:
             results["against"] = measure(config, second, env, "against")
-        latency = latency_on(first.policy, env)
+        policies = [actor.policy for actor in (first, second) if actor is not None]
+        latency, *others = latencies_on(policies, env)
     print(f"{first.folder} on {name}: {results['policy']}\ndecision: {latency}, batch of 1, {device}")
     if second:
-        print(f"{second.folder}: {results['against']}\n{verdict(results['policy'], results['against'])}")
+        print(f"{second.folder}: {results['against']}\ndecision: {others[0]}, measured in turns")
+        print(verdict(results["policy"], results["against"]))
     report = summary(config, name, first, results, latency)
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
@@ -59,7 +61,7 @@ def main(config: EvaluateConfig) -> int:
 
 
 def check_outputs(config: EvaluateConfig) -> None:
-    """Raises ConfigError for results and films that could not be written after the work."""
+    """Raise ConfigError for results and films that could not be written after the work."""
     check_file("out", config.out)
     check_file("video", config.video)
     if config.video and config.video_episodes > config.episodes:
@@ -89,17 +91,18 @@ def noise_scale(config: EvaluateConfig, actor: LoadedPolicy) -> float:
     return actor.noise if config.noise is None else config.noise
 
 
-def latency_on(policy: ChunkPolicy, env: VecEnv) -> Latency:
-    """One decision of one robot, on a real observation."""
+def latencies_on(policies: Sequence[ChunkPolicy], env: VecEnv) -> list[Latency]:
+    """Decision times of one robot on an observation of `env`, measured in turns."""
     obs = env.reset(EpisodeSeeds("latency"))
-    steps = policy.obs_steps
-    return decision_latency(
-        policy, {key: value.unsqueeze(1).repeat_interleave(steps, 1) for key, value in obs.items()}
-    )
+    histories = [
+        {key: value.unsqueeze(1).repeat_interleave(policy.obs_steps, 1) for key, value in obs.items()}
+        for policy in policies
+    ]
+    return decision_latencies(list(zip(policies, histories, strict=True)))
 
 
 def verdict(first: EvalResult, second: EvalResult) -> str:
-    """What the shared episodes say about the difference."""
+    """Comparison of two policies on the same episodes."""
     test = compare(first, second)
     counts = (
         f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, "
@@ -112,16 +115,17 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
 def summary(
     config: EvaluateConfig, env: str, actor: LoadedPolicy, results: dict[str, EvalResult], latency: Latency
 ) -> dict[str, Any]:
-    """Success of the first policy, and all that is needed to measure it again."""
+    """Success of the first policy, with the settings that measure it again."""
     return success_note(results["policy"].rate, env, config.seed, noise_scale(config, actor)) | {
         "decision_ms_p50": latency.p50_ms,
         "decision_ms_p99": latency.p99_ms,
+        "decision_ms_cpu": latency.cpu_ms,
         "torch": torch.__version__,
     }
 
 
 def keep_note(folder: Path, note: dict[str, Any]) -> None:
-    """Beside the policy; where somebody else's policy may not be written to, only said to be missing."""
+    """Note the success beside the policy; print a line where its folder cannot be written."""
     try:
         write_success_note(folder, note)
     except OSError as error:
@@ -132,7 +136,7 @@ def keep_note(folder: Path, note: dict[str, Any]) -> None:
 
 
 def plain(config: EvaluateConfig) -> bool:
-    """Was the policy run as it will be deployed? Only then its success belongs to it."""
+    """True where the policy was run as it will be deployed; only then the success is noted beside it."""
     return (
         config.env is None
         and config.execute is None

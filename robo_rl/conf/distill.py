@@ -14,7 +14,7 @@ from robo_rl.rl.distillation.distill import DistillConfig
 class DistillVerb(DistillConfig):
     """`robo-rl distill`."""
 
-    teacher: str = setting(REQUIRED, "policy folder or run: a base, steered or residual policy")
+    teacher: str = setting(REQUIRED, "policy folder, run or <run>@<step>: a base, steered or residual policy")
     out: str = setting(REQUIRED, "folder of the run")
     env: str | None = setting(None, "where to visit states; none: the environment the teacher was trained on")
     net: NetConfig = variant(NETS, "the head's network")

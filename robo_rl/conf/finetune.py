@@ -64,7 +64,9 @@ class FinetuneVerb:
     """`robo-rl finetune`."""
 
     out: str = setting(REQUIRED, "folder of the run")
-    base: str | None = setting(None, "policy to improve: a policy folder or a run; none: learn from nothing")
+    base: str | None = setting(
+        None, "policy to improve: a policy folder, a run or <run>@<step>; none: learn from nothing"
+    )
     env: str | None = setting(None, "none: the one that the base was trained on")
     demos: str | None = setting(None, "dataset of demonstrations for the methods that replay them")
     record: str = one_of(

@@ -131,7 +131,7 @@ class ViewConfig:
         REQUIRED, "e.g. metaworld/peg-insert-side-v3 (all: robo-rl info); or task=lift engine=mujoco"
     )
     pilot: str = one_of("expert", "random", "still", help="who acts: its scripted expert, chance, or nobody")
-    policy: str | None = setting(None, "or a policy folder, run or bundle")
+    policy: str | None = setting(None, "or a policy folder, run, checkpoint (<run>@<step>) or bundle")
     noise: float | None = setting(
         None, "spread added to the expert's actions; scale of a policy's noise", at_least=0.0
     )
@@ -152,7 +152,7 @@ class ViewConfig:
 class EvaluateConfig:
     """`robo-rl evaluate`."""
 
-    policy: str = setting(REQUIRED, "policy folder, run or bundle")
+    policy: str = setting(REQUIRED, "policy folder, run, checkpoint (<run>@<step>) or bundle")
     against: str | None = setting(None, "another one, compared on the same episodes")
     env: str | None = setting(None, "none: the one that the policy was trained on")
     episodes: int = setting(100, "how many, each with its own seed", at_least=1)
@@ -181,7 +181,7 @@ class EvaluateConfig:
 class ExportConfig:
     """`robo-rl export`."""
 
-    policy: str = setting(REQUIRED, "policy folder or run")
+    policy: str = setting(REQUIRED, "policy folder, run or checkpoint (<run>@<step>)")
     out: str = setting(REQUIRED, "folder of the bundle; an older bundle there is replaced")
     name: str | None = setting(None, "none: the name of the folder")
     noise: str | None = setting(

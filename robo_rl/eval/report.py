@@ -116,6 +116,10 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
     if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:
         factor = base.latency.p50_ms / head.latency.p50_ms
         detail = f"{text.milliseconds(base.latency.p50_ms)} → {text.milliseconds(head.latency.p50_ms)} ms per decision"
+        cpu_ms = base.latency.cpu_ms, head.latency.cpu_ms
+        if cpu_ms[0] is not None and cpu_ms[1] is not None:
+            cpu = f"{text.milliseconds(cpu_ms[0])} → {text.milliseconds(cpu_ms[1])}"
+            detail += f", CPU {cpu} ms; measured in turns"
         tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "faster decisions", detail))
     tiles.append((text.seconds(report.wall_s), "from nothing to here", "wall time of the whole job"))
     return tiles

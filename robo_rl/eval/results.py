@@ -58,6 +58,7 @@ class ResultRow:
             "p_vs_base": self.p_vs_base,
             "decision_ms_p50": self.latency.p50_ms,
             "decision_ms_p99": self.latency.p99_ms,
+            "decision_ms_cpu": self.latency.cpu_ms,
             "env_steps": self.env_steps,
             "train_cpu_s": self.train_cpu_s,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +52,17 @@ def _tree_seconds(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Wall time of one decision at batch 1, in milliseconds."""
+    """Time of one decision at batch 1, in milliseconds: wall p50 and p99, and the median CPU time."""
 
     p50_ms: float
     p99_ms: float
     n: int
     threads: int
+    cpu_ms: float | None = None  # None: not measured
 
     def __str__(self) -> str:
-        return f"{self.p50_ms:.3g} ms (p99 {self.p99_ms:.3g} ms)"
+        cpu = "" if self.cpu_ms is None else f", CPU {self.cpu_ms:.3g} ms"
+        return f"{self.p50_ms:.3g} ms (p99 {self.p99_ms:.3g} ms{cpu})"
 
 
 def percentiles_ms(seconds: list[float]) -> tuple[float, float]:
@@ -76,22 +79,46 @@ def _synchronize(device: torch.device) -> None:
 
 
 def decision_latency(policy: ChunkPolicy, obs: Obs, n: int = 200, warmup: int = 20) -> Latency:
-    """Time n decisions: one chunk and the refinement of its first action.
+    """Time n decisions of one policy; see `decision_latencies`."""
+    return decision_latencies([(policy, obs)], n, warmup)[0]
 
-    obs: (1, To, *shape), one environment; more rows are cut off. The noise is drawn outside the timed part.
+
+def decision_latencies(
+    policies: Sequence[tuple[ChunkPolicy, Obs]], n: int = 200, warmup: int = 20
+) -> list[Latency]:
+    """Time n decisions of each policy, in turns, so that load on the machine slows all of them alike.
+
+    A decision is one chunk and the refinement of its first action. obs: (1, To, *shape), one environment;
+    more rows are cut off. The noise is drawn outside the timed part.
     """
-    obs = {key: value[:1] for key, value in obs.items()}
-    device = next(iter(obs.values())).device
-    shape = (1, policy.chunk, policy.action_spec.dim)
-    rng = generator("decision_latency")
-    seconds: list[float] = []
+    turns = [_Decisions(policy, obs) for policy, obs in policies]
     for i in range(warmup + n):
-        noise = torch.randn(shape, generator=rng).to(device)
-        _synchronize(device)
-        start_s = time.perf_counter()
-        with torch.no_grad():
-            policy.refine(obs, policy.sample(obs, noise)[:, 0])
-        _synchronize(device)
-        if i >= warmup:
-            seconds.append(time.perf_counter() - start_s)
-    return Latency(*percentiles_ms(seconds), n=n, threads=torch.get_num_threads())
+        for each in turns:
+            each.decide(keep=i >= warmup)
+    return [each.latency() for each in turns]
+
+
+class _Decisions:
+    """Timed decisions of one policy."""
+
+    def __init__(self, policy: ChunkPolicy, obs: Obs) -> None:
+        self._policy, self._obs = policy, {key: value[:1] for key, value in obs.items()}
+        self._device = next(iter(obs.values())).device
+        self._shape, self._rng = (1, policy.chunk, policy.action_spec.dim), generator("decision_latency")
+        self._wall_s: list[float] = []
+        self._cpu_s: list[float] = []
+
+    @torch.no_grad()
+    def decide(self, keep: bool) -> None:
+        noise = torch.randn(self._shape, generator=self._rng).to(self._device)
+        _synchronize(self._device)
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        self._policy.refine(self._obs, self._policy.sample(self._obs, noise)[:, 0])
+        _synchronize(self._device)
+        if keep:
+            self._cpu_s.append(time.process_time() - start_cpu_s)
+            self._wall_s.append(time.perf_counter() - start_s)
+
+    def latency(self) -> Latency:
+        wall_ms, (cpu_ms, _) = percentiles_ms(self._wall_s), percentiles_ms(self._cpu_s)
+        return Latency(*wall_ms, n=len(self._wall_s), threads=torch.get_num_threads(), cpu_ms=cpu_ms)

@@ -141,6 +141,20 @@ def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path,
     assert not (tmp_path / "new").exists()
 
 
+def test_a_checkpoint_on_the_way_is_a_policy(run: Path, tmp_path: Path) -> None:
+    """run@8 is the average after 8 of 12 updates; it can be evaluated, and its note names its own steps."""
+    found = find_policy(f"{run}@8")
+    assert json.loads((found / "policy.json").read_text())["train"]["steps"] == 8
+    last = load_file(find_policy(f"{run}@12") / "weights.safetensors")
+    final = load_file(run / "policy" / "weights.safetensors")
+    assert all(tensor.equal(final[name]) for name, tensor in last.items())
+    assert evaluate.main(evaluate_config(Path(f"{run}@8"))) == 0
+    with pytest.raises(CheckpointError, match="has no checkpoint of step 4, it has 8, 12"):
+        find_policy(f"{run}@4")
+    with pytest.raises(DataError, match="is not a run"):
+        find_policy(f"{tmp_path}@4")
+
+
 def test_evaluation_is_paired_and_repeatable(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from robo_rl.eval.timing import cpu_seconds, decision_latency, percentiles_ms
+from robo_rl.eval.timing import cpu_seconds, decision_latencies, decision_latency, percentiles_ms
 from tests.eval.fakes import NoisyPolicy
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
@@ -41,6 +41,29 @@ def test_latency_is_measured_for_one_environment() -> None:
     latency = decision_latency(Slow(), {"state": torch.zeros(5, 2, 2)}, n=20, warmup=1)
     assert 2.0 <= latency.p50_ms <= latency.p99_ms
     assert "ms" in str(latency)
+
+
+def test_policies_are_timed_in_turns() -> None:
+    """Load that comes and goes slows all of them alike; waiting costs wall time and no CPU time."""
+    order: list[str] = []
+
+    class Named(NoisyPolicy):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def sample(self, obs: dict[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+            order.append(self.name)
+            time.sleep(5e-3 if self.name == "b" else 0.0)
+            return super().sample(obs, noise)
+
+    obs = {"state": torch.zeros(1, 2, 2)}
+    fast, slow = decision_latencies([(Named("a"), obs), (Named("b"), obs)], n=5, warmup=1)
+    assert "".join(order) == "ab" * 6
+    assert fast.p50_ms < 5.0 <= slow.p50_ms
+    assert slow.cpu_ms is not None
+    assert slow.cpu_ms < slow.p50_ms - 4.0
+    assert "CPU" in str(slow)
 
 
 def test_percentiles_by_hand() -> None:

@@ -1,6 +1,4 @@
-"""The second half of the demo: probe, distil, export, run, measure every policy on the same episodes, and
-report.
-"""
+"""Second half of the demo: probe, distil, export, run, measure every policy on the same episodes, report."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from robo_rl.apps.evaluate import latency_on
+from robo_rl.apps.evaluate import latencies_on
 from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
@@ -104,9 +102,7 @@ def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
 
 
 def choose(out: Path) -> str:
-    """The method whose last evaluations in training were better; steering, which needs fewer steps, on a
-    tie.
-    """
+    """The method with the better last evaluations in training; on a tie steering, which needs fewer steps."""
     curves = {
         name: LearningCurve.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")
     }
@@ -117,7 +113,7 @@ def choose(out: Path) -> str:
 
 
 def line_up(out: Path, stages: Stages) -> list[Contestant]:
-    """The rows: who, with which noise, at what cost."""
+    """Rows of the table: policy, noise and training cost."""
     cpu = torch.device("cpu")
     base, head = open_policy(out / "base", cpu), open_policy(out / "bundle", cpu)
     trained = stages.done["train"]
@@ -138,20 +134,21 @@ def line_up(out: Path, stages: Stages) -> list[Contestant]:
 
 
 def head_row(head: LoadedPolicy, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
-    """At the cost of its training: its stage also compares it with its teacher. A head of before has no such
-    note.
+    """Row of the head at the cost of its training; its stage also holds the comparison with its teacher.
+
+    The stage's cost counts where the head's note has none.
     """
     cost = float(note.get("train_wall_s", stage["wall_s"])), float(note.get("train_cpu_s", stage["cpu_s"]))
     return Contestant("head", head, head.noise, int(note["env_steps"]), *cost)
 
 
 def actor_note(actor: LoadedPolicy) -> dict[str, Any]:
-    """What policy.json says of the training."""
+    """Training note in policy.json."""
     return dict(read_json(actor.folder / "policy.json")["train"])
 
 
 def measure_all(config: DemoConfig, contestants: list[Contestant]) -> list[dict[str, Any]]:
-    """Every row on the same resets and the same noise."""
+    """Success of every row on the same resets and noise; decision times in turns."""
     rows: list[dict[str, Any]] = []
     base: EvalResult | None = None
     seeds = eval_seeds(EVAL_SEED, config.episodes)
@@ -163,11 +160,14 @@ def measure_all(config: DemoConfig, contestants: list[Contestant]) -> list[dict[
             result = evaluate(env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, bar.update)
             p = None if base is None else compare(base, result).p_value
             base = base or result
-            latency = latency_on(each.actor.policy, env)
-            rows.append({
-                "name": each.name, "success": list(result.success), "p_vs_base": p, "p50_ms": latency.p50_ms,
-                "p99_ms": latency.p99_ms, "decisions": latency.n, "threads": latency.threads,
-            })  # fmt: skip
+            rows.append({"name": each.name, "success": list(result.success), "p_vs_base": p})
+        for row, latency in zip(
+            rows, latencies_on([each.actor.policy for each in contestants], env), strict=True
+        ):
+            row |= {
+                "p50_ms": latency.p50_ms, "p99_ms": latency.p99_ms, "cpu_ms": latency.cpu_ms,
+                "decisions": latency.n, "threads": latency.threads,
+            }  # fmt: skip
     return rows
 
 
@@ -182,7 +182,9 @@ def as_row(data: dict[str, Any], contestants: list[Contestant]) -> ResultRow:
         name=who.name,
         rate=SuccessRate.of(data["success"]),
         p_vs_base=data["p_vs_base"],
-        latency=Latency(data["p50_ms"], data["p99_ms"], data["decisions"], data["threads"]),
+        latency=Latency(
+            data["p50_ms"], data["p99_ms"], data["decisions"], data["threads"], data.get("cpu_ms")
+        ),
         env_steps=who.env_steps,
         train_wall_s=who.wall_s,
         train_cpu_s=who.cpu_s,

@@ -1,4 +1,4 @@
-"""A trained policy, ready to act: from a policy folder, a run or a bundle."""
+"""Loading a trained policy: from a policy folder, a run, a checkpoint of a run, or a bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from robo_rl.core.spec import EnvSpec
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy, where it came from and how it was meant to be run."""
+    """A trained policy with its folder, its environment and the scale of its noise."""
 
     folder: Path
     policy: ChunkPolicy
@@ -41,8 +41,8 @@ class LoadedPolicy:
 
 
 def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
-    """The policy in a policy folder, in the `policy/` of a run, or in a bundle. Raises CheckpointError for
-    others.
+    """The policy of a policy folder, a run, a checkpoint (<run>@<step>) or a bundle. Raises CheckpointError
+    for others.
     """
     folder = find_policy(path)
     if (folder / MANIFEST).is_file():
@@ -56,7 +56,14 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
 
 
 def find_policy(path: str | Path) -> Path:
-    """The folder that holds the policy: `path` itself, or its `policy/`."""
+    """The folder that holds the policy: `path` itself, or its `policy/`.
+
+    <run>@<step> names the policy of a checkpoint, which `robo-rl train` writes into each. Raises
+    CheckpointError where there is no policy.
+    """
+    run, at, step = str(path).rpartition("@")
+    if at and step.isdecimal() and not Path(path).exists():
+        return _checkpoint_policy(RunDir.open(run), int(step))
     for folder in (Path(path), Path(path) / "policy"):
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
@@ -66,8 +73,25 @@ def find_policy(path: str | Path) -> Path:
     )
 
 
+def _checkpoint_policy(run: RunDir, step: int) -> Path:
+    """Policy folder in the checkpoint of `step`."""
+    folders = {at: folder / run.policy.name for at, folder in run.steps()}
+    there = sorted(at for at, folder in folders.items() if (folder / POLICY_FILE).is_file())
+    if step in there:
+        return folders[step]
+    if not there:
+        raise CheckpointError(
+            f"The checkpoints of {run.path} hold no policy; those of robo-rl train do. Give {run.path}, whose "
+            "policy is the last one."
+        )
+    raise CheckpointError(
+        f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of these; "
+        "keep_checkpoints= of robo-rl train keeps more of them."
+    )
+
+
 def trained_env_spec(folder: Path) -> EnvSpec:
-    """The contract of the environment or dataset that a policy was trained on, its base's when it has one."""
+    """Contract of the environment or dataset that a policy was trained on; its base's where it has one."""
     data = read_policy_json(folder)
     if (spec := data["env"] or _nested_env(data["config"])) is None:
         raise CheckpointError(
@@ -77,12 +101,12 @@ def trained_env_spec(folder: Path) -> EnvSpec:
 
 
 def trained_noise(folder: Path) -> float:
-    """Scale of the initial noise that a policy folder was trained to run with; 1 where it does not say."""
+    """Scale of the initial noise that a policy was trained to run with; 1 without a note."""
     return float(read_policy_json(folder)["train"].get("noise", 1.0))
 
 
 def _nested_env(config: dict[str, Any]) -> dict[str, Any] | None:
-    """A policy built on another one keeps that one's contract inside its own configuration."""
+    """Contract inside the configuration of a policy that is built on another one."""
     for key, value in config.items():
         if isinstance(value, dict):
             if key == "env":
@@ -93,7 +117,7 @@ def _nested_env(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def flight_policy(config: TransferConfig, verb: str) -> tuple[Path, Path, SavedPolicy]:
-    """(what was given, the policy's folder, the policy), from a run, one of its policy folders, or a bundle.
+    """(path given, folder of the policy, policy), from a run, one of its policy folders, or a bundle.
 
     verb: the one that trained it. Raises ConfigError where not exactly one of `run` and `bundle` is given.
     """
@@ -107,10 +131,9 @@ def flight_policy(config: TransferConfig, verb: str) -> tuple[Path, Path, SavedP
 
 
 def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) -> Any:
-    """Settings of the run that the policy lies in; of a bundle that was moved away, those that it carries
-    itself.
+    """Settings of the run that holds the policy, or those inside a bundle that was moved.
 
-    schema: the verb's dataclass, of which one is returned. Raises CheckpointError where nothing tells them.
+    schema: the verb's dataclass, an instance of which is returned. Raises CheckpointError where there are none.
     """
     for place in (given, folder, folder.parent):
         if (place / "config.yaml").is_file():
@@ -127,16 +150,14 @@ def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) ->
 
 
 def worker_count(asked: int | None, num_envs: int) -> int:
-    """Simulator processes: as many as asked for; when none is said, one per core, and no process for a single
-    lane.
-    """
+    """Number of simulator processes; None is one per core, and none for a single lane."""
     if asked is not None:
         return asked
     return 0 if num_envs == 1 or cores() == 1 else min(cores(), num_envs)
 
 
 class OnDevice:
-    """A policy on a GPU behind CPU tensors: environments and executors stay where the simulators are."""
+    """A policy on a GPU with inputs and outputs on the CPU, where simulators and executors are."""
 
     def __init__(self, policy: ChunkPolicy, device: torch.device) -> None:
         self._policy, self._device = policy, device
