@@ -1,5 +1,6 @@
-"""Any Gymnasium environment with box observations and box actions; made for the MuJoCo tasks (Hopper-v5,
-...).
+"""Gymnasium environments with box observations and box actions: MuJoCo tasks (Hopper-v5, ...) and a user's own.
+
+`gym/<id>` makes a registered environment. `gym/<module>:<id>` imports the module first, which registers it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.vec_env import INFO_KEYS
 
 REQUIRES = ("gymnasium", "mujoco")
+OWN_ENVIRONMENTS = (
+    "robo-rl info. An environment of your own: gym/<module>:<id>, or name its module in ROBO_RL_PLUGINS."
+)
 IDS = (  # the ones that are tested and listed; any other box-to-box id works too
     "Ant-v5",
     "HalfCheetah-v5",
@@ -112,7 +116,9 @@ def _make(options: GymnasiumLanes) -> Any:
             env = gymnasium.make(options.env_id, render_mode="rgb_array", **settings)
         return env
     except gymnasium.error.UnregisteredEnv as error:
-        raise UnknownNameError("gymnasium environment", options.env_id, gymnasium.registry) from error
+        raise UnknownNameError(
+            "gymnasium environment", options.env_id, gymnasium.registry, OWN_ENVIRONMENTS
+        ) from error
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium cannot make '{options.env_id}': {error}") from error
 

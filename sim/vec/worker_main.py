@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.plugins import load_plugins
 from sim.vec.buffers import Buffers, size_bytes
 from sim.vec.lane_group import LaneGroup, build_lanes
 
@@ -34,6 +35,7 @@ def run_worker(conn: Connection, make_lane: Any, first: int, count: int, environ
     os.environ.update(environ)
     try:
         _report_crashes_to(reduction.recv_handle(conn))
+        load_plugins()  # a user's environments are registered in this process, too
         _serve(conn, _build(conn, make_lane, first, count))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the parent has closed the environment, or is gone

@@ -15,12 +15,13 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.plugins import PLUGINS
 from sim.vec.lane import MakeLane
 from sim.vec.worker_main import Connection, run_worker
 
 _GRACE_S = 5.0  # how long a worker may take to close its simulators before it is killed
 _DEATH_S = 1.0  # how long the system may take to report a death
-_FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VISIBLE_DEVICES")
+_FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VISIBLE_DEVICES", PLUGINS)
 
 
 @dataclass(slots=True)

@@ -15,14 +15,13 @@ from typing import Any
 from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
-    ConfigError,
     DiskFullError,
     MissingDependencyError,
     RoboRLError,
     UnknownNameError,
 )
+from robo_rl.core.plugins import load_plugins
 
-PLUGINS = "ROBO_RL_PLUGINS"  # modules to import first, by commas: they add tasks and engines to the tables
 GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of verbs of two, e.g. "data"
 OURS = ("robo_rl", "policies", "sim", "hardware")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -69,22 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _defect()
 
 
-def load_plugins(names: str) -> None:
-    """Import a user's modules. Raises ConfigError for one that is not found; what fails inside is its
-    author's.
-    """
-    for name in filter(None, (word.strip() for word in names.split(","))):
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name:
-                raise
-            raise ConfigError(
-                f"{PLUGINS} names the module '{name}', which is not found. Start where it lies, with "
-                "PYTHONPATH=. set."
-            ) from error
-
-
 def _dispatch(arguments: list[str]) -> int:
     name, rest = _split(arguments)
     if name in ("", "-h", "--help", "help"):
@@ -104,7 +87,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
-    load_plugins(os.environ.get(PLUGINS, ""))
+    load_plugins()
     name, rest = by_engine(name, rest)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help

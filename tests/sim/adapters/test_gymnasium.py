@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -8,6 +11,7 @@ import pytest
 import torch
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.plugins import load_plugins
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from sim.adapters.gymnasium_mujoco import GymnasiumLanes
 from sim.registry import make_env
@@ -89,3 +93,50 @@ def test_unknown_ids_are_named() -> None:
         make_env("gym/Hoper-v5", 1)
     with pytest.raises(ConfigError, match="dense"):
         make_env("gym/Hopper-v5", 1, reward="sparse")
+
+
+OWN = """
+import gymnasium
+import numpy as np
+
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.full(2, action[0], np.float32), 1.0, False, False, {}
+
+
+gymnasium.register("OwnForATest-v0", Own, max_episode_steps=5)
+"""
+
+
+@pytest.mark.parametrize("name", ["gym/OwnForATest-v0", "gym/own_env_for_a_test:OwnForATest-v0"])
+def test_a_users_environment_runs_in_workers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registered by a plugin, or by the module in the name: workers import it like the parent does."""
+    (tmp_path / "own_env_for_a_test.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    if ":" not in name:
+        monkeypatch.setenv("ROBO_RL_PLUGINS", "own_env_for_a_test")
+        load_plugins()
+    try:
+        with closing(make_env(name, 2, num_workers=2)) as env:
+            env.reset(EpisodeSeeds("own"))
+            obs, reward, *_ = env.step(torch.full((2, 1), 0.5))
+            assert obs["state"].tolist() == [[0.5, 0.5]] * 2
+            assert reward.tolist() == [1.0, 1.0]
+    finally:
+        gymnasium.registry.pop("OwnForATest-v0", None)
+        sys.modules.pop("own_env_for_a_test", None)
+
+
+def test_an_unknown_id_tells_how_to_name_an_environment_of_ones_own() -> None:
+    with pytest.raises(UnknownNameError, match=r"gym/<module>:<id>.*ROBO_RL_PLUGINS"):
+        make_env("gym/Hoper-v5", 1)
