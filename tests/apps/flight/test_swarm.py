@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from torch import Tensor
 
 from policies.deploy.bundle import load_bundle
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.flight.swarm_runs import start_run, train_all
 from robo_rl.apps.flight.swarm_setting import SwarmSetting
 from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.rl.differentiable.first_order import FirstOrder
 
 SMALL = [
     "drones=3",
@@ -86,37 +85,36 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(
 
 
 @pytest.mark.parametrize("engine", ["quad", "pybullet"])
-def test_killed_and_resumed_is_never_killed(engine: str, tmp_path: Path) -> None:
-    """SIGKILL in the second of two trainings: the same weights and the same log as an untouched run."""
+def test_killed_and_resumed_is_never_killed(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two trainings dies between two checkpoints: weights and log of an untouched run."""
     if engine == "pybullet":
         pytest.importorskip("pybullet")
     given = [
         *SMALL,
         f'engine="{engine}"',
-        "updates=12",
+        "updates=5",
         "seeds=2",
         "horizon=2",
         "checkpoint_every=2",
         "eval_episodes=1",
+        "eval_s=0.2",
     ]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     trained(given, whole, resume=False)
-    command = [sys.executable, "-m", "robo_rl.apps.cli.main", "swarm", *given, f"out={cut}"]
-    child = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    try:
-        for _ in range(12_000):
-            if (cut / "checkpoints" / "00000014").exists():
-                break
-            time.sleep(0.005)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    assert not (cut / "results.json").exists()
+    with monkeypatch.context() as patch:
+        update, calls = FirstOrder.update, count(1)
+
+        def dies(self: FirstOrder) -> dict[str, Tensor]:
+            if next(calls) == 5 + 4:
+                raise MemoryError
+            return update(self)
+
+        patch.setattr(FirstOrder, "update", dies)
+        with pytest.raises(MemoryError):
+            trained(given, cut, resume=False)
+    assert RunDir(cut).latest() == (8, cut / "checkpoints" / "00000008")
     trained(given, cut, resume=True)
     assert same(whole, cut)
     assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))

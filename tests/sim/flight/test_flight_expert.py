@@ -75,7 +75,7 @@ def test_an_episode_is_the_same_in_any_lane() -> None:
 
 def test_the_dial_has_the_size_it_says() -> None:
     """noise = sigma in action units where no limit cuts it off, another draw for another expert seed."""
-    env = QuadVecEnv("hover", 200)
+    env = QuadVecEnv("hover", 200, compiled=False)
     obs = env.reset(EpisodeSeeds(("expert", 3)))
     seeds, step = env.snapshot()["episode_seed"], torch.ones(200, dtype=torch.long)
     clean, noisy, other = (
