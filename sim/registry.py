@@ -40,9 +40,9 @@ SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
 # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
 BATCHED = {
     "quad": (
-        "sim.flight.vec_env:QuadVecEnv",
+        "sim.flight.vec_env:make_quad_env",
         "sim.tasks.flight.names:TASKS",
-        "sim.flight.vec_env:QuadVecEnv",
+        "sim.flight.setting:QuadEnvOptions",
     ),
     **{
         suite: (

@@ -1,7 +1,7 @@
-"""What is flown, from a task's name and its options: the same for `robo-rl fly` and for environments by name.
+"""Options of flight tasks, shared by `robo-rl fly` and by environments by name.
 
-An environment's name carries the options that are not the default, so that whatever was trained in it can
-find it again: `quad/race:craft=cf21,track=splits`.
+The name of an environment carries the options that are not the default, so that a policy finds the one that it
+was trained in: `quad/race:craft=cf21,track=splits`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sim.tasks.swarm.world import SwarmWorld, arm_m
 
 MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask | ObstacleTask
 ENGINES = ("quad", "pybullet")
-_OWN = {  # option -> tasks that have it; all others are everybody's
+_OWN = {  # option -> tasks that have it; all other options go with every task
     "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
     **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
     **dict.fromkeys(("density", "cylinders", "planner"), ("obstacles",)),
@@ -36,7 +36,7 @@ _OWN = {  # option -> tasks that have it; all others are everybody's
 
 @dataclass(frozen=True, slots=True)
 class FlightOptions:
-    """What there is to choose of a flight. None: what suits the task."""
+    """Options of a flight task. None: the task's own value."""
 
     craft: str = "cf2x_l2f"
     engine: str = "quad"  # whose physics: quad, or pybullet: contacts, ground effect, drag of the rotors
@@ -58,9 +58,7 @@ class FlightOptions:
 
     @property
     def words(self) -> str:
-        """Those that are not the default, as they stand in an environment's name:
-        `:craft=cf21,track=splits`.
-        """
+        """Options that are not the default, as in the name of an environment: `:craft=cf21,track=splits`."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         other = [
             f"{name}={value}" for name, value in sorted(given.items()) if value != getattr(DEFAULT, name)
@@ -71,10 +69,16 @@ class FlightOptions:
 DEFAULT = FlightOptions()
 
 
+@dataclass(frozen=True, slots=True)
+class QuadEnvOptions(FlightOptions):
+    """Options of `make_env("quad/<task>", ...)`."""
+
+    max_episode_steps: int | None = None  # none: the task's own length
+    compiled: bool | None = None  # none: from 64 lanes on
+
+
 def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTask:
-    """The task as it is measured. Raises ConfigError for what the craft cannot fly, UnknownNameError for a
-    name.
-    """
+    """The task as it is measured. Raises ConfigError for what the craft cannot fly, UnknownNameError."""
     if name not in TASKS:
         raise UnknownNameError("flight task", name, TASKS)
     if name == "hover":
@@ -112,16 +116,14 @@ def _race(craft: Craft, options: FlightOptions) -> RaceTask:
 
 
 def senses_of(name: str, options: FlightOptions) -> FlightSenses:
-    """What a policy sees: the integral only where the goal is stayed at for long."""
+    """Senses of a policy; the integral only in tasks that stay at a goal."""
     return FlightSenses(options.history, options.integral and name in ("hover", "figure8"))
 
 
 def other_step(
     options: FlightOptions, craft: Craft, task: FlightTask, num: int, realism: Realism | None = None
 ) -> tuple[QuadPhysics, Step] | None:
-    """What moves the drones where it is not our dynamics, and the physics to count its steps by;
-    `bullet_step`.
-    """
+    """(physics of its steps, step) of another engine, as `bullet_step` makes them; None for engine=quad."""
     if options.engine == "quad":
         return None
     # By name: that engine is built on this one, and is imported only where it flies.
@@ -132,12 +134,12 @@ def other_step(
 
 
 def unused_options(name: str) -> tuple[str, ...]:
-    """Options that this task has not."""
+    """Options of other tasks."""
     return tuple(option for option, tasks in _OWN.items() if name not in tasks)
 
 
 def check_options(name: str, options: FlightOptions) -> None:
-    """Raises ConfigError for an option that this task has not: it would be thought to matter."""
+    """Raises ConfigError for an option of another task, which would have no effect."""
     if options.engine not in ENGINES:
         raise UnknownNameError("engine", options.engine, ENGINES)
     for option in unused_options(name):
@@ -146,5 +148,5 @@ def check_options(name: str, options: FlightOptions) -> None:
             raise ConfigError(f"Task {name} has no {option}: leave it out, or fly one that has: {owners}.")
     if options.level == "motors" and options.rate_rad_s != DEFAULT.rate_rad_s:
         raise ConfigError(
-            "rate_rad_s bounds what level=rates asks for, and motors are told no rates: leave it out."
+            "rate_rad_s bounds the commands of level=rates; level=motors commands no rates: leave it out."
         )

@@ -1,6 +1,4 @@
-"""The engine behind the contract of `VecEnv`: what SAC, TD3, PPO, evaluation and bundles see of a flight
-task.
-"""
+"""Flight tasks as a `VecEnv`, for learners that take rewards, for evaluation and for bundles."""
 
 from __future__ import annotations
 
@@ -24,7 +22,14 @@ from sim.flight.flight import SEEN_ROWS, first_sight, make_flight, obs_rows
 from sim.flight.memory import FlightSenses, layout
 from sim.flight.picture import picture
 from sim.flight.realism import Realism
-from sim.flight.setting import FlightOptions, check_options, measured_task, other_step, senses_of
+from sim.flight.setting import (
+    DEFAULT,
+    FlightOptions,
+    check_options,
+    measured_task,
+    other_step,
+    senses_of,
+)
 from sim.scenes.keyed import keyed_normal, keyed_uniform
 from sim.tasks.flight.protocol import FlightTask, Flying
 from sim.vec.history import place_of, seeds_of
@@ -37,9 +42,9 @@ _KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_ta
 def flight_spec(
     task: FlightTask, senses: FlightSenses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
 ) -> EnvSpec:
-    """The contract of a flight policy: what it is given, in which units, and what it commands.
+    """The contract of a flight policy: observations with units, and actions.
 
-    Its name finds the environment with these `options` again. action: that of their level.
+    Its name carries those of `options` that are not the default. action: the one of their level.
     """
     front, behind = task.units
     parts = (
@@ -56,13 +61,11 @@ def flight_spec(
 class QuadVecEnv:
     """n drones in one flight task, each episode a pure function of its seed and its actions.
 
-    Small numbers of lanes run eagerly, where compiling would cost more than it saves; `compiled` overrides
-    that. Success is what the task's `score` calls so, which is what `robo-rl fly` prints. Where an episode
-    has a distance as its error, `info["error_m"]` (n,) holds it in the step that ends it; it is infinite in
-    all others, and where the box was left. The other options are those of `FlightOptions`.
+    compiled: None compiles from 64 lanes on; below, compiling costs more than it saves. Success is that of the
+    task's `score`, as `robo-rl fly` prints it. Where an episode has a distance as its error, `info["error_m"]`
+    (n,) holds it in the step that ends the episode; it is infinite in all others, and where the box was left.
 
-    `measured` and `reference` are for classical controllers, and for experts made of them; policies never see
-    them.
+    `measured` and `reference` are inputs of classical controllers and of experts made of them, not of policies.
     """
 
     _state: Tensor  # (17, n)
@@ -70,38 +73,21 @@ class QuadVecEnv:
     _external: Tensor
     _obs: Tensor  # (o, n)
     _episode_seed: Tensor  # (n,) of the running episodes
-    _age: Tensor  # (n,) steps made
-    _tally: Tensor  # (n,) the task's, for its verdict
+    _age: Tensor  # (n,) steps of the running episodes
+    _tally: Tensor  # (n,) of the task, for its verdict
 
     def __init__(
         self,
         task: str,
         num_envs: int,
+        options: FlightOptions = DEFAULT,
         *,
-        craft: str = "cf2x_l2f",
-        engine: str = "quad",
-        speed_m_s: float | None = None,
-        track: str = "ring",
-        track_scale: float = 1.0,
-        baseline_speed_m_s: float | None = None,
-        density: float = 0.2,
-        cylinders: int = 4,
-        planner: bool = False,
-        history: int = 8,
-        integral: bool = True,
-        level: str = "motors",
-        rate_rad_s: float = 6.0,
         max_episode_steps: int | None = None,
         compiled: bool | None = None,
     ) -> None:
         check_lane_count(num_envs, 0)
         self.num_envs, self.metadata = num_envs, METADATA
-        self.craft: Craft = load_craft(craft)
-        options = FlightOptions(
-            craft=craft, engine=engine, speed_m_s=speed_m_s, track=track, track_scale=track_scale,
-            baseline_speed_m_s=baseline_speed_m_s, density=density, cylinders=cylinders, planner=planner,
-            history=history, integral=integral, level=level, rate_rad_s=rate_rad_s,
-        )  # fmt: skip
+        self.craft: Craft = load_craft(options.craft)
         check_options(task, options)
         whole: Any = measured_task(task, self.craft, options)
         self.task: FlightTask = (
@@ -199,15 +185,15 @@ class QuadVecEnv:
         return self.task.relative(self._state, self._external, self._kept)[POS]
 
     def measured(self) -> Float[Tensor, "17 n"]:
-        """The state, of which position, velocity and rates are what sensors say."""
+        """The state, with position, velocity and rates as sensors measure them."""
         return self.task.measured(self._obs, self._state, self._external, self._kept)
 
     def reference(self) -> Float[Tensor, "10 n"]:
-        """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
+        """Position, velocity, acceleration and yaw for a classical controller to follow now."""
         return self.task.reference(self._external, self._kept)
 
     def snapshot(self) -> dict[str, Any]:
-        """The whole state: copying it is cheaper than flying there again."""
+        """The whole state, seeds included."""
         place = place_of(self._seeds)
         kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
         seeds = {
@@ -238,3 +224,17 @@ class QuadVecEnv:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def make_quad_env(
+    task: str,
+    num_envs: int,
+    *,
+    max_episode_steps: int | None = None,
+    compiled: bool | None = None,
+    **options: Any,
+) -> QuadVecEnv:
+    """The environment quad/<task>, as names in the registry give its options (`QuadEnvOptions`)."""
+    return QuadVecEnv(
+        task, num_envs, FlightOptions(**options), max_episode_steps=max_episode_steps, compiled=compiled
+    )

@@ -61,9 +61,10 @@ def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_
     a = -2.5 p - 2.5 v - I,   thrust = 1 + a_z / g [weights],   w = 6 z^ x (a / g - R z^),   w_z = -2 R_10
     """
     from policies.flight.policy import FlightPolicy
+    from sim.flight.setting import FlightOptions
     from sim.flight.vec_env import QuadVecEnv
 
-    env = QuadVecEnv("hover", 1, level="rates", rate_rad_s=rate_rad_s)
+    env = QuadVecEnv("hover", 1, FlightOptions(level="rates", rate_rad_s=rate_rad_s))
     accel = torch.zeros(3, env.spec.obs["state"].shape[0])
     for axis in range(3):
         accel[axis, [axis, 12 + axis, 50 + axis]] = torch.tensor([-2.5, -2.5, -1.0]) / 9.81

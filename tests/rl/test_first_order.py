@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.flight.policy import FlightPolicy
 from robo_rl.core.errors import RoboRLError
@@ -61,6 +62,52 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     assert bias.grad[1].item() == pytest.approx(slope, rel=2e-2)
 
 
+class Line:
+    """Points on a line: x' = x + action / 10, cost x^2; nothing ends."""
+
+    def __init__(self, num: int) -> None:
+        self.num, self.obs = num, torch.linspace(-1.0, 1.0, num).unsqueeze(0)
+
+    def restart(self) -> None:
+        self.obs = torch.linspace(-1.0, 1.0, self.num).unsqueeze(0)
+
+    def detach(self) -> None:
+        self.restart()  # every update from the same starts
+
+    def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        self.obs = self.obs + 0.1 * action
+        return self.obs[0].square(), torch.zeros(self.num, dtype=torch.bool)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"obs": self.obs}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.obs = state["obs"]
+
+
+class Gain(nn.Module):
+    """action = gain x."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.zeros(()))
+
+    def columns(self, x: Tensor) -> Tensor:
+        return self.gain * x
+
+
+def test_training_lowers_the_cost_of_points_on_a_line() -> None:
+    """The best gain for a horizon is -10, which ends at 0 in one step: training goes near it from 0."""
+    policy, env = Gain(), Line(9)
+    made = FirstOrder(policy, env, FirstOrderConfig(updates=200, horizon=4, lr=0.3))
+    first = made.update()["train/cost"]
+    while not made.done:
+        last = made.update()["train/cost"]
+    assert last < 0.01 * first
+    assert policy.gain.item() == pytest.approx(-10.0, abs=1.5)
+
+
+@pytest.mark.slow
 def test_training_lowers_the_cost() -> None:
     """Forty updates of a tiny policy: from the same starts the next half second costs less than before."""
     made = learner(updates=40, lanes=32, task=HoverTask(train_steps=60), horizon=24)

@@ -18,6 +18,7 @@ from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
+from sim.flight.setting import FlightOptions
 from sim.flight.trial import controller_pilot, fly
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
@@ -105,12 +106,12 @@ def test_the_contract_says_level_units_and_bounds() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_it_keeps_the_contract_of_environments(task: str) -> None:
-    check_vec_env(QuadVecEnv(task, 2, level="rates", max_episode_steps=7), steps=18)
+    check_vec_env(QuadVecEnv(task, 2, FlightOptions(level="rates"), max_episode_steps=7), steps=18)
 
 
 def test_the_environment_takes_weights_and_rates() -> None:
     """As the contract says: not numbers in [-1, 1]."""
-    env = QuadVecEnv("hover", 1, level="rates")
+    env = QuadVecEnv("hover", 1, FlightOptions(level="rates"))
     env.reset(iter(range(9)))
     env.restore(env.snapshot() | {"state": resting().state})
     for _ in range(20):
@@ -162,9 +163,9 @@ def test_a_new_policy_hovers_before_it_has_learned() -> None:
 def test_mistakes_are_sentences() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rates'"):
         make_env("quad/hover:level=rate", 1)
-    with pytest.raises(ConfigError, match="motors are told no rates"):
+    with pytest.raises(ConfigError, match="commands no rates"):
         make_env("quad/hover:rate_rad_s=4", 1)
-    with pytest.raises(ConfigError, match="motors are told no rates"):
+    with pytest.raises(ConfigError, match="commands no rates"):
         check_own(FlyConfig(rate_rad_s=4.0))
     with pytest.raises(ConfigError, match="at most 34 rad/s"):
         make_env("quad/hover:level=rates,rate_rad_s=99", 1)
