@@ -20,6 +20,7 @@ from robo_rl.apps.runs.device import pick_device
 from robo_rl.apps.runs.loaded_policy import open_policy, worker_count
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import CollectConfig
+from robo_rl.core.counts import counted
 from robo_rl.core.errors import EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.provenance import commit
@@ -33,9 +34,7 @@ from sim.experts import Expert
 from sim.registry import make_env, make_expert
 
 MOST_ATTEMPTS = 10  # episodes tried per episode wanted, unless `attempts` says otherwise
-FARTHEST = (
-    100_000  # seeds that are looked through for those of a dataset, which may hold some of another `seed`
-)
+FARTHEST = 100_000  # seeds searched for those of a dataset, which may hold some of another `seed`
 
 
 def main(config: CollectConfig) -> int:
@@ -52,15 +51,15 @@ def main(config: CollectConfig) -> int:
             try:
                 collection.run(config.episodes - have, first_index(config.seed, store))
             except KeyboardInterrupt as stop:
-                said = f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command goes on"
-                raise KeyboardInterrupt(said) from stop
+                kept = f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command goes on"
+                raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
-    print(f"{config.out}: {bar.n} episodes{tried}\nNext:   robo-rl data info path={config.out}")
+    print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl data info path={config.out}")
     return 0
 
 
 def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
-    """The dataset in `out`, made when it is not there."""
+    """Writer of the dataset in `out`, which is created if absent."""
     if (Path(config.out) / DATASET_JSON).exists():
         return DatasetWriter.open(config.out, spec)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
@@ -80,7 +79,7 @@ def first_index(seed: int, store: EpisodeStore) -> int:
 
 @runtime_checkable
 class Demonstrator(Protocol):
-    """Whoever acts in the lanes; what it is told is what `policies.executor.ChunkExecutor` is told."""
+    """Source of actions in the lanes; called as `policies.executor.ChunkExecutor` is."""
 
     def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
         """Episodes begin in these lanes. obs: (n, *shape), all lanes."""
@@ -119,7 +118,7 @@ class ExpertDemonstrator:
 
 
 class PolicyDemonstrator:
-    """A trained policy with its own noise, or a scaled one."""
+    """A trained policy with its noise, which may be scaled."""
 
     def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
         self._executor, self._noise = executor, noise
@@ -136,7 +135,7 @@ class PolicyDemonstrator:
 
 
 def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
-    """The expert, or the policy when one is given."""
+    """The policy of `config.policy`, or the scripted expert without one."""
     if config.policy is None:
         return ExpertDemonstrator(
             make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
@@ -149,7 +148,7 @@ def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
 
 
 class Collection:
-    """Runs the lanes and commits what they recorded, in the order of the seeds."""
+    """Runs the lanes and commits their episodes in the order of the seeds."""
 
     def __init__(
         self, config: CollectConfig, env: VecEnv, driver: Demonstrator, writer: DatasetWriter, bar: Any

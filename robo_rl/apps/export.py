@@ -14,14 +14,14 @@ from robo_rl.core.errors import ConfigError
 
 
 def main(config: ExportConfig) -> int:
-    """Export, check the graph against torch, and say what the bundle promises."""
+    """Export, check the graph against torch, and print what the bundle holds."""
     folder, out = find_policy(config.policy), Path(config.out)
     if (folder / MANIFEST).is_file():
         raise ConfigError(f"{folder} is a bundle already. Give the policy folder that it was made of.")
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     if measured is not None and measured["noise"] != (0.0 if noise == "zero" else 1.0):
-        measured = None  # it was measured with the other noise, which says nothing about this bundle
+        measured = None  # measured with the other noise, so not valid for this bundle
     bundle = write_bundle(
         out,
         load_policy(folder),
@@ -45,9 +45,9 @@ def main(config: ExportConfig) -> int:
 
 
 def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
-    """As asked for; else as it was evaluated; else as it was trained to run.
+    """Noise of the bundle: `asked`, else that of the evaluation, else that of the training.
 
-    Raises ConfigError for noise of another scale than 0 and 1, which a bundle does not draw.
+    Raises ConfigError for a scale other than 0 and 1, which a bundle cannot draw.
     """
     if asked not in (None, "gaussian", "zero"):
         raise ConfigError(f"noise={asked} cannot be used, expected: gaussian | zero, or none.")

@@ -48,7 +48,7 @@ class DataMergeConfig:
 
 @dataclass
 class DataImportConfig:
-    """`robo-rl data import`. Settings from `robot` on are those of recordings."""
+    """`robo-rl data import`. A buffer takes env=, or robot= and some of the settings below it."""
 
     source: str = setting(
         REQUIRED, "folder of recordings (MCAP, rosbag2), one of them, or a zarr v2 replay buffer"
@@ -56,13 +56,15 @@ class DataImportConfig:
     out: str = setting(REQUIRED, "folder of the new dataset")
     env: str | None = setting(
         None,
-        "a buffer's environment, e.g. pusht/state; for recordings, a simulated task of the same contract",
+        "a buffer's environment, e.g. pusht/state; of recordings, a simulated task of the same contract",
     )
     keys: list[str] = setting([], "key:array pairs of a buffer; Push-T's published file needs none")
     limit: int | None = setting(None, "only the first episodes", at_least=1)
-    task: str = setting("", "text noted with every episode; recordings say their own where this is empty")
+    task: str = setting("", "text noted with every episode; empty: that of the recording")
     image_codec: str = one_of("raw", "jpeg", help="raw reads faster, jpeg is smaller")
-    robot: str | None = setting(None, "description of the robot that was recorded: a name, or a YAML file")
+    robot: str | None = setting(
+        None, "description of the robot in the recordings or the buffer: a name, or a YAML file"
+    )
     rate_hz: float | None = setting(
         None, "frames per second; none: that of commands or the slowest camera", at_least=0.1
     )
@@ -73,21 +75,17 @@ class DataImportConfig:
         None, 'joined by "+"; none: those of the description that were recorded; empty: none of them'
     )
     image_width: int | None = setting(
-        None, "their pictures scaled down to this many pixels; none: as they came", at_least=1
+        None, "width that pictures are scaled down to [px]; none: as they were recorded", at_least=1
     )
-    depth: bool = setting(False, "the depths of these cameras as well")
-    velocities: bool | None = setting(
-        None, "are policies shown the joints' velocities? none: where the robot tells them"
-    )
-    goal: str = setting(
-        "", 'what the topic goal holds, to be shown as well: unit and names, e.g. "m: x, y, z"'
-    )
-    success: bool | None = setting(None, "of recordings that do not say it themselves; none: nobody knows")
+    depth: bool = setting(False, "also the depth images of these cameras")
+    velocities: bool | None = setting(None, "observe the joints' velocities; none: where the data hold them")
+    goal: str = setting("", 'unit and names of the goal, to observe it, e.g. "m: x, y, z"')
+    success: bool | None = setting(None, "label of recordings without one; none: unknown")
     gap_s: float = setting(0.5, "leave out a recording in which a topic is silent for longer", at_least=0.001)
     idle_s: float | None = setting(
-        0.5, "of standing still at either end, keep so much; none: all", at_least=0.0
+        0.5, "seconds of standing still kept at either end; none: all", at_least=0.0
     )
-    namespace: str = setting("", "of the robot, where its topics have one")
+    namespace: str = setting("", "namespace of the robot's topics, where they have one")
 
 
 @dataclass
@@ -109,7 +107,7 @@ class CollectConfig:
     attempts: int | None = setting(
         None, "give up after this many; none: ten times the episodes wanted", at_least=1
     )
-    seed: int = setting(0, "of resets and noise", at_least=0)
+    seed: int = setting(0, "seed of resets and noise", at_least=0)
     num_envs: int = setting(
         8, "episodes recorded side by side; a policy's data depend on it by rounding alone", at_least=1
     )
@@ -120,7 +118,7 @@ class CollectConfig:
     max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
     image_codec: str = one_of("raw", "jpeg", help="raw reads faster, jpeg is smaller")
     task: str = setting("", "beside env=, text noted with every episode; empty: the environment's name")
-    device: str = setting("auto", "of the policy: auto | cpu | cuda | cuda:<number>")
+    device: str = setting("auto", "device of the policy: auto | cpu | cuda | cuda:<number>")
 
 
 @dataclass

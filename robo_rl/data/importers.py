@@ -77,6 +77,24 @@ def import_replay_buffer(
     return len(ends)
 
 
+def longest_episode(source: str | Path) -> int:
+    """Frames of the longest episode of a buffer. Raises DataError when it is none."""
+    ends = _episode_ends(Path(source), _open(Path(source)), {})
+    return int(np.diff(ends, prepend=0).max())
+
+
+def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
+    """Shape of an array of a buffer, e.g. "data/state". Raises DataError when there is none."""
+    group = _open(Path(source))
+    there = sorted(f"data/{key}" for key in group["data"].array_keys())
+    if name not in there:
+        raise DataError(
+            f"{source} has no array '{name}' for the state, it has {there}. Name one as state:data/<array> in "
+            "keys=."
+        )
+    return tuple(int(each) for each in group[name].shape)
+
+
 def _copy_episode(
     writer: DatasetWriter, group: Any, mapping: Mapping[str, ReplayBufferSource], rows: slice, task: str
 ) -> None:

@@ -2,64 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from robo_rl.apps.runs.progress import progress, show
 from robo_rl.conf.schema import DataImportConfig
+from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.importers import KeyMap, import_replay_buffer
+from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, longest_episode
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 
-RECORDED = (
-    "robot",
-    "rate_hz",
-    "action",
-    "cameras",
-    "image_width",
-    "depth",
-    "velocities",
-    "goal",
-    "success",
-    "gap_s",
-    "idle_s",
-    "namespace",
-)
+OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")  # with them a buffer needs no env=
+OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")
 
 
 def main(config: DataImportConfig) -> int:
-    """Import, and say what came of it."""
-    if not Path(config.source).exists():
+    """Import, and print the number of episodes and the next command."""
+    source = Path(config.source)
+    if not source.exists():
         raise DataError(
             f"source={config.source} does not exist. Give a folder of recordings, one of them, or a zarr v2 "
             "replay buffer."
         )
-    if _recorded(Path(config.source)) or (config.robot is not None and not _is_zarr(Path(config.source))):
+    if _recorded(source) or (config.robot is not None and not _is_zarr(source)):
         from robo_rl.apps.record.data_recordings import import_recordings
 
         _refuse_foreign(config, ("keys",), "recordings")
         return import_recordings(config)
-    _refuse_foreign(config, RECORDED, "a replay buffer")
+    _refuse_foreign(config, OF_RECORDINGS, "a replay buffer")
+    if config.robot is None:
+        _refuse_foreign(config, OF_A_ROBOT, "a replay buffer without robot=")
     spec, keys = contract(config)
+    codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
-            config.source,
-            config.out,
-            spec,
-            keys,
-            image_codec="jpeg" if config.image_codec == "jpeg" else "raw",
-            limit=config.limit,
-            task=config.task,
+            source, config.out, spec, keys, image_codec=codec, limit=config.limit, task=config.task,
             progress=show(bar),
-        )
-    print(f"Imported {count} episodes into {config.out}\nNext:   robo-rl data info path={config.out}")
+        )  # fmt: skip
+    print(
+        f"Imported {counted(count, 'episode')} into {config.out}\nNext:   robo-rl data info path={config.out}"
+    )
     return 0
 
 
 def _recorded(source: Path) -> bool:
-    """Are these topics as they came, rather than a replay buffer?"""
+    """True for recordings of topics (MCAP, rosbag2)."""
     files = (source, *source.glob("*"), *source.glob("*/*")) if source.is_dir() else (source,)
     return any(path.suffix in (".mcap", ".db3") or path.name == "metadata.yaml" for path in files)
 
@@ -69,36 +60,58 @@ def _is_zarr(source: Path) -> bool:
 
 
 def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -> None:
-    """Raises ConfigError for a setting that says nothing about what is imported."""
+    """Raise ConfigError for a setting that does not apply to this kind of source."""
     usual = {item.name: item for item in fields(DataImportConfig)}
     for name in names:
         item = usual[name]
         default = item.default if item.default_factory is MISSING else item.default_factory()
         if getattr(config, name) != default:
-            raise ConfigError(f"{name}= says nothing about {what}, which {config.source} is; leave it out.")
+            raise ConfigError(f"{name}= does not apply to {what}, which {config.source} is; leave it out.")
 
 
 def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
-    """The environment that the data belong to, and which array becomes which key."""
-    if config.env is None:
+    """Contract of the buffer's data, and the array of each key."""
+    keys = parse_keys(config.keys)
+    if (config.env is None) == (config.robot is None):
         raise ConfigError(
-            f"Say which environment the buffer {config.source} belongs to: env=pusht/state, or another one's "
-            "name."
+            f"Say what the buffer {config.source} was recorded on: env=pusht/state or another environment's name, "
+            "or robot=<description of a robot>. One of them, not both."
         )
-    if config.env.startswith("pusht/"):
-        return pusht_spec(config.env), parse_keys(config.keys) or pusht_keys(config.env)
-    from sim.registry import make_env  # simulators are needed for other environments only
-
-    if not config.keys:
+    if config.env is not None and config.env.startswith("pusht/"):
+        return pusht_spec(config.env), keys or pusht_keys(config.env)
+    if not keys:
         raise ConfigError(
-            f"Say which array of the buffer becomes which key of {config.env}: "
+            f"Say which array of the buffer becomes which key of {config.env or config.robot}: "
             "keys=['state:data/state','action:data/action']."
         )
-    env = make_env(config.env, 1)
-    try:
-        return env.spec, parse_keys(config.keys)
-    finally:
-        env.close()
+    return (_robot_contract(config, keys) if config.env is None else _simulated(config.env)), keys
+
+
+def _simulated(env: str) -> EnvSpec:
+    from sim.registry import make_env  # a simulator is needed for these buffers only
+
+    with closing(make_env(env, 1)) as made:
+        return made.spec
+
+
+def _robot_contract(config: DataImportConfig, keys: Mapping[str, str]) -> EnvSpec:
+    """Contract of a robot's buffer: its description, with the pictures that `keys` names.
+
+    velocities=none is decided by the width of the state.
+    """
+    from hardware.description import load_description
+    from hardware.layout import parse_unit
+    from robo_rl.apps.record.recordings_layout import robot_spec
+
+    robot = load_description(str(config.robot))
+    pictures = [key for key in keys if key.startswith(("image.", "depth."))]
+    velocities = config.velocities
+    if velocities is None:
+        goal = sum(len(segment.names) for segment in parse_unit(config.goal)) if config.goal else 0
+        width = array_shape(config.source, keys.get("state", ""))[-1]
+        velocities = width - goal == 2 * len(robot.names)
+    spec = robot_spec(robot, pictures, config.image_width, velocities, config.goal, config.rate_hz)
+    return replace(spec, max_episode_steps=longest_episode(config.source))
 
 
 def parse_keys(pairs: list[str]) -> dict[str, str]:

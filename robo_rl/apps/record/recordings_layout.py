@@ -1,7 +1,7 @@
-"""What policies are shown and what they command, as the recordings of a robot and its description have it.
+"""Observations and actions of a dataset that is made from recordings of a robot.
 
-Where the settings are silent, most recordings decide: one that was begun by mistake, or is of another arm,
-changes nothing for the others.
+What the settings leave open is decided by the majority of the recordings, so that one of another arm, or one
+begun by mistake, changes nothing for the others.
 """
 
 from __future__ import annotations
@@ -23,20 +23,35 @@ from hardware.loop.scale import scalable
 from hardware.messages import JointState
 from hardware.recording.bag_reader import Bag
 from hardware.topics import GOAL, JOINT_STATES, SAFE, TELEOP, compressed_topic, depth_topic, image_topic
-from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec
 
 T = TypeVar("T")
 
-LOOKED_AT = (
-    1000  # messages on joint_states, among which a robot of several drivers has told all its joints once
-)
+# Messages on joint_states in which a robot of several drivers has named all of its joints at least once.
+FIRST_STATES = 1000
+
+
+@dataclass(frozen=True)
+class LayoutSettings:
+    """Settings of the observation and the action; None is decided by the recordings."""
+
+    action: str | None  # topic of the commands
+    cameras: str | None  # names, joined by "+"
+    image_width: int | None
+    depth: bool
+    velocities: bool | None
+    goal: str  # unit and names of the topic goal
+    rate_hz: float | None
+    env: str | None  # simulated task whose contract the recordings must have
 
 
 @dataclass(frozen=True)
 class RecordingLayout:
-    """What is taken from each recording. pictures: key of the observation -> topic; goal: is it shown?"""
+    """Contract of the dataset, and the topics that it is made from.
+
+    action: topic of the commands. pictures: observation key -> topic. goal: True where the goal is observed.
+    """
 
     spec: EnvSpec
     action: str
@@ -46,65 +61,63 @@ class RecordingLayout:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What one recording holds. velocities: does the robot tell them?"""
+    """Topics of one recording, and whether its joint states have velocities."""
 
     topics: frozenset[str]
     velocities: bool
 
 
 def survey(
-    config: DataImportConfig, robot: RobotDescription, bags: Iterable[Path]
+    robot: RobotDescription, bags: Iterable[Path], namespace: str
 ) -> tuple[dict[Path, Contents], dict[str, str]]:
-    """What each recording of the robot holds; why others, by name, are none of it."""
+    """Contents of each recording of the robot, and, by name, the reason why others are left out."""
     held: dict[Path, Contents] = {}
     left_out: dict[str, str] = {}
     for path in bags:
         try:
-            with closing(Bag(path, ros_types(), config.namespace)) as bag:
-                held[path] = Contents(frozenset(bag.topics), _tells_velocities(bag, robot))
+            with closing(Bag(path, ros_types(), namespace)) as bag:
+                held[path] = Contents(frozenset(bag.topics), _has_velocities(bag, robot))
         except DataError as error:
             left_out[path.name] = str(error)
     return held, left_out
 
 
-def layout_of(config: DataImportConfig, robot: RobotDescription, held: Sequence[Contents]) -> RecordingLayout:
-    """From the settings, and where these are silent as most recordings have it. Says what will not be
-    used.
-    """
-    told = [next((t.name for t in (SAFE, TELEOP) if t.name in each.topics), "") for each in held]
-    action = config.action or _most(name for name in told if name)
-    if not action:
-        raise DataError(
-            f"{config.source} holds no commands on '{SAFE.name}' or '{TELEOP.name}'. Say where they are by "
-            f"action=, or take what was measured by action={JOINT_STATES.name}. It has "
-            f"{', '.join(sorted(frozenset().union(*(each.topics for each in held))))}."
-        )
-    velocities = (
-        config.velocities if config.velocities is not None else bool(_most(each.velocities for each in held))
-    )
-    pictures = _pictures(config, robot, held)
-    wanted = None if config.env is None else _contract(config.env)
-    goal = config.goal or ("" if wanted is None else _goal(wanted))
-    if config.goal and not parse_unit(config.goal):
-        raise ConfigError(
-            f"goal={config.goal} cannot be read; expected unit and names, such as 'm: x, y, z'."
-        )
-    spec = _spec(config, robot, pictures, velocities, goal)
+def layout_of(settings: LayoutSettings, robot: RobotDescription, held: Sequence[Contents]) -> RecordingLayout:
+    """Layout by the settings and, where these are None, by the majority. Prints what will not be used."""
+    action = settings.action or _command_topic(held)
+    voted = bool(_most(each.velocities for each in held))
+    velocities = voted if settings.velocities is None else settings.velocities
+    pictures = _pictures(robot, held, settings.cameras, settings.depth)
+    wanted = None if settings.env is None else _contract(settings.env)
+    goal = settings.goal or ("" if wanted is None else _goal(wanted))
+    spec = robot_spec(robot, pictures, settings.image_width, velocities, goal, settings.rate_hz)
     if wanted is not None:
         _refuse_other(spec, wanted)
-    for sentence in _unused(config, robot, held, pictures, goal=bool(goal), velocities=velocities):
+    for sentence in _unused(settings, robot, held, pictures, goal=bool(goal), velocities=velocities):
         print(f"robo-rl: {sentence}", file=sys.stderr)
     return RecordingLayout(wanted or spec, action, pictures, bool(goal))
 
 
+def _command_topic(held: Sequence[Contents]) -> str:
+    """The topic of commands that most recordings have."""
+    found = [next((t.name for t in (SAFE, TELEOP) if t.name in each.topics), "") for each in held]
+    if not (action := _most(name for name in found if name)):
+        raise DataError(
+            f"The recordings hold no commands on '{SAFE.name}' or '{TELEOP.name}'. Name their topic by action=, "
+            f"or take the measured positions by action={JOINT_STATES.name}. They have "
+            f"{', '.join(sorted(frozenset().union(*(each.topics for each in held))))}."
+        )
+    return action
+
+
 def _most(votes: Iterable[T]) -> T | None:
-    """What is there most often, and of two the one that came first; None of nothing."""
+    """The most frequent value, the first one of a tie; None of nothing."""
     counted = Counter(votes).most_common(1)
     return counted[0][0] if counted else None
 
 
 def _unused(
-    config: DataImportConfig,
+    settings: LayoutSettings,
     robot: RobotDescription,
     held: Sequence[Contents],
     pictures: Mapping[str, str],
@@ -112,16 +125,16 @@ def _unused(
     goal: bool,
     velocities: bool,
 ) -> list[str]:
-    """What was recorded and will not be seen by a policy, although nobody said so."""
+    """Sentences on what was recorded and left out without a setting that asks for it."""
     said = []
     if not goal and any(GOAL.name in each.topics for each in held):
         said.append(
             f"'{GOAL.name}' was recorded, and no policy will be shown it; if it shall be: goal='m: x, y, z'."
         )
     tell = sum(each.velocities for each in held)
-    if tell and not velocities and config.velocities is None:
+    if tell and not velocities and settings.velocities is None:
         said.append(f"{tell} of {len(held)} recordings tell velocities; to use these alone: velocities=true.")
-    if config.cameras is not None:
+    if settings.cameras is not None:
         return said
     seen = Counter(name for each in held for name in _cameras(each))
     if foreign := sorted(set(seen) - set(robot.cameras)):
@@ -136,18 +149,18 @@ def _unused(
 
 
 def _cameras(held: Contents) -> set[str]:
-    """By camera/<name>/...; camera/status is of all of them."""
+    """Cameras by their topics camera/<name>/...; camera/status is shared by all."""
     return {
         topic.split("/")[1] for topic in held.topics if topic.startswith("camera/") and topic.count("/") > 1
     }
 
 
-def _tells_velocities(bag: Bag, robot: RobotDescription) -> bool:
-    """As the first state of all joints has it. Raises DataError, a clause, where there is none."""
+def _has_velocities(bag: Bag, robot: RobotDescription) -> bool:
+    """True where the first state of all joints has velocities. Raises DataError (a clause) without one."""
     if JOINT_STATES.name not in bag.topics:
         raise DataError(f"nothing came on '{JOINT_STATES.name}'{_elsewhere(bag)}")
     others: set[str] = set()
-    for _, _, state in islice(bag.messages({JOINT_STATES.name}), LOOKED_AT):
+    for _, _, state in islice(bag.messages({JOINT_STATES.name}), FIRST_STATES):
         if isinstance(state, JointState) and set(robot.names) <= set(state.names):
             return len(state.velocity_rad_s) == len(state.names)
         others |= set(state.names) if isinstance(state, JointState) else set()
@@ -158,7 +171,7 @@ def _tells_velocities(bag: Bag, robot: RobotDescription) -> bool:
 
 
 def _elsewhere(bag: Bag) -> str:
-    """In which namespace the robot's state was recorded, where it is another than was said."""
+    """Hint at the namespace of the robot's state, where it is another than the given one."""
     found = [name for name in bag.full_names if name.endswith(f"/{JOINT_STATES.name}")]
     if not found or JOINT_STATES.name in bag.names:
         return ""
@@ -168,16 +181,13 @@ def _elsewhere(bag: Bag) -> str:
     )
 
 
-def _pictures(config: DataImportConfig, robot: RobotDescription, held: Sequence[Contents]) -> dict[str, str]:
-    """Key of the observation -> topic: of cameras that were asked for, else of those that half of them
-    show.
-    """
-    asked = None if config.cameras is None else [name for name in config.cameras.split("+") if name]
-    if unknown := [name for name in asked or () if name not in robot.cameras]:
-        raise ConfigError(
-            f"The camera '{unknown[0]}' is not in the description of '{robot.name}', which has "
-            f"{', '.join(robot.cameras) or 'none'}: add it there, with width_px, height_px and rate_hz."
-        )
+def _pictures(
+    robot: RobotDescription, held: Sequence[Contents], cameras: str | None, depth: bool
+) -> dict[str, str]:
+    """Observation key -> topic, of the named cameras, else of those in at least half of the recordings."""
+    asked = None if cameras is None else [name for name in cameras.split("+") if name]
+    for name in asked or ():
+        _camera(robot, IMAGE + name)
     found: dict[str, str] = {}
     for name in robot.cameras if asked is None else asked:
         topics = [topic(name).name for topic in (image_topic, compressed_topic)]
@@ -185,55 +195,74 @@ def _pictures(config: DataImportConfig, robot: RobotDescription, held: Sequence[
         shown = [topic for topic in there if topic]
         if asked is not None or 2 * len(shown) >= max(1, len(held)):
             found[IMAGE + name] = _most(shown) or topics[0]
-        if config.depth:
+        if depth:
             found[DEPTH + name] = depth_topic(name).name
     return found
 
 
 def _goal(wanted: EnvSpec) -> str:
-    """What a task's `state` holds beside joints, as goal= would name it."""
+    """Unit and names of what a task's `state` holds beside joints, in the form of goal=."""
     unit = wanted.obs["state"].unit if "state" in wanted.obs else ""
     asked = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
     return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked)
 
 
-def _spec(
-    config: DataImportConfig, robot: RobotDescription, pictures: dict[str, str], velocities: bool, goal: str
+def robot_spec(
+    robot: RobotDescription,
+    pictures: Iterable[str],
+    image_width: int | None,
+    velocities: bool,
+    goal: str,
+    rate_hz: float | None,
 ) -> EnvSpec:
-    """The layout that contract and nodes read: see `hardware.layout`."""
+    """Contract of a robot's data, in the layout of `hardware.layout` that contract and nodes read.
+
+    pictures: observation keys "image.<camera>" and "depth.<camera>". goal: unit and names of what the topic
+    goal holds; empty where it is not observed. The episode's length is 1: the importer sets it.
+    """
+    if goal and not parse_unit(goal):
+        raise ConfigError(f"goal={goal} cannot be read; expected unit and names, such as 'm: x, y, z'.")
+    pictures = list(pictures)
     named = ", ".join(robot.names)
     unit = "; ".join([f"rad: {named}", *([f"rad/s: {named}"] if velocities else []), *filter(None, [goal])])
     obs: dict[str, ArraySpec] = {}
     for key in pictures:
-        size = _size(config.image_width, robot.cameras[key.partition(".")[2]])
+        size = _size(image_width, _camera(robot, key))
         obs[key] = (
             ArraySpec((*size, 3), "uint8") if key.startswith(IMAGE) else ArraySpec(size, "float32", "m")
         )
     obs["state"] = ArraySpec((sum(len(segment.names) for segment in parse_unit(unit)),), "float32", unit)
     low, high = (tuple(float(each) for each in robot.column(key)) for key in ("low_rad", "high_rad"))
-    action, rate_hz = ActionSpec(low, high, f"rad: {named}"), _rate_hz(config, robot, pictures)
-    return EnvSpec(f"{ROBOT_SUITE}/{robot.name}", obs, action, 1, rate_hz)
+    action = ActionSpec(low, high, f"rad: {named}")
+    return EnvSpec(f"{ROBOT_SUITE}/{robot.name}", obs, action, 1, _rate_hz(robot, pictures, rate_hz))
 
 
-def _rate_hz(config: DataImportConfig, robot: RobotDescription, pictures: Iterable[str]) -> float:
-    """Of frames: as fast as the slowest of commands, states and pictures, faster than which no policy may be
-    asked.
-    """
-    rates = {"commands": robot.command_hz, "states": robot.state_hz}
-    rates |= {f"pictures of {key}": robot.cameras[key.partition(".")[2]].rate_hz for key in pictures}
-    slowest = min(rates, key=lambda name: rates[name])
-    if config.rate_hz is not None and config.rate_hz > rates[slowest]:
+def _camera(robot: RobotDescription, key: str) -> CameraDescription:
+    """Camera of an observation key. Raises ConfigError where the description has none of this name."""
+    name = key.partition(".")[2]
+    if name not in robot.cameras:
         raise ConfigError(
-            f"rate_hz={config.rate_hz:g} cannot be used: the description of '{robot.name}' has {slowest} at "
+            f"The camera '{name}' is not in the description of '{robot.name}', which has "
+            f"{', '.join(robot.cameras) or 'none'}: add it there, with width_px, height_px and rate_hz."
+        )
+    return robot.cameras[name]
+
+
+def _rate_hz(robot: RobotDescription, pictures: Iterable[str], asked_hz: float | None) -> float:
+    """Rate of frames: the slowest of commands, states and pictures, or a lower one that was asked for."""
+    rates = {"commands": robot.command_hz, "states": robot.state_hz}
+    rates |= {f"pictures of {key}": _camera(robot, key).rate_hz for key in pictures}
+    slowest = min(rates, key=lambda name: rates[name])
+    if asked_hz is not None and asked_hz > rates[slowest]:
+        raise ConfigError(
+            f"rate_hz={asked_hz:g} cannot be used: the description of '{robot.name}' has {slowest} at "
             f"{rates[slowest]:g} Hz, and a policy is not asked more often than it can be shown something new."
         )
-    return config.rate_hz or rates[slowest]
+    return asked_hz or rates[slowest]
 
 
 def _size(width_px: int | None, camera: CameraDescription) -> tuple[int, int]:
-    """(height, width) of the pictures that policies are shown. Raises ConfigError for larger ones than there
-    are.
-    """
+    """(height, width) of a camera's observation. Raises ConfigError for one larger than its pictures."""
     if width_px is None:
         return camera.height_px, camera.width_px
     size = round(width_px * camera.height_px / camera.width_px), width_px
@@ -246,7 +275,7 @@ def _size(width_px: int | None, camera: CameraDescription) -> tuple[int, int]:
 
 
 def _contract(env: str) -> EnvSpec:
-    """Of a simulated task."""
+    """Contract of a simulated task."""
     from sim.registry import make_env
 
     with closing(make_env(env, 1)) as made:
@@ -254,7 +283,7 @@ def _contract(env: str) -> EnvSpec:
 
 
 def _refuse_other(spec: EnvSpec, wanted: EnvSpec) -> None:
-    """Raises ConfigError that says what of the recordings is not as the simulated task has it."""
+    """Raise ConfigError that names the first difference to the simulated task."""
     for what, found, expected in (
         ("observations", _words(spec), _words(wanted)),
         ("actions", spec.action.unit, wanted.action.unit),

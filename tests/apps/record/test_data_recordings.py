@@ -262,7 +262,7 @@ def test_a_robot_without_recordings(
             ["robot=sim_arm", "out=OUT"],
             "exists already",
         ),  # said before recordings are read, and found to be of another
-        (["robot=ROBOT", "keys=['a:b']"], "keys= says nothing about recordings"),
+        (["robot=ROBOT", "keys=['a:b']"], "keys= does not apply to recordings"),
         (
             ["robot=ROBOT", "action=goal"],
             "No recording in .* can be used. episode_1: nothing came on 'goal'.",

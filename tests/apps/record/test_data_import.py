@@ -1,0 +1,89 @@
+"""`robo-rl data import` of a replay buffer of one's own robot: no simulator, only its description."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+import zarr
+
+from robo_rl.apps.cli.main import main
+from robo_rl.data.store import EpisodeStore
+
+JOINTS = ("base", "elbow")
+KEYS = "keys=['state:data/joints','action:data/target']"
+
+
+@pytest.fixture
+def robot(tmp_path: Path) -> str:
+    joint = {"low_rad": -1.0, "high_rad": 2.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
+    body = {
+        "name": "mine",
+        "command_hz": 50,
+        "state_hz": 100,
+        "joints": [{"name": n, **joint} for n in JOINTS],
+    }
+    camera = {"top": {"width_px": 4, "height_px": 2, "rate_hz": 10}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(body | {"cameras": camera}))
+    return str(tmp_path / "mine.yaml")
+
+
+@pytest.fixture
+def buffer(tmp_path: Path) -> str:
+    """Two episodes of 3 and 4 frames: 2 joint angles and velocities, targets, and one camera."""
+    group = zarr.open_group(tmp_path / "buffer.zarr", mode="w", zarr_format=2)
+    group.create_array("data/joints", data=np.arange(28, dtype="float32").reshape(7, 4) / 28)
+    group.create_array("data/target", data=np.linspace(-1, 2, 14, dtype="float32").reshape(7, 2))
+    group.create_array("data/rgb", data=np.full((7, 2, 4, 3), 9, "uint8"))
+    group.create_array("meta/episode_ends", data=np.array([3, 7]))
+    return str(tmp_path / "buffer.zarr")
+
+
+def _import(*words: str) -> int:
+    return main(["data", "import", *words])
+
+
+def test_a_buffer_of_a_robot_needs_no_simulator(buffer: str, robot: str, tmp_path: Path) -> None:
+    """Limits, units and rate are the description's; the width of the state tells that velocities are there."""
+    assert _import(f"source={buffer}", f"robot={robot}", KEYS, f"out={tmp_path / 'set'}") == 0
+    spec = EpisodeStore(tmp_path / "set").spec
+    assert (spec.name, spec.control_hz, spec.max_episode_steps) == ("robot/mine", 50.0, 4)
+    assert spec.obs["state"].unit == "rad: base, elbow; rad/s: base, elbow"
+    assert (spec.action.low, spec.action.high, spec.action.unit) == (
+        (-1.0, -1.0),
+        (2.0, 2.0),
+        "rad: base, elbow",
+    )
+    assert main(["data", "validate", f"path={tmp_path / 'set'}"]) == 0
+
+
+def test_pictures_are_those_that_the_keys_name(buffer: str, robot: str, tmp_path: Path) -> None:
+    """At the size and rate of the camera's description; a camera that it lacks is named."""
+    keys = KEYS.replace("]", ",'image.CAMERA:data/rgb']")
+    given = [f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}"]
+    assert _import(*given, keys.replace("CAMERA", "top")) == 0
+    spec = EpisodeStore(tmp_path / "set").spec
+    assert (spec.obs["image.top"].shape, spec.control_hz) == ((2, 4, 3), 10.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([KEYS.replace("joints", "q")], "has no array 'data/q' for the state, it has ['data/joints', "),
+        (
+            [KEYS.replace("]", ",'image.side:data/rgb']")],
+            "The camera 'side' is not in the description of 'mine'",
+        ),
+        ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
+        ([KEYS, "velocities=false"], "'state' is float32[4], the dataset stores float32[2]"),
+        ([], "Say which array of the buffer becomes which key"),
+    ],
+)
+def test_a_slip_is_a_sentence(
+    words: list[str], said: str, buffer: str, robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _import(f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}", *words) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
