@@ -40,7 +40,9 @@ def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | N
     return write_bundle(folder, policy, env, name="small-arm", noise="zero", training={})
 
 
-def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bundle:
+def quad_bundle(
+    folder: Path, envelope: FlightEnvelope | None = ENVELOPE, training: dict[str, Any] | None = None
+) -> Bundle:
     """A flight policy that is an LQR law, and hovers without having learned anything."""
     from policies.flight.policy import FlightPolicy
     from sim.flight.control.linear_law import linear_law
@@ -51,7 +53,7 @@ def quad_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE) -> Bun
     law = linear_law(env.craft, env.task.dt_s, env.senses)
     policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
     return write_bundle(
-        folder, policy, env.spec, name="lqr-hover", noise="zero", training={}, envelope=envelope
+        folder, policy, env.spec, name="lqr-hover", noise="zero", training=training or {}, envelope=envelope
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import pytest
 import yaml
 
 from robo_rl.core.errors import ConfigError
-from sim.engines.quad.craft import FOLDER, list_crafts, load_craft
+from sim.engines.quad.craft import FOLDER, Craft, list_crafts, load_craft
 from sim.engines.quad.rows import Spread, even_spread
 
+ROW = re.compile(r"^\| `(\w+)` \| (yes|no) \|", re.MULTILINE)
 DATA: dict[str, Any] = yaml.safe_load((FOLDER / "cf21.yaml").read_text())
 
 
@@ -25,6 +28,15 @@ def _file(folder: Path, data: dict[str, Any]) -> str:
 def test_every_craft_that_comes_with_it_can_be_copied_and_flown(name: str, tmp_path: Path) -> None:
     copied = load_craft(_file(tmp_path, yaml.safe_load((FOLDER / f"{name}.yaml").read_text())))
     assert copied.to_json() == load_craft(name).to_json() | {"name": "mine"}
+
+
+def test_the_page_names_every_key_of_a_craft_file() -> None:
+    """docs/flight.md: the keys in the order of the dataclass, and which of them are needed."""
+    page = (Path(__file__).parents[3] / "docs" / "flight.md").read_text()
+    section = page.split("### A craft of your own")[1].split("\n## ")[0]
+    keys = {item.name: "yes" if item.default is MISSING else "no" for item in fields(Craft)}
+    del keys["name"]
+    assert ROW.findall(section) == list(keys.items())
 
 
 @pytest.mark.wrong_types
