@@ -110,10 +110,29 @@ def test_a_dataset_of_another_task_is_refused(dataset: Path) -> None:
         collect.main(collect_config(dataset, env="metaworld/push-v3"))
 
 
-def test_ctrl_c_keeps_what_is_committed(tmp_path: Path) -> None:
-    """A real process and a real SIGINT: code 130, a sentence, a sound dataset that the same command goes on
-    with.
-    """
+def test_ctrl_c_keeps_what_is_committed(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Committed episodes stay, and the same command goes on to the same data as one that was not stopped."""
+    commit = collect.Collection._commit
+
+    def interrupted(collection: collect.Collection, wanted: int, most: int) -> None:
+        commit(collection, wanted, most)
+        if collection.kept == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(collect.Collection, "_commit", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=r"2 of 3 episodes are in .*the same command goes on"):
+            collect.main(collect_config(tmp_path / "data", num_envs=1))
+    assert len(EpisodeStore(tmp_path / "data")) == 2
+    collect.main(collect_config(tmp_path / "data", num_envs=1))
+    assert frames(tmp_path / "data") == frames(dataset)
+
+
+@pytest.mark.slow
+def test_ctrl_c_of_a_terminal_reaches_the_workers_too(tmp_path: Path) -> None:
+    """A real process group: code 130, a sentence, a sound dataset."""
     out = tmp_path / "data"
     command = ["collect", f"env={ENV}", f"out={out}", "episodes=500", "num_workers=1", "num_envs=2"]
     process = subprocess.Popen(

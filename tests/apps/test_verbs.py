@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 from policies.checkpoint import load_policy
 from policies.deploy.bundle import load_bundle
+from policies.training.base import BaseTrainer
 from robo_rl.apps import data as data_verb
 from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
@@ -26,7 +27,7 @@ from robo_rl.apps.cli.main import main
 from robo_rl.apps.record import data_import
 from robo_rl.apps.runs.loaded_policy import find_policy, open_policy
 from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.success_note import read_success_note
+from robo_rl.apps.runs.success_note import read_success_note, success_note, write_success_note
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -38,6 +39,7 @@ from robo_rl.conf.schema import (
 )
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.eval.stats import SuccessRate
 from tests.apps.conftest import ENV, train_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,21 +232,22 @@ def test_success_with_other_noise_is_not_promised(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Measured at zero noise, exported to run with N(0, I): the bundle says nothing, and how to find out."""
-    evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.0))
+    _note_success(run, noise=0.0)
     assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"), noise="gaussian")) == 0
     assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["measured"] is None
     assert "its success with gaussian noise is unknown" in capsys.readouterr().out
 
 
 def test_noise_that_a_bundle_cannot_draw_is_not_rounded(run: Path, tmp_path: Path) -> None:
-    """Measured at half the noise: a bundle runs with none or all of it. Somebody must choose; nothing is
-    promised.
-    """
-    evaluate.main(evaluate_config(run, max_episode_steps=None, episodes=1, noise=0.5))
+    """Measured at half the noise: a bundle draws none or all of it, so the user must choose."""
+    _note_success(run, noise=0.5)
     with pytest.raises(ConfigError, match=r"scaled by 0\.5"):
         export.main(ExportConfig(str(run), str(tmp_path / "bundle")))
-    assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"), noise="gaussian")) == 0
-    assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["measured"] is None
+    assert export.noise_mode("gaussian", read_success_note(run / "policy"), {}) == "gaussian"
+
+
+def _note_success(run: Path, noise: float) -> None:
+    write_success_note(run / "policy", success_note(SuccessRate(1, 1), ENV, 0, noise))
 
 
 def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
@@ -330,8 +333,29 @@ def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "reach-v3" in capsys.readouterr().out
 
 
+def test_sigterm_saves_training(
+    dataset: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's scheduler ends jobs by SIGTERM: saved as by Ctrl-C, and resumed to the same weights."""
+    advance = BaseTrainer.advance
+
+    def stopped(trainer: BaseTrainer) -> None:
+        advance(trainer)
+        if trainer.step == 6:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BaseTrainer, "advance", stopped)
+        with pytest.raises(KeyboardInterrupt, match=r"saved update 6 in .*resume=true goes on"):
+            train.main(train_config(dataset, tmp_path / "run"))
+    train.main(train_config(dataset, tmp_path / "run", resume=True))
+    ours, theirs = (load_file(path / "policy" / "weights.safetensors") for path in (tmp_path / "run", run))
+    assert all(tensor.equal(theirs[name]) for name, tensor in ours.items())
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:
-    """SIGINT to a real training: code 130, a checkpoint, the words that say how to go on."""
+    """SIGINT to a real training: code 130, a checkpoint, and a sentence on how to continue."""
     out = tmp_path / "run"
     command = [
         "train",
