@@ -1,20 +1,20 @@
-"""Hydra at the door, a dataclass inside; a user's slip becomes one sentence that names the key.
+"""Settings of a verb from `key=value` words: composed by hydra, returned as a dataclass.
 
-This is the only place that knows hydra. A verb's settings come from its dataclass. Groups of values in YAML
-(`robo_rl/conf/<field>/<option>.yaml`) are chosen by `field=option` and named in `robo_rl/conf/<verb>.yaml`,
-whose `defaults` list starts with `<verb>_schema`.
+Mistakes become one sentence that names the key. This is the only file that composes with hydra. A verb's
+settings come from its dataclass. Groups of values in YAML (`robo_rl/conf/<field>/<option>.yaml`) are chosen by
+`field=option` and named in `robo_rl/conf/<verb>.yaml`, whose `defaults` list starts with `<verb>_schema`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from robo_rl.apps.cli.aliases import scene_words
-from robo_rl.apps.cli.overrides import for_hydra, split
+from robo_rl.apps.cli.overrides import did_you_mean, for_hydra, split
+from robo_rl.apps.cli.settings_file import flat, read_mapping
 from robo_rl.conf.fields import Setting, settings, variants
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
@@ -73,8 +73,11 @@ def _compose(
 
     options = groups(schema)
     there, of_tasks = known.keys() | options.keys(), scene_words(verb)
-    given = [split(verb, override, there, of_tasks) for override in overrides]
     kinds = variants(schema)
+    chosen_by = {f"{key}.name": key for key in kinds}  # `net: {name: mlp}` of a file is `net=mlp`
+    given = [split(verb, override, there | chosen_by.keys(), of_tasks) for override in overrides]
+    given = [(chosen_by.get(key, key), value) for key, value in given]
+    given = [(key, _own_option(key, value, known, options)) for key, value in given]
     chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}
     typed = [for_hydra(key, value, known, options) for key, value in given if key not in kinds]
     verb_file, schema_name = CONF / f"{verb}.yaml", f"{verb}_schema"
@@ -91,6 +94,28 @@ def _compose(
         raise ConfigError(f"robo-rl {verb} needs {key}=...{about}. See: robo-rl {verb} --help") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_explained(verb, error, typed, known)) from error
+
+
+def _own_option(key: str, value: str, known: dict[str, Setting], options: dict[str, list[str]]) -> str:
+    """The option's name. `method=mine.yaml` makes the file an option named like it, with hydra's means.
+
+    Raises ConfigError for a key that the group does not have.
+    """
+    if key not in options or not value.endswith((".yaml", ".yml")):
+        return value
+    from hydra.core.config_store import ConfigStore
+
+    values, name = read_mapping(value), Path(value).stem
+    for inner, _ in flat(values, key + "."):
+        if inner not in known:
+            hint = did_you_mean(inner, [each for each in known if each.startswith(key + ".")])
+            raise ConfigError(f"{value} holds '{inner}', which is no setting of {key}.{hint}")
+    if f"{key}.name" in known:
+        values = {"name": name} | values
+    option = f"{name}_of_a_file"  # a file residual.yaml does not hide the built-in option
+    ConfigStore.instance().store(group=key, name=option, node=values)
+    options[key] = [*options[key], option]
+    return option
 
 
 def _kind(key: str, value: str, kinds: dict[str, type]) -> type:
@@ -135,8 +160,7 @@ def _check_values(config: Any, known: dict[str, Setting]) -> None:
         for part in key.split("."):
             value = getattr(value, part, None)
         if setting.choices and isinstance(value, str) and value not in setting.choices:
-            close = get_close_matches(value, setting.choices, n=1, cutoff=0.5)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
+            hint = did_you_mean(value, setting.choices)
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")
         if value is not None and not setting.allows(value):
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}, and finite.")

@@ -20,6 +20,7 @@ Verbs, in order of use, each with an example:
 """
 OUTRO = """\
 robo-rl <verb> --help   all settings of a verb with types, defaults and meaning
+config=mine.yaml        settings from a YAML file, for every verb; those on the command line win
 robo-rl --version       the version
 
 A run is a folder: its settings, commit and seed are inside, and resume=true goes on where it was stopped.
@@ -76,7 +77,9 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
         if group in options:
             chosen = next((o.partition("=")[2] for o in overrides if o.startswith(group + "=")), "")
             names = " | ".join(options.pop(group))
-            rows.append((group, "a recipe", chosen, f"sets the values below: {names}"))
+            rows.append(
+                (group, "a recipe", chosen, f"sets the values below: {names}, or a YAML file of your own")
+            )
         rows.append((key, setting.type_words, shown, setting.meaning))
     return rows
 

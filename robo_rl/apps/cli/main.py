@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
     DiskFullError,
@@ -88,13 +89,32 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
     load_plugins()
+    rest, origin = expand(rest)
     name, rest = by_engine(name, rest)
+    if origin:
+        check_keys(name, rest, origin, known_keys(name))
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
         print(verb_help(name, [word for word in rest if "=" in word]))
         return 0
     return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
+
+
+def known_keys(name: str) -> set[str]:
+    """Settings, groups and words of scenes that a verb takes."""
+    from robo_rl.apps.cli.aliases import scene_words
+    from robo_rl.apps.cli.config import groups
+    from robo_rl.apps.cli.help import load_schema
+    from robo_rl.conf.fields import settings, variants
+
+    schema = load_schema(VERBS[name])
+    return {
+        *settings(schema),
+        *groups(schema),
+        *scene_words(name),
+        *(f"{key}.name" for key in variants(schema)),
+    }
 
 
 def _split(arguments: list[str]) -> tuple[str, list[str]]:

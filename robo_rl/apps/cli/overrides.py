@@ -1,34 +1,31 @@
-"""What a user typed, `key=value`: checked against the settings there are, and put into hydra's grammar."""
+"""Words of the command line, `key=value`: checked against the known settings and put into hydra's grammar."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.nearest import nearest
 
 
-def split(verb: str, override: str, known: Iterable[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
+def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
     """Key and value. Raises ConfigError when it is not `key=value`, or when there is no such key.
 
-    `of_tasks`: keys that only mean something beside task=, where they have been taken out before.
+    `of_tasks` are keys that are used only beside task=, where they have been taken out before.
     """
     key, equals, value = override.partition("=")
     key = key.lstrip("+")  # hydra's "append": here every key exists already
     if override.startswith("-") or not equals:
-        hint = nearest(key.strip("-"), known, "=...")
+        hint = did_you_mean(key.strip("-"), known, "=...")
         raise ConfigError(
             f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help"
         )
-    known = list(known)
     if key in of_tasks and key not in known:  # `run` has a robot of its own
-        raise ConfigError(
-            f"{key}={value} says something of a task: give task=... too. See: robo-rl {verb} --help"
-        )
+        raise ConfigError(f"{key}={value} belongs to a task: give task=... too. See: robo-rl {verb} --help")
     if key not in known:
-        hint = nearest(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])
+        hint = did_you_mean(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])
         raise ConfigError(f"robo-rl {verb} has no setting '{key}'.{hint} See: robo-rl {verb} --help")
     return key, value
 
@@ -37,7 +34,7 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
     """The override in hydra's grammar; text is quoted, so that any path or name passes."""
     if key in groups:
         if value not in groups[key]:
-            raise UnknownNameError(key, value, groups[key])
+            raise UnknownNameError(key, value, groups[key])  # a YAML file has been registered under its name
     elif known[key].optional and value in ("none", "null"):
         value = "null"
     elif known[key].plain_type is str:
@@ -51,7 +48,7 @@ def quoted(text: str) -> str:
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"
 
 
-# A word of another verb -> the words for the same thing, of which the verb at hand has one.
+# A setting of one verb -> settings of other verbs with the same meaning.
 SYNONYMS = {
     "steps": ("updates", "method.env_steps"),
     "updates": ("steps", "method.env_steps"),
@@ -63,15 +60,23 @@ SYNONYMS = {
 }
 
 
-def nearest(name: str, known: Iterable[str], suffix: str = "") -> str:
-    """Say " Did you mean ...?", or nothing. The last part of a dotted key is enough: "lr" finds
+def did_you_mean(name: str, known: Collection[str], suffix: str = "") -> str:
+    """The hint "Did you mean ...?", or nothing. The last part of a dotted key is enough: "lr" finds
     "learner.lr".
     """
-    names = list(known)
-    if (same := next((word for word in SYNONYMS.get(name, ()) if word in names), None)) is not None:
+    if (same := next((word for word in SYNONYMS.get(name, ()) if word in known), None)) is not None:
         return f" Did you mean '{same}{suffix}'?"
-    leaves = {key.rpartition(".")[2]: key for key in reversed(names)}
-    close = get_close_matches(name, names, n=1, cutoff=0.6) or [
-        leaves[leaf] for leaf in get_close_matches(name.rpartition(".")[2], leaves, n=1, cutoff=0.6)
-    ]
-    return f" Did you mean '{close[0]}{suffix}'?" if close else ""
+    meant = {key.rpartition(".")[2]: key for key in reversed(list(known))} | {key: key for key in known}
+    close = nearest(name, list(meant), 1) or nearest(name.rpartition(".")[2], list(meant), 1)
+    return f" Did you mean '{meant[close[0]]}{suffix}'?" if close else ""
+
+
+def refuse_repeats(words: Iterable[str]) -> None:
+    """Raise ConfigError for a key that is given twice: one of its values would be lost without a word."""
+    seen: dict[str, str] = {}
+    for word in words:
+        key, equals, _ = word.partition("=")
+        key = key.lstrip("+")
+        if equals and key in seen:
+            raise ConfigError(f"{key} is given twice, found {seen[key]} and {word}. Give it once.")
+        seen[key] = word

@@ -1,0 +1,86 @@
+"""`config=mine.yaml`: settings of any verb from a YAML file, overridden by the command line.
+
+Keys are nested or dotted: `method: {env_steps: 100}` and `method.env_steps: 100` mean the same. The
+config.yaml of a run is such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robo_rl.apps.cli.overrides import did_you_mean, quoted, refuse_repeats
+from robo_rl.core.errors import ConfigError
+
+KEY = "config"
+
+
+def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
+    """The words with `config=<file>` replaced by its settings, and for each of these the file.
+
+    A key given on the command line hides the file's value, and `method=<name>` hides the file's `method`,
+    but not its `method.<key>`. Raises ConfigError for a repeated key or a file that holds no settings.
+    """
+    refuse_repeats(words)
+    given = {word.partition("=")[0] for word in words if "=" in word}
+    files = [word.partition("=")[2] for word in words if word.startswith(f"{KEY}=")]
+    rest = [word for word in words if not word.startswith(f"{KEY}=")]
+    if not files:
+        return rest, {}
+    values = {key: value for key, value in flat(read_mapping(files[0])) if key not in given}
+    first = [word for word in rest if "=" not in word]  # `up arm_sim`: a word without a key stays first
+    typed = [word for word in rest if "=" in word]
+    return [*first, *(f"{key}={value}" for key, value in values.items()), *typed], dict.fromkeys(
+        values, Path(files[0])
+    )
+
+
+def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], known: Collection[str]) -> None:
+    """Raise ConfigError naming the file for a key that the verb does not have."""
+    for key in (word.partition("=")[0] for word in words):
+        if key in origin and key not in known:
+            raise ConfigError(
+                f"{origin[key]} holds '{key}', which is no setting of robo-rl {verb}."
+                f"{did_you_mean(key, known)} See: robo-rl {verb} --help"
+            )
+
+
+def read_mapping(file: str) -> dict[str, Any]:
+    """A YAML file as a dict. Raises ConfigError when it is missing, broken or no mapping."""
+    import yaml
+
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{file} is not a file, expected: a YAML file of settings.")
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ConfigError(f"{file} holds no settings, expected: lines of `key: value`.")
+    return found
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys with their values as typed on the command line; `net: {name: mlp}` chooses `net=mlp`."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and all(isinstance(each, str) for each in value):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, as_typed(value)
+
+
+def as_typed(value: Any) -> str:
+    """A YAML value in the words of the command line."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(_element(each) for each in value)}]"
+    return str(value)
+
+
+def _element(value: Any) -> str:
+    return quoted(value) if isinstance(value, str) else as_typed(value)

@@ -1,0 +1,90 @@
+"""Settings from files: `config=mine.yaml` for every verb, `method=mine.yaml` for a group; repeated keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robo_rl.apps.cli.config import load_config, preview
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.cli.settings_file import expand
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.errors import ConfigError
+
+
+def _file(folder: Path, text: str, name: str = "mine.yaml") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "words", [["data=a", "data=b"], ["episodes=1", "episodes=2"], ["seed=1", "seed=1"], ["seed=1", "+seed=2"]]
+)
+def test_a_key_given_twice_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the two values would be lost without a word, whatever the verb."""
+    assert main(["evaluate", "policy=p", *words]) == 2
+    assert "is given twice, found " in capsys.readouterr().err
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    """Nested and dotted keys, lists, none and text arrive typed; `seed` is the one typed by the user."""
+    file = _file(
+        tmp_path,
+        "data: my data\nout: runs/x\nnet: {name: unet1d, widths: [32, 64]}\nprocess.steps: 4\n"
+        "lr: 1e-4\nseed: 3\nresume: false\n",
+    )
+    words, origin = expand([f"config={file}", "seed=5"])
+    config = load_config("train", words, TrainConfig)
+    assert (config.data, config.seed, config.lr, config.process.steps) == ("my data", 5, 1e-4, 4)
+    assert (config.net.name, config.net.widths) == ("unet1d", [32, 64])  # type: ignore[attr-defined]
+    assert "seed" not in origin
+
+
+def test_a_word_without_a_key_stays_first(tmp_path: Path) -> None:
+    """`up arm_sim config=mine.yaml`: the set is the first word."""
+    assert expand(["arm_sim", f"config={_file(tmp_path, 'record: r')}"])[0] == ["arm_sim", "record=r"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epsiodes: 3", ["mine.yaml holds 'epsiodes'", "Did you mean 'episodes'?"]),
+        ("episodes: [", ["mine.yaml is no YAML"]),
+        ("- 3", ["mine.yaml holds no settings"]),
+        ("episodes: many", ["episodes=many cannot be used", "whole number"]),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(
+    text: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file, the key and the nearest setting."""
+    assert main(["evaluate", "policy=p", f"config={_file(tmp_path, text)}"]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+
+
+def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """No traceback."""
+    assert main(["evaluate", "config=nowhere.yaml"]) == 2
+    assert "nowhere.yaml is not a file" in capsys.readouterr().err
+
+
+def test_an_own_method_file_is_a_method(tmp_path: Path) -> None:
+    """Its values stand on the schema's defaults, as a built-in method's do, and it is named like the file."""
+    file = _file(tmp_path, "map: {kind: residual, scale: 0.3}\nlearner: {gamma: 0.97}\n", "strong.yaml")
+    method = load_config("finetune", [f"method={file}", "out=x", "method.utd=2"], FinetuneVerb).method
+    assert (method.name, method.map.kind, method.map.scale) == ("strong", "residual", 0.3)
+    assert (method.learner.gamma, method.utd) == (0.97, 2.0)
+    assert preview("finetune", [f"method={file}"], FinetuneVerb)["method.map.scale"] == 0.3
+
+
+def test_an_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
+    """With the nearest one."""
+    file = _file(tmp_path, "learner: {gama: 0.9}")
+    with pytest.raises(
+        ConfigError, match=r"holds 'method.learner.gama'.* Did you mean 'method.learner.gamma'"
+    ):
+        load_config("finetune", [f"method={file}", "out=x"], FinetuneVerb)
