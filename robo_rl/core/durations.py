@@ -1,7 +1,7 @@
 """Percentiles of durations in bounded memory: a histogram whose bins grow by 1 %.
 
-A loop that runs for weeks must not remember every tick. Bins are as wide as the value is large (as in
-DDSketch, Masson et al. 2019), so that a percentile is off by half a bin at most, whatever the durations are.
+Bins are as wide as the value is large (as in DDSketch, Masson et al. 2019), so that a percentile is off by
+half a bin at most, and a loop can run for weeks.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-GROWTH = 1.01  # of a bin's upper border to its lower one
+GROWTH = 1.01  # ratio of a bin's upper border to its lower one
 RELATIVE_ERROR = math.sqrt(GROWTH) - 1.0  # 0.5 %
-SHORTEST_S, LONGEST_S = 1e-7, 1e6  # what lies outside counts as these: some 3,000 bins at most
+SHORTEST_S, LONGEST_S = 1e-7, 1e6  # durations outside are counted as these; about 3,000 bins
 _PER_BIN = 1.0 / math.log(GROWTH)
 
 
 class Durations:
-    """Durations [s] by their bin. `count`, the shortest and the longest are exact."""
+    """Histogram of durations [s]. `count`, the shortest and the longest are exact."""
 
     def __init__(self) -> None:
         self.count, self.shortest_s, self.longest_s = 0, math.inf, 0.0
@@ -29,7 +29,7 @@ class Durations:
         self._bins[math.floor(math.log(inside) * _PER_BIN)] += 1
 
     def percentile_s(self, q: float) -> float:
-        """Like NumPy's, linear between two neighbours in rank, each within RELATIVE_ERROR; 0 of nothing.
+        """Percentile with NumPy's linear interpolation, within RELATIVE_ERROR; 0 without durations.
 
         Below SHORTEST_S the error is SHORTEST_S itself.
         """
@@ -40,7 +40,7 @@ class Durations:
         return below + (above - below) * (rank - math.floor(rank))
 
     def _ranked(self, rank: int) -> float:
-        """The duration that `rank` others do not exceed: the middle of its bin."""
+        """Duration at a rank: the middle of its bin."""
         seen = 0
         for place in sorted(self._bins):
             seen += self._bins[place]

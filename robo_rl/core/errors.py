@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from robo_rl.core.nearest import nearest
 
-MOST_NAMES = 30  # more are no longer read
-NEAREST = 5  # which are shown instead
+MOST_NAMES = 30  # longer lists are cut
+NEAREST = 5  # names shown of a longer list
 
 
 class RoboRLError(Exception):
@@ -21,7 +21,7 @@ class RoboRLError(Exception):
 
 
 class UnknownNameError(RoboRLError):
-    """A name that no registry holds. `listed_by`: the command that lists all there are."""
+    """A name that is not in a registry. `listed_by`: the command that lists all names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], listed_by: str = "") -> None:
         names = sorted(known)
@@ -67,12 +67,12 @@ class BusError(RoboRLError):
 
 
 class DriverError(RoboRLError):
-    """A robot that cannot be reached, refuses, or answers what its protocol does not know."""
+    """A robot that cannot be reached, refuses, or sends an answer outside its protocol."""
 
     exit_code = 3
 
 
 class DiskFullError(RoboRLError):
-    """The disk is full, or too little is left to go on safely."""
+    """A full disk, or one with too little space left to continue safely."""
 
     exit_code = 4

@@ -1,7 +1,7 @@
-"""Which of many names somebody meant: by spelling, and by the words that they share.
+"""Did-you-mean: names similar to a mistyped one, by spelling and by shared words.
 
-Spelling alone finds `colect`, but neither `peg insert` among `metaworld/peg-insert-side-v3` and its like,
-whose other letters outweigh the ones that fit, nor `insert peg`.
+Spelling alone finds `colect`, but not `peg insert` among `metaworld/peg-insert-side-v3` and similar names,
+whose other letters outweigh the ones that match.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-CUTOFF = 0.5  # of a likeness in [0, 1]
-_ALIKE = 0.8  # two words are the same one, but for a slip
-_COMMON = 1 / 3  # a word that more of the names hold than this says nothing about which was meant
+CUTOFF = 0.5  # least similarity in [0, 1]
+_ALIKE = 0.8  # least similarity of two words that are the same but for a typing error
+_COMMON = 1 / 3  # words in more names than this do not distinguish names
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[-_]v\d+$")
 
 
 def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
-    """At most `most` of `names` that are like `name`, the likest first."""
+    """At most `most` of `names` that are similar to `name`, the most similar first."""
     words = {each: _words(each) for each in names}
     held = Counter(word for each in words.values() for word in each)
     common = {word for word, count in held.items() if count > _COMMON * len(names)}
@@ -29,14 +29,14 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
         each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common))
         for each in names
     }
-    # Of names that share as many words, the one spelled likest: Hoper-v5 means Hopper-v5, not Hopper-v2.
+    # Of names with as many shared words the closest spelling wins: Hoper-v5 is Hopper-v5, not Hopper-v2.
     order = {each: (-likeness[each], -_spelling(name, each)) for each in names if likeness[each] >= CUTOFF}
     likest = sorted(order, key=order.__getitem__)
     return likest[:most]
 
 
 def _suite_length(name: str, names: Sequence[str]) -> int:
-    """Letters up to the slash, where all begin with the same ones: they tell nothing."""
+    """Letters up to the slash where all names begin with the same ones; they do not distinguish names."""
     suite = name[: name.find("/") + 1]
     return len(suite) if all(each.startswith(suite) for each in names) else 0
 
@@ -51,7 +51,7 @@ def _spelling(one: str, other: str) -> float:
 
 
 def _sharing(asked: set[str], words: set[str]) -> float:
-    """0 where less than half of the asked words are there; more, the more of both sides is shared."""
+    """Similarity by shared words; 0 where less than half of the given words are there."""
     shared = sum(any(word == each or _spelling(word, each) >= _ALIKE for each in words) for word in asked)
     if not asked or not words or shared < 0.5 * len(asked):
         return 0.0

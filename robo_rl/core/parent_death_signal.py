@@ -1,4 +1,4 @@
-"""No process outlives the one that started it."""
+"""Ending a process together with its parent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from multiprocessing import connection
 
 
 def exit_with_parent() -> None:
-    """End this process, from now on, as soon as its parent is gone; does nothing in a process that has none.
+    """End this process as soon as its parent is gone; does nothing in a process without a parent.
 
-    A worker deep in a simulator's loop, or in training, would not notice that nobody waits for it any more.
+    A worker inside a simulator or in training would not notice by itself.
     """
     parent = mp.parent_process()
     if parent is None:

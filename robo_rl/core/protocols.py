@@ -1,4 +1,4 @@
-"""The seams. Whoever implements one of these can be swapped without touching anything else.
+"""Protocols between the parts: an implementation can be replaced without changes elsewhere.
 
 Axes: n = environments (lanes), b = batch, To = observation steps, Tp = predicted actions, Ta = executed
 actions, a = action dimension, f = feature dimension.
@@ -25,12 +25,12 @@ class VecEnv(Protocol):
 
     `step` returns (obs, reward (n,), terminated (n,) bool, truncated (n,) bool, info). `info` always holds
     `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,)
-    bool, the rows that ended; `success`: (n,) bool, has this row's episode succeeded so far, the ended one on
-    ended rows; `episode_seed`: (n,) int64, the seed of the episode that this step belonged to; `next_seed`:
-    (n,) int64, the seed of the episode that the lane is in after the step, the same unless the row ended.
-    Where a human may take over it also holds `intervened`: (n,) bool, and `executed_action`: (n, a), what was
-    really done. Actions are in the units and limits of `spec.action`; the environment clips them. Tensors are
-    fresh every step: callers may keep them.
+    bool, the rows that ended; `success`: (n,) bool, true where this row's episode has succeeded so far (on
+    ended rows the ended episode); `episode_seed`: (n,) int64, the seed of the episode that this step belonged
+    to; `next_seed`: (n,) int64, the seed of the episode after the step, the same unless the row ended. With
+    interventions it also holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the units
+    and limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep
+    them.
     """
 
     spec: EnvSpec
@@ -54,13 +54,11 @@ class VecEnv(Protocol):
     def step_wait(self) -> StepResult: ...
 
     def snapshot(self) -> dict[str, Any]:
-        """What it takes to come back to this instant: running seeds and the actions since, as tensors and
-        numbers.
-        """
+        """State to return to this instant: running seeds and the actions since, as tensors and numbers."""
         ...
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        """Come back to a snapshot, bit for bit, by replaying its actions. Returns the current observation."""
+        """Return to a snapshot, bit for bit, by replaying its actions. Returns the current observation."""
         ...
 
     def render(self, lane: int = 0) -> Tensor:
@@ -84,7 +82,7 @@ class ChunkPolicy(Protocol):
     execute: int  # Ta
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        """What actors and critics see: obs (b, To, *shape) -> normalised, encoded, flat."""
+        """Input of actors and critics: obs (b, To, *shape) -> normalised, encoded, flat."""
         ...
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
@@ -106,7 +104,7 @@ class ChunkPolicy(Protocol):
 
 @runtime_checkable
 class NoiseSource(Protocol):
-    """Gives the noise of decision d of the episode that each lane is in."""
+    """Source of the noise of decision d in the episode of each lane."""
 
     def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
 
@@ -115,7 +113,7 @@ class NoiseSource(Protocol):
 
 @runtime_checkable
 class ResumableNoise(Protocol):
-    """What collection uses of a noise source."""
+    """A noise source as collection uses it."""
 
     def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
     def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Tensor: ...
@@ -125,7 +123,7 @@ class ResumableNoise(Protocol):
 
 @runtime_checkable
 class Executor(Protocol):
-    """The part of `ChunkExecutor` that a rollout drives."""
+    """The part of `ChunkExecutor` that a rollout uses."""
 
     def reset(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
 
@@ -138,7 +136,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class PlanningExecutor(Protocol):
-    """What collection uses of the chunk executor."""
+    """The part of `ChunkExecutor` that collection uses."""
 
     policy: ChunkPolicy
     execute: int
@@ -158,7 +156,7 @@ class PlanningExecutor(Protocol):
 
 @runtime_checkable
 class Logger(Protocol):
-    """Where scalars go (TensorBoard, JSON lines, a progress bar)."""
+    """Receiver of scalars (TensorBoard, JSON lines, a progress bar)."""
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None: ...
 

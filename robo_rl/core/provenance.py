@@ -1,4 +1,4 @@
-"""Where a number came from: commit, versions and machine, for every run, bundle and benchmark line."""
+"""Provenance of results: commit, versions and machine, for every run, bundle and benchmark line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = (
     "gym-pusht",
     "onnxruntime",
 )
-_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"))  # the kernel's flag -> name, the widest first
+_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"))  # flag in /proc/cpuinfo -> name, the widest first
 
 
 def _git(*arguments: str) -> str | None:
@@ -37,9 +37,9 @@ def _git(*arguments: str) -> str | None:
 
 @cache
 def commit() -> str:
-    """Short hash of the checkout, with "-dirty" when files differ from it; "unknown" outside of one.
+    """Short hash of the checkout, with "-dirty" when files differ from it; "unknown" outside a checkout.
 
-    Results of benchmarks are not counted as a difference, so that a series of them carries one name.
+    Benchmark results are not counted as a difference, so that a series of them has one name.
     """
     if not (REPOSITORY / ".git").exists() or (short := _git("rev-parse", "--short=10", "HEAD")) is None:
         return "unknown"
@@ -65,23 +65,21 @@ def cores() -> int:
 
 @cache
 def machine() -> str:
-    """CPU model, its widest vectors and number of usable cores. Never the host's name: results are
-    published.
+    """CPU model, its widest vector extension and number of usable cores; not the host name, since results
+    are published.
     """
     model = platform.machine()
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        text = ""  # not Linux: the architecture has to do
+        text = ""  # not Linux: the architecture only
     return f"{_processor(text) or model}, {cores()} cores"
 
 
 def _processor(cpuinfo: str) -> str:
-    """E.g. "AMD EPYC with AVX2": clouds give one name to processors of which one does twice the
-    arithmetic.
-    """
+    """CPU model with its vector extension, e.g. "AMD EPYC with AVX2": one model name covers several CPUs."""
     keys = [line.partition(":") for line in cpuinfo.splitlines()]
-    told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # of the first core
+    told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # the first core
     flags = told.get("flags", "").split()
     vectors = next((f" with {name}" for flag, name in _VECTORS if flag in flags), "")
     return f"{told['model name']}{vectors}" if "model name" in told else ""

@@ -1,6 +1,4 @@
-"""Registries are tables that you can read: name -> ("module:attribute", extra that installs its
-dependencies).
-"""
+"""Registries: tables of name -> ("module:attribute", extra that installs its dependencies)."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ Table = Mapping[str, tuple[str, str | None]]
 
 
 def lookup(kind: str, table: Table, name: str) -> Any:
-    """Import and return what `name` stands for.
+    """Import and return the entry of `name`.
 
     Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command
-    that installs it, when a third-party package behind the name is absent.
+    that installs it, when a third-party package of the entry is absent.
     """
     if name not in table:
         raise UnknownNameError(kind, name, table)

@@ -1,8 +1,7 @@
-"""What a learner that takes rewards asks of many lanes that step together: rows are lanes, all tensors, no
-copies.
+"""Vectorised environments without copies: one row per lane, all values tensors.
 
-The light counterpart of `VecEnv`, for simulators that fly thousands of lanes in the time of one Python call:
-no episode seeds, no infos, and no gradient.
+The light counterpart of `VecEnv`, for simulators that step thousands of lanes in one Python call: no episode
+seeds, no infos, and no gradient.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from robo_rl.core.views import Views
 class RowStep:
     """One step of n lanes."""
 
-    final_obs: Float[Tensor, "n f"]  # after the step, before ended lanes began anew
+    final_obs: Float[Tensor, "n f"]  # after the step, before ended lanes restart
     reward: Float[Tensor, " n"]
-    parts: Float[Tensor, "n k"]  # of the cost, of which `reward_of` makes the reward of another curriculum
+    parts: Float[Tensor, "n k"]  # terms of the cost; `reward_of` weighs them by the curriculum
     terminated: Bool[Tensor, " n"]
     truncated: Bool[Tensor, " n"]
 
 
 @runtime_checkable
 class RowEnv(Protocol):
-    """obs holds what `views` divides between actor and critic, each number already of size one."""
+    """Environment of n lanes. obs holds the inputs of actor and critic (see `views`), each of order one."""
 
     num: int
     obs: Float[Tensor, "n f"]
@@ -38,19 +37,19 @@ class RowEnv(Protocol):
     num_parts: int
 
     def restart(self) -> None:
-        """Fresh lanes, of ages as if they had been going on for long."""
+        """Start fresh lanes, with ages as if they had been running for long."""
         ...
 
     def step(self, action: Float[Tensor, "n a"]) -> RowStep: ...
 
     def harden(self) -> None:
-        """The next lesson of the curriculum: parts weigh more from now on."""
+        """Move to the next stage of the curriculum: cost terms weigh more from now on."""
         ...
 
     def reward_of(
         self, parts: Float[Tensor, "... k"], terminated: Bool[Tensor, "..."]
     ) -> Float[Tensor, "..."]:
-        """The reward of a step with these parts, in the lesson of now."""
+        """Reward of a step with these cost terms, in the current stage of the curriculum."""
         ...
 
     def state_dict(self) -> dict[str, Any]: ...

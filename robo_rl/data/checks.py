@@ -29,8 +29,8 @@ from robo_rl.data.episodes.shard import (
 
 RESTORE = "Restore the episode from a copy, or delete its directory; the others keep their numbers."
 RE_RECORD = "Look at the episode; delete it when the sensor or driver was at fault."
-LIMIT_TOLERANCE = 1e-4  # of an action's range: float32 rounding of an action at its limit is no fault
-RATE_TOLERANCE = 0.05  # of the control period
+LIMIT_TOLERANCE = 1e-4  # fraction of an action's range, for float32 rounding at the limit
+RATE_TOLERANCE = 0.05  # fraction of the control rate
 BLOCK_ROWS_BYTES = 1 << 26
 
 
@@ -69,7 +69,7 @@ def episode_faults(episode: Episode) -> Iterator[Fault]:
         if not found:
             sound.add(column.name)
     yield from _strays(episode)
-    if len(sound) == len(episode.dataset.columns()):  # else it is known already that they do not fit
+    if len(sound) == len(episode.dataset.columns()):  # otherwise they are known to differ
         yield from _group_faults(episode)
     yield from _content_faults(episode, sound)
 
@@ -229,7 +229,7 @@ def _stamps(episode: Episode) -> Iterator[Fault]:
 
 
 def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator[Fault]:
-    """The mean rate of an episode must be the one it declares, or velocities learnt from it are wrong."""
+    """Compare the mean rate of an episode with the declared one: velocities depend on it."""
     if name != "t_command_ns" or len(known) < 10 or known[-1] <= known[0]:
         return
     declared_hz = episode.dataset.env.control_hz

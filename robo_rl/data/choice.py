@@ -1,4 +1,4 @@
-"""Which episodes of a dataset are learned from: an imitator imitates failures as faithfully as successes."""
+"""Choice of the episodes to learn from: an imitator copies failures as well as successes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ RULES = ("unfailed", "success", "all")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Positions in the store to learn from, and how many episodes were left out, each for its first
-    reason.
-    """
+    """Positions of the chosen episodes in the store, and the number left out for each reason."""
 
     store: EpisodeStore
     positions: tuple[int, ...]
-    failed: int  # marked so
-    interrupted: int  # salvaged to their last whole frame; nobody has judged them
+    failed: int  # marked as failed
+    interrupted: int  # salvaged to their last whole frame, without a label
     unmarked: int
 
     @property
@@ -33,7 +31,7 @@ class Choice:
 
     @property
     def reasons(self) -> str:
-        """Why episodes were left out, with counts: "2 marked as failed, 1 interrupted"."""
+        """Reasons with counts, e.g. "2 marked as failed, 1 interrupted"."""
         words = {
             "failed": "marked as failed",
             "interrupted": "interrupted",
@@ -42,7 +40,7 @@ class Choice:
         return ", ".join(f"{count} {words[why]}" for why, count in self.left_out.items() if count)
 
     def sentence(self) -> str:
-        """For the user: what was left out and why; empty when nothing was."""
+        """Sentence on what was left out and why; empty when nothing was."""
         if len(self.positions) == len(self.store):
             return ""
         taken = f"{len(self.positions)} of the {len(self.store)} episodes in {self.store.path}"
@@ -50,7 +48,7 @@ class Choice:
 
 
 def choose(store: EpisodeStore, rule: str) -> Choice:
-    """The episodes that `rule`, one of RULES, takes. Raises ConfigError for no such rule."""
+    """Episodes that `rule`, one of RULES, allows. Raises ConfigError for an unknown rule."""
     if rule not in RULES:
         raise ConfigError(f"learn_from={rule} cannot be used, expected: {' | '.join(RULES)}.")
     reasons = [_against(episode, rule) for episode in store]
@@ -61,7 +59,7 @@ def choose(store: EpisodeStore, rule: str) -> Choice:
 
 
 def _against(episode: Episode, rule: str) -> str:
-    """Why this episode is left out; empty when it is not."""
+    """Reason why an episode is left out; empty when it is not."""
     if rule == "all":
         return ""
     if episode.success is False:

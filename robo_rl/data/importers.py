@@ -31,9 +31,7 @@ def _only(array: Shaped[ndarray, "n ..."]) -> Shaped[ndarray, "n ..."]:
 
 @dataclass(frozen=True)
 class ReplayBufferSource:
-    """Where a key comes from: arrays of the buffer, and a function of them (one episode each, axis 0 =
-    frames).
-    """
+    """Arrays of the buffer for one key, and the function that computes the key from one episode."""
 
     arrays: tuple[str, ...]
     convert: Callable[..., Shaped[ndarray, "n ..."]] = _only
@@ -55,12 +53,11 @@ def import_replay_buffer(
 ) -> int:
     """Write the buffer's episodes as a new dataset; returns how many there are.
 
-    `keys` says which array becomes which key: every observation of `env`, "action", and optionally "reward"
-    and "terminated". Rewards that are not there are 0. Such a buffer has no observation after the last
-    action, no stamps and no success labels, and none are made up. Float images must hold 0-255 and become
-    uint8.
+    `keys` maps every observation of `env`, "action", and optionally "reward" and "terminated" to an array.
+    Missing rewards are 0. A buffer has no observation after the last action, no stamps and no success labels;
+    the dataset has none either. Float images must hold 0-255 and become uint8.
 
-    The dataset appears under `out` when it is whole: an import that was interrupted leaves nothing there.
+    The dataset appears under `out` when it is complete; an interrupted import leaves nothing there.
     `limit` takes only the first episodes; `progress` is called with (episodes done, episodes).
 
     Raises DataError when `source` is no replay buffer, lacks an array or does not fit `env`, or `out` exists.
@@ -78,7 +75,7 @@ def import_replay_buffer(
 
 
 def longest_episode(source: str | Path) -> int:
-    """Frames of the longest episode of a buffer. Raises DataError when it is none."""
+    """Frames of the longest episode of a buffer. Raises DataError when `source` is no buffer."""
     ends = _episode_ends(Path(source), _open(Path(source)), {})
     return int(np.diff(ends, prepend=0).max())
 
@@ -126,7 +123,7 @@ def _copy_episode(
 
 
 def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:
-    """Float images 0-255 -> uint8. Raises DataError for another range."""
+    """Convert float images of 0-255 to uint8. Raises DataError for another range."""
     if images.dtype == np.uint8:
         return images
     low, high = float(images.min()), float(images.max())

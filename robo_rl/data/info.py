@@ -1,4 +1,4 @@
-"""What a dataset holds, as plain JSON-able numbers: the body of `robo-rl data info`."""
+"""Contents of a dataset as JSON values: the body of `robo-rl data info`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAGS = (("t_capture_ns", "t_receive_ns"), ("t_receive_ns", "t_command_ns"))
 
 
 def dataset_info(path: str | Path) -> dict[str, Any]:
-    """Counts, shapes, labels and delays of a dataset. Raises DataError when it is not one of ours."""
+    """Counts, shapes, labels and delays of a dataset. Raises DataError when `path` is no dataset."""
     store = EpisodeStore(path)
     totals, env = store.totals, store.spec
     frames = [episode.frames for episode in store]

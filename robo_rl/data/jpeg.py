@@ -1,4 +1,4 @@
-"""JPEG in and out, RGB, through OpenCV (imported here only, and only when a JPEG is touched)."""
+"""JPEG encoding and decoding of RGB images. OpenCV is imported when the first JPEG is touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 
 
 def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " bytes"]:
-    """RGB image -> JPEG file content."""
+    """JPEG file content of an RGB image."""
     cv2 = _cv2()
     ok, data = cv2.imencode(
         ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
@@ -23,9 +23,7 @@ def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " byt
 
 
 def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None:
-    """JPEG file content -> RGB image in `out` (C-contiguous). Raises DataError for another size, or no
-    JPEG.
-    """
+    """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or no JPEG."""
     cv2 = _cv2()
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None or image.shape != out.shape:
@@ -34,7 +32,7 @@ def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None
             f"{len(data)} bytes are {found}, an image of shape {out.shape} was expected. "
             "Run `robo-rl data validate` on the dataset."
         )
-    cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)  # into `out` directly: in place it takes a second copy
+    cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)  # writes into `out`; in place it would take a second copy
 
 
 def _cv2() -> Any:

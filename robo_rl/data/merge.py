@@ -21,7 +21,7 @@ def merge(
     """Copy all episodes of `sources`, in order, byte for byte, into a new dataset; returns how many there
     are.
 
-    The dataset appears under `out` when it is whole. `progress` is called with (episodes done, episodes).
+    The dataset appears under `out` when it is complete. `progress` is called with (episodes done, episodes).
     Raises DataError when a source is no dataset, when they do not belong together or when `out` exists,
     ConfigError for none.
     """
@@ -62,12 +62,10 @@ def _refuse_repeated(sources: Sequence[str | Path]) -> None:
 
 
 def difference(first: EpisodeStore, other: EpisodeStore) -> str:
-    """The first thing in which two datasets differ, so that they cannot be merged; empty when there is
-    none.
-    """
+    """First difference that keeps two datasets from being merged; empty when there is none."""
     anyhow = replace(
         other.spec, max_episode_steps=first.spec.max_episode_steps
-    )  # how long one may be is no contract
+    )  # the length limit may differ
     facts = {
         "environments": (first.spec.name, other.spec.name),
         "observations": (sorted(first.spec.obs), sorted(other.spec.obs)),

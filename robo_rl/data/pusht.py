@@ -4,7 +4,7 @@
     pusht/keypoints  state (18,)  agent x, y, then x, y of the block's 8 key points [px]
     pusht/pixels     image.front (96, 96, 3), state (2,) agent x, y [px]
 
-The action is where the agent is to go, x, y [px]. These are the contracts of the simulator in
+The action is the agent's target, x, y [px]. These are the contracts of the simulator in
 `sim/adapters/pusht.py`.
 
 The block's pose is (x, y) px of its body origin and an angle in rad on a table of 512 x 512 px, y down. Its
@@ -38,7 +38,9 @@ _OBS = {
 
 
 def block_keypoints(pose: Float[ndarray, "n 3"]) -> Float[ndarray, "n 16"]:
-    """(x px, y px, angle rad) -> 8 key points (x, y) px: v rotated by the angle, plus the position."""
+    """Key points (8, 2) [px] of a block pose (x px, y px, angle rad): vertices rotated by the angle, plus the
+    position.
+    """
     cos, sin = np.cos(pose[:, 2, None]), np.sin(pose[:, 2, None])
     x, y = _VERTICES_PX[:, 0], _VERTICES_PX[:, 1]
     points = np.stack([cos * x - sin * y + pose[:, 0, None], sin * x + cos * y + pose[:, 1, None]], axis=-1)

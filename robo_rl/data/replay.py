@@ -20,11 +20,11 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """b = batch, f = features, c = context, k = what the critic sees, a = executed action (a chunk,
+    """b = batch, f = features, c = context, k = input of the critic, a = executed action (a chunk,
     flattened).
 
-    `critic_action` is what the map made of the actor's output when it acted; `action` is what the robot
-    really executed. They are the same for direct and residual control and differ under steering.
+    `critic_action` is the actor's output after the action map; `action` is what the robot executed. They are
+    the same for direct and residual control and differ under steering.
     """
 
     obs: Float[Tensor, "b f"]
@@ -43,10 +43,10 @@ class Batch:
 
 
 class Replay:
-    """widths: name -> width. Rewards are stored per decision, already discounted inside a chunk of `steps`
-    steps.
+    """Ring buffer of decisions, one per lane. widths: name -> width.
 
-    extra: columns that are kept and never sampled, such as the parts that a reward is made of.
+    Rewards are stored per decision, already discounted inside a chunk of `steps` steps. extra: columns that are
+    kept and never sampled, such as the terms of a reward.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
@@ -111,7 +111,7 @@ class Replay:
         rewards = self.data["reward"][lane, slots].tolist()
         steps = self.data["steps"][lane, slots].tolist()
         cuts = self.data["cut"][lane, slots].tolist()
-        cuts[-1] = False  # the end itself: nothing follows it in any case
+        cuts[-1] = False  # the end itself: nothing follows it
         total, returns = 0.0, []
         for reward, duration, cut in zip(reversed(rewards), reversed(steps), reversed(cuts), strict=True):
             total = (
@@ -166,11 +166,11 @@ class Replay:
         )
 
     def _rows(self, lane: Int[Tensor, "..."], index: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-        """Where decision `index` of a lane lies in a `_column`."""
+        """Row of decision `index` of a lane in a `_column`."""
         return lane * self.slots + index % self.slots
 
     def _column(self, name: str) -> Tensor:
-        """A field with lanes and slots in one axis: gathering by one index costs half of gathering by two."""
+        """A field with lanes and slots in one axis: one index is gathered at half the cost of two."""
         return self.data[name].flatten(0, 1)
 
     def _n_step(
@@ -191,15 +191,15 @@ class Replay:
         return reward, gamma ** steps.sum(dim=1), first + used.sum(dim=1).long() - 1
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Only what is filled, so that early checkpoints are small."""
+        """The filled part only, so that early checkpoints are small."""
         used = int(self.head.max().clamp(max=self.slots))
         state = {name: value[:, :used].clone() for name, value in self.data.items()}
         return state | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raises CheckpointError for the state of a replay with other lanes, slots or widths."""
+        """Restore a state. Raises CheckpointError for one with other lanes, slots or widths."""
         used = int(state["head"].max().clamp(max=self.slots))
-        # A checkpoint from before this flag: how its episodes ended is not looked up, so nothing is certain.
+        # Checkpoints without this flag do not tell how their episodes ended.
         state = {self.TIMED_OUT: torch.ones_like(state["terminated"])} | dict(state)
         for name, value in self.data.items():
             if state[name].shape != (expected := value[:, :used].shape):

@@ -1,4 +1,4 @@
-"""`validate`: every fault of a dataset, with the episode it is in and what to do about it."""
+"""Validation of a dataset: every fault with its episode and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Fault", "validate"]
 
 
 def validate(path: str | Path, progress: Callable[[int, int], None] | None = None) -> list[Fault]:
-    """All faults, dataset first, then episode by episode; an empty list means that the dataset is sound.
+    """All faults, those of the dataset first, then by episode; an empty list for a sound dataset.
 
-    Reads every byte once (checksums). Never raises for what it finds in the dataset. `progress` is called
-    with (episodes done, episodes).
+    Reads every byte once (checksums). Never raises for the contents of the dataset. `progress` is called with
+    (episodes done, episodes).
     """
     root = Path(path)
     try:

@@ -3,7 +3,7 @@
     observations  t - To + 1 ... t        actions  t ... t + Tp - 1
 
 so `action[0]` is the action that was executed from the last observation. There is one window per frame. Edges
-are padded by repetition: before an episode stands its first observation, after it its last action.
+are padded by repetition: the first observation before an episode, the last action after it.
 Observations and actions are in physical units, images uint8. A batch is a flat dict: observation keys, and
 "action".
 """
@@ -35,9 +35,7 @@ Batch = dict[str, Tensor]
 
 
 def in_memory(dataset: DatasetMeta, key: str) -> bool:
-    """Are all rows of this observation kept in one tensor? Small ones are; images are read as they are
-    needed.
-    """
+    """True for observations whose rows are kept in one tensor; larger ones (images) are read when needed."""
     spec = dataset.env.obs[key]
     return key not in dataset.jpeg_keys and row_bytes(spec.dtype, tuple(spec.shape)) < TABLE_ROW_BYTES
 
@@ -59,7 +57,7 @@ class WindowDataset(Dataset[Batch]):
 
     Args:
         path: the dataset.
-        spec: how long windows are.
+        spec: lengths of the windows.
         keys: observation keys to load; all of them when None.
         episodes: positions in the store to take windows from; all of them when None.
         complete_only: leave out episodes that `recover` salvaged.
@@ -96,7 +94,7 @@ class WindowDataset(Dataset[Batch]):
         }
 
     def _table(self, name: str) -> Shaped[Tensor, "frames ..."]:
-        # The final observation has no action: it is no frame to start a window at.
+        # No window starts at the final observation, which has no action.
         return torch.from_numpy(
             np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes])
         )
@@ -154,7 +152,7 @@ class WindowDataset(Dataset[Batch]):
 
 
 class WindowBatch(Sequence[Batch]):
-    """What a DataLoader fetches: looks like a list of samples, holds one batch."""
+    """A fetched batch with the interface of a list of samples."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -170,16 +168,14 @@ class WindowBatch(Sequence[Batch]):
 
 
 def collate(samples: WindowBatch | list[Batch]) -> Batch:
-    """`collate_fn` that takes a `WindowBatch` as it is."""
+    """`collate_fn` that passes a `WindowBatch` through."""
     return samples.batch if isinstance(samples, WindowBatch) else default_collate(samples)
 
 
 def window_loader(
     dataset: WindowDataset, batch_size: int, *, shuffle: bool = True, num_workers: int = 0, **options: Any
 ) -> DataLoader[Batch]:
-    """A DataLoader of ready batches; `options` go to torch's DataLoader (generator, pin_memory, drop_last
-    ...).
-    """
+    """DataLoader of ready batches; `options` go to torch's DataLoader (pin_memory, drop_last ...)."""
     return DataLoader(
         dataset, batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=collate, **options
     )
@@ -207,7 +203,7 @@ def load_tensors(
 
 
 class _RawRows:
-    """Images of one key as they are stored: rows of fixed size from the start of the shard."""
+    """Uncompressed images of one key: rows of fixed size from the start of the shard."""
 
     def __init__(self, key: str, episodes: Sequence[Episode]) -> None:
         arrays = [(episode.path / key, episode.array_meta(key)) for episode in episodes]

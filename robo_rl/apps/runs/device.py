@@ -1,4 +1,4 @@
-"""Which device a verb computes on."""
+"""The compute device of a verb."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from robo_rl.core.errors import ConfigError
 
 
 def share_out(threads: int, images: bool) -> None:
-    """Let torch compute on so many threads of the CPU; 0 chooses: one, and torch's own number for images.
+    """Set torch's CPU threads; 0 is one, or torch's own number for images.
 
-    Small networks gain little from a second thread. When the machine has other work, each update waits for
-    the thread that does not get its core, which made training several times slower in wall and in CPU time.
+    Small networks gain little from a second thread. On a busy machine each update waits for the thread without a
+    core, which made training several times slower in wall and CPU time.
     """
     if threads or not images:
         torch.set_num_threads(threads or 1)
 
 
 def pick_device(name: str) -> torch.device:
-    """The device called "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
+    """Device named "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
 
-    Raises ConfigError for one that is not there.
+    Raises ConfigError for a device that is not there.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Scalars of a run: metrics.jsonl is the record, TensorBoard a view of it, the progress bar a glance."""
+"""Scalars of a run: metrics.jsonl is the record; TensorBoard and the progress bar show it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a metrics.jsonl; a line that a kill cut off is left out.
+    """Complete lines of a metrics.jsonl; a last line that a kill cut off is left out.
 
-    Raises DataError for a line in the middle that is none of ours: no kill makes one, so somebody should look
-    at it.
+    Raises DataError for a damaged line in the middle, which no kill causes.
     """
     if not path.exists():
         return
@@ -42,11 +41,10 @@ class Metrics:
     """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in `folder`/tb.
 
     A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a
-    checkpoint at step s calls with `resume_step` = s: lines beyond s are dropped, because they will be made
-    again, and the curve equals that of a run that was never killed. So log step s before the checkpoint of
-    step s is written, or keep `lines` in the checkpoint and give it back as `resume_lines`: then the rest of
-    step s is dropped as well. Values are deterministic functions of the run only; wall time is kept by
-    TensorBoard.
+    checkpoint at step s passes `resume_step` = s: later lines are dropped, since they are logged again, and the
+    curve equals that of a run that was never killed. So log step s before its checkpoint is written, or keep
+    `lines` in the checkpoint and pass it as `resume_lines`: then later lines of step s are dropped, too. Values
+    are deterministic functions of the run only; wall time is kept by TensorBoard.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class Metrics:
     ) -> None:
         self.path, self.bar = folder / "metrics.jsonl", bar
         self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
-        self._latest: dict[str, float] = {}  # what it shows of them: lines hold some each
+        self._latest: dict[str, float] = {}  # their latest values: a line holds some of them
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
         kept = kept[:resume_lines]
         self.lines = len(kept)  # written so far
@@ -81,7 +79,7 @@ class Metrics:
             self._glance(numbers)
 
     def _glance(self, numbers: Mapping[str, float]) -> None:
-        """Show the newest of the chosen values; leaves the bar alone when this line holds none of them."""
+        """Show the newest of the chosen values; a line without any of them leaves the bar unchanged."""
         if not self.shown:
             self._latest = dict(list(numbers.items())[:3])
         elif chosen := {name: numbers[name] for name in self.shown if name in numbers}:
@@ -113,7 +111,7 @@ class Metrics:
 
 
 def _board(folder: Path, lines: list[dict[str, Any]]) -> Any:
-    """A TensorBoard writer whose folder holds exactly `lines`: event files of a killed run are made anew."""
+    """TensorBoard writer whose folder holds exactly `lines`; older event files are replaced."""
     from torch.utils.tensorboard import SummaryWriter
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,4 @@
-"""Where results are to go is looked at before the work: a slip in out= must not cost the hour that it comes
-after.
-"""
+"""Checks of output paths before the work: a mistake in out= must not cost an hour of computing."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def check_folder(key: str, path: str) -> None:
 
 
 def _check_above(key: str, path: str, folder: Path) -> None:
-    """folder: absolute; what is missing of it will be made."""
+    """Check the nearest existing parent of `folder` (absolute); missing folders will be created."""
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise ConfigError(

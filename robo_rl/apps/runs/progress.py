@@ -1,4 +1,4 @@
-"""One look for every progress bar; where nobody watches (a log file, CI) it prints a line now and then."""
+"""Progress bars of all verbs; without a terminal (a log file, CI) a line now and then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOG_INTERVAL_S = 20.0
 
 
 def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
-    """A tqdm bar on stderr. `.update(n)` moves it, `.set_postfix_str(text)` says more; use it in a `with`."""
+    """A tqdm bar on stderr, for a `with` block. `.update(n)` moves it, `.set_postfix_str(text)` adds text."""
     from tqdm import tqdm
 
     watched = sys.stderr.isatty()
@@ -27,7 +27,7 @@ def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
 
 
 def show(bar: Any) -> Callable[[int, int], None]:
-    """A callback (done, total) that moves a bar whose total was not known when it was made."""
+    """Callback (done, total) that moves a bar whose total is not known in advance."""
 
     def move(done: int, total: int) -> None:
         bar.total = total

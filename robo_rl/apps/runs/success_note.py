@@ -1,4 +1,4 @@
-"""What was measured about a policy, kept beside its weights: `export` writes it into the manifest."""
+"""Measured success of a policy, kept beside its weights; `export` writes it into the manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVALUATION_FILE = "evaluation.json"
 
 
 def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
-    """Success and all that is needed to measure it again; `noise` is the scale of the noise it acted with."""
+    """Success with the settings that measure it again; `noise` is the scale of the noise."""
     return {
         "k": rate.k,
         "n": rate.n,
@@ -28,16 +28,14 @@ def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> d
 
 
 def write_success_note(folder: Path, note: dict[str, Any]) -> None:
-    """Beside the policy in `folder`, bound to exactly its weights: the note of other weights must not be
-    believed.
-    """
+    """Write the note beside the policy in `folder`, bound to its weights by their checksum."""
     write_json(
         folder / EVALUATION_FILE, note | {"weights_crc32": int(read_policy_json(folder)["weights_crc32"])}
     )
 
 
 def read_success_note(folder: Path) -> dict[str, Any] | None:
-    """What was noted about exactly these weights, or None."""
+    """The note on exactly these weights, or None."""
     path = folder / EVALUATION_FILE
     if not path.is_file():
         return None

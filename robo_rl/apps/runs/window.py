@@ -1,6 +1,4 @@
-"""`robo-rl view` on a screen: MuJoCo's own viewer beside the environment, whichever engine moves the
-bodies.
-"""
+"""`robo-rl view` on a screen: MuJoCo's viewer beside the environment, for every engine."""
 
 from __future__ import annotations
 
@@ -32,17 +30,17 @@ class Staged(Protocol):
         ...
 
     def stand(self, data: Any, lane: int = 0) -> None:
-        """Bring the bodies of `data` (mujoco.MjData) to where those of a lane are."""
+        """Set the bodies of `data` (mujoco.MjData) to those of a lane."""
         ...
 
 
 def has_screen() -> bool:
-    """Could a window open here? On Linux a display has to be named."""
+    """True where a window can be opened; on Linux a display must be set."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 class Keys:
-    """What the viewer's keys have asked for; called in its thread."""
+    """Requests by the viewer's keys; called in its thread."""
 
     def __init__(self) -> None:
         self.paused, self.steps, self.next = False, 0, False
@@ -56,7 +54,7 @@ class Keys:
             self.next = True
 
     def may_step(self) -> bool:
-        """Is it time for a step of the environment? Takes one that was asked for while paused."""
+        """True when the environment may step: running, or a single step was requested while paused."""
         if self.paused and self.steps:
             self.steps -= 1
             return True
@@ -64,11 +62,10 @@ class Keys:
 
 
 def show(env: VecEnv, driver: Demonstrator, seeds: Sequence[int], name: str) -> list[bool]:
-    """Episode after episode at the speed of life, until the window is closed. Returns the outcomes of whole
-    ones.
+    """Show episodes in real time until the window is closed. Returns the outcomes of complete ones.
 
-    env: of one lane. The first episodes are those of `seeds`. Raises ConfigError where there is nothing to
-    draw or no screen.
+    env: of one lane. The first episodes are those of `seeds`. Raises ConfigError without a screen or without
+    anything to draw.
     """
     if not isinstance(env, Staged):
         raise ConfigError(
@@ -102,7 +99,7 @@ def show(env: VecEnv, driver: Demonstrator, seeds: Sequence[int], name: str) -> 
 
 @contextmanager
 def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
-    """(is the window open, draw lane 0 now)"""
+    """(True while the window is open, function that draws lane 0)"""
     import mujoco
 
     try:
@@ -130,5 +127,5 @@ def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Calla
         window.close()
         for thread in (
             set(threading.enumerate()) - before
-        ):  # it draws, and must not when GLFW ends with the process
+        ):  # it must not draw while GLFW ends with the process
             thread.join(_CLOSING_S)

@@ -17,7 +17,7 @@ from robo_rl.data.episodes.schema import Codec
 
 
 def refuse_existing(out: str | Path) -> None:
-    """Raises DataError when `out` is there already."""
+    """Raise DataError when `out` exists."""
     if Path(out).exists():
         raise DataError(f"{out} exists already. Choose another path for the new dataset.")
 
@@ -26,15 +26,14 @@ def refuse_existing(out: str | Path) -> None:
 def atomic_dataset(
     out: str | Path, env: EnvSpec, *, image_codec: Codec, stamps: tuple[str, ...], info: Mapping[str, Any]
 ) -> Iterator[DatasetWriter]:
-    """Write its episodes in the `with` block; leaving it by an exception, Ctrl-C included, leaves nothing
-    behind.
+    """Writer of a new dataset, for a `with` block; leaving it by an exception leaves nothing behind.
 
-    Raises DataError when `out` is there already.
+    Raises DataError when `out` exists.
     """
     refuse_existing(out)
     target = Path(out)
     partial = target.with_name(f".{target.name}.importing")
-    if partial.exists():  # left by an import that was killed, or another one is running
+    if partial.exists():  # of an import that was killed, or that is running
         with FolderLock(partial, "dataset"):
             rmtree(partial)
     writer = DatasetWriter.create(

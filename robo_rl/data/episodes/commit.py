@@ -1,5 +1,4 @@
-"""From a staging directory to a committed episode, in an order that survives a kill or a power loss at any
-instant.
+"""Commit of an episode: from staging to episodes/, safe against a kill or a power loss at any instant.
 
 1. episode.json, durably: the intent. From here on, `recover` finishes the commit, with its label, instead of
    salvaging.
@@ -8,9 +7,8 @@ instant.
 4. rename into episodes/ under the next free number: now it is committed.
 5. fsync of both parents.
 
-All writes come before the first fsync of step 3: a journaling file system then commits them together, and the
-later calls find little left to do. Without `durable` the fsyncs are left out: safe against a kill, not
-against a power loss.
+All writes come before the first fsync of step 3, so that a journaling file system commits them together.
+Without `durable` the fsyncs are left out: safe against a kill, not against a power loss.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def _sync(directory: Path, files: Mapping[str, PayloadFile]) -> None:
 
 
 def publish(root: Path, staged: Path) -> int:
-    """Step 4. Returns the episode's number. Safe with several recorders on one dataset."""
+    """Step 4. Returns the episode's number. Safe with several running episodes."""
     episodes = root / EPISODES
     number = max(numbers(root), default=-1) + 1
     while True:
@@ -82,7 +80,7 @@ def publish(root: Path, staged: Path) -> int:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            number += 1  # another recorder took it a moment ago
+            number += 1  # taken by another episode in the meantime
     return number
 
 
@@ -99,10 +97,10 @@ def numbers(root: Path) -> list[int]:
 
 @contextmanager
 def staging_lock(root: Path, *, exclusive: bool) -> Iterator[None]:
-    """Recorders share the lock while an episode runs; `recover` needs it alone.
+    """Lock that running episodes share and that `recover` takes alone.
 
-    Raises DataError when an exclusive lock is asked for while somebody records. The kernel frees the lock of
-    a killed process; a child forked while recording drops its copy, so that an orphan cannot keep it.
+    Raises DataError for an exclusive lock while an episode is being recorded. The kernel frees the lock of a
+    killed process; a child forked while recording drops its copy, so that an orphan cannot keep it.
     """
     fd = os.open(root / STAGING / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     _LOCKS.add(fd)

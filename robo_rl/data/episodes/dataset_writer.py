@@ -1,4 +1,4 @@
-"""Recording into a dataset: make it or open it, and start episodes."""
+"""Writing datasets: create or open one, and start episodes."""
 
 from __future__ import annotations
 
@@ -131,10 +131,10 @@ class DatasetWriter:
         return max(numbers(self.path), default=-1) + 1
 
     def rewind(self, next_number: int) -> None:
-        """Take out the episodes from `next_number` on, and what was left half recorded.
+        """Delete the episodes from `next_number` on, and unfinished ones.
 
-        For a run that goes back to a checkpoint and makes them again. Raises DataError while somebody records
-        here.
+        For a run that returns to a checkpoint and records them again. Raises DataError while an episode is being
+        recorded.
         """
         with staging_lock(self.path, exclusive=True):
             for number in numbers(self.path):
@@ -165,7 +165,7 @@ def _refuse_taken(root: Path) -> None:
 
 
 def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of `info`, checked now: at the end of an episode it would be too late to complain."""
+    """A copy of `info`, checked at the start of an episode rather than at its end."""
     try:
         copy: dict[str, Any] = json.loads(json.dumps(dict(info or {}), allow_nan=False))
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A full disk, noticed before it happens and said in one sentence when it does."""
+"""Full disks: detected before they happen where possible, and reported in one sentence."""
 
 from __future__ import annotations
 

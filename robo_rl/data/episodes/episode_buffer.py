@@ -1,4 +1,4 @@
-"""An episode in memory, for as long as it is not known whether it is worth keeping."""
+"""An episode in memory, until it is known whether it is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 
 @dataclass
 class EpisodeBuffer:
-    """One episode. Once it is done `obs` has one row more than the rest: what followed the last action."""
+    """One episode. When done, `obs` has one row more than the rest: the observation after the last action."""
 
     seed: int
     obs: list[dict[str, NDArray[Any]]] = field(default_factory=list)
@@ -28,9 +28,7 @@ class EpisodeBuffer:
 def write_episode(
     writer: DatasetWriter, take: EpisodeBuffer, *, task: str = "", info: Mapping[str, Any] | None = None
 ) -> int:
-    """Commit a take that is done; returns the episode's number. Raises what `EpisodeWriter.add` and `.commit`
-    raise.
-    """
+    """Commit a finished episode and return its number. Raises DataError and DiskFullError."""
     with writer.episode(task=task, seed=take.seed, info=info) as episode:
         last = len(take.action) - 1
         for i, (action, reward) in enumerate(zip(take.action, take.reward, strict=True)):

@@ -1,6 +1,4 @@
-"""One running episode: frames are appended as they come; it is committed whole or salvaged to its last whole
-frame.
-"""
+"""Recording of one episode: frames are appended as they come and committed, or salvaged after a kill."""
 
 from __future__ import annotations
 
@@ -38,17 +36,17 @@ from robo_rl.data.episodes.schema import (
 from robo_rl.data.episodes.shard import PayloadFile, row_bytes, shard_name
 
 Obs = Mapping[str, ArrayLike]
-Flag = bool | np.bool_  # simulators answer in numpy scalars
+Flag = bool | np.bool_  # simulators return numpy scalars
 Rows = dict[str, Shaped[ndarray, "..."]]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How careful a recorder is.
+    """Free space and durability of a recorder.
 
-    It refuses to start an episode when less than `min_free_bytes` are free, and stops one when a quarter of
-    that is left, so that it can still be committed. With `durable` a commit waits until the disk holds the
-    episode (fsync); without, a kill still loses nothing, a power loss may (imports, simulation).
+    No episode starts with less than `min_free_bytes` free, and one stops when a quarter of that is left, so that
+    it can still be committed. With `durable` a commit waits until the disk holds the episode (fsync); without it
+    a power loss may lose the episode, a kill does not (imports, simulation).
     """
 
     min_free_bytes: int = 2**30
@@ -106,7 +104,7 @@ class EpisodeWriter:
         """Append one frame: the observation, and the action that was really executed from it, in physical
         units.
 
-        `stamps` holds nanoseconds by column; those left out are stored as -1, "nobody knows". Raises
+        `stamps` holds nanoseconds by column; those left out are stored as -1, unknown. Raises
         DataError for missing or unknown keys, wrong shapes and types, DiskFullError when the disk fills; the
         frame is then not there at all, and the frames before it can be committed.
         """
@@ -136,7 +134,7 @@ class EpisodeWriter:
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
         with full_disk_is_said(self._root, "the end of the episode"):
-            if self._number is None:  # else an earlier try got as far as the rename
+            if self._number is None:  # otherwise an earlier try reached the rename
                 self._seal(success, final_obs, complete)
                 self._number = publish(self._root, self._directory)
             if self._options.durable:
@@ -219,7 +217,7 @@ class EpisodeWriter:
         return np.array([stamps.get(name, NO_STAMP) for name in self._dataset.stamps], dtype="int64")
 
     def _append(self, rows: Rows) -> None:
-        """All rows or none: whatever interrupts, the files go back to where the frame began."""
+        """Append all rows or none: after any interruption the files end where the frame began."""
         marks = {name: (self._files[name].size, self._files[name].crc) for name in rows}
         try:
             with full_disk_is_said(self._root, f"frame {self.frames}"):
@@ -232,7 +230,7 @@ class EpisodeWriter:
             raise
 
     def _settle(self) -> None:
-        """Drop what an interrupted frame or an earlier, failed commit left behind the last whole frame."""
+        """Cut off what an interrupted frame or an earlier, failed commit left behind the last whole frame."""
         for column in self._columns:
             if column.role != "blob":
                 self._files[column.name].settle(self.frames * row_bytes(column.dtype, column.row_shape))
@@ -252,7 +250,7 @@ class EpisodeWriter:
 
 
 def array_meta(column: Column, file: PayloadFile) -> ArrayMeta:
-    """What episode.json says of a settled payload."""
+    """Entry of episode.json for a settled payload."""
     rows = file.size // row_bytes(column.dtype, column.row_shape)
     return ArrayMeta(column.dtype, (rows, *column.row_shape), file.crc)
 

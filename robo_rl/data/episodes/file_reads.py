@@ -42,7 +42,7 @@ class FileReads:
             self._rest(out, fd, path, offset, done)
 
     def _rest(self, out: Shaped[ndarray, "..."], fd: int, path: Path, offset: int, done: int) -> None:
-        """A read may stop early (signals, 2 GiB): go on where it stopped."""
+        """Continue a read that stopped early (signals, 2 GiB)."""
         view = out.data.cast("B")
         while done < out.nbytes:
             read = os.preadv(fd, (view[done:],), offset + done)

@@ -1,6 +1,4 @@
-"""Reading: every array is a memory map over its shard; nothing is copied, nothing of zarr-python is
-needed.
-"""
+"""Reading datasets: every array is a memory map over its shard, without copies and without zarr-python."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ from robo_rl.data.episodes.shard import memory_map
 
 
 class Episode:
-    """One committed episode. n = frames (actions); observations have n + 1 rows when `has_final_obs`, else
-    n.
-    """
+    """One committed episode. n = frames (actions); observations have n rows, n + 1 with `has_final_obs`."""
 
     def __init__(self, path: Path, dataset: DatasetMeta) -> None:
         self.path = path
@@ -45,7 +41,7 @@ class Episode:
 
     @property
     def success(self) -> bool | None:
-        """Did the episode reach its goal? None where nobody said."""
+        """True where the episode reached its goal; None without a label."""
         return self.meta.success
 
     @property
@@ -62,7 +58,7 @@ class Episode:
         return self.frames if self.has_final_obs else self.frames - 1
 
     def array_meta(self, name: str) -> ArrayMeta:
-        """Raises DataError naming the arrays there are when `name` is not one of them."""
+        """Shape, type and checksum of an array. Raises DataError for an unknown name."""
         if name not in self.meta.arrays:
             raise DataError(
                 f"Episode {self.number:06d} has no array '{name}'. It has {sorted(self.meta.arrays)}."
@@ -70,7 +66,7 @@ class Episode:
         return self.meta.arrays[name]
 
     def array(self, name: str) -> Shaped[ndarray, "rows ..."]:
-        """Read-only memory map of an array as it is stored: of a JPEG camera, the blob of bytes."""
+        """Read-only memory map of a stored array; for a JPEG camera, the blob of bytes."""
         return memory_map(self.path / name, self.array_meta(name))
 
     def obs(self, key: str, start: int = 0, stop: int | None = None) -> Shaped[ndarray, "rows ..."]:
@@ -106,7 +102,7 @@ class Episode:
         return self.array("intervention")
 
     def stamps(self) -> dict[str, Int64[ndarray, " n"]]:
-        """Nanoseconds by column; -1 where nobody took the stamp."""
+        """Nanoseconds by column; -1 where no stamp was taken."""
         if not self.dataset.stamps:
             return {}
         return dict(zip(self.dataset.stamps, self.array(STAMPS).T, strict=True))
@@ -127,8 +123,8 @@ class Totals:
 class EpisodeStore:
     """The committed episodes of a dataset, in the order of their numbers.
 
-    Raises DataError when `path` is no dataset of ours or an episode.json is broken. Episodes that are
-    committed later are seen by opening the store again.
+    Raises DataError when `path` is no dataset or an episode.json is broken. Episodes that are committed later are
+    seen after opening the store again.
     """
 
     def __init__(self, path: str | Path, *, complete_only: bool = False) -> None:
@@ -148,7 +144,7 @@ class EpisodeStore:
         return iter(self._episodes)
 
     def episode(self, index: int) -> Episode:
-        """The index-th episode. Raises DataError beyond the last one."""
+        """Episode at a position. Raises DataError beyond the last one."""
         if not 0 <= index < len(self):
             raise DataError(f"{self.path} has {len(self)} episodes, there is none at index {index}.")
         return self._episodes[index]

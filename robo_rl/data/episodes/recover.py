@@ -1,4 +1,4 @@
-"""Salvage what a killed recorder left behind."""
+"""Recovery of episodes that a killed recorder left unfinished."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from robo_rl.data.episodes.shard import PayloadFile, payload_bytes, row_bytes, s
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """An episode that `recover` committed. `complete` when only the end of its commit was missing."""
+    """An episode that `recover` committed. `complete`: only the end of its commit was missing."""
 
     number: int
     frames: int
@@ -40,10 +40,9 @@ class Salvaged:
 def recover(path: str | Path) -> list[Salvaged]:
     """Commit every interrupted episode of a dataset, cut to its last whole frame and marked incomplete.
 
-    An episode that was killed inside `commit` is finished with the label it was given, and stays complete.
-    Left-overs without a single whole frame are deleted. Raises DataError when somebody is recording into the
-    dataset, and, after salvaging the others, when the recording.json of one is broken: that one is left as it
-    is.
+    An episode that was killed inside `commit` is finished with its label and stays complete. Leftovers without a
+    whole frame are deleted. Raises DataError while an episode is being recorded, and, after salvaging the others,
+    when a recording.json is broken; that episode is left as it is.
     """
     root = Path(path)
     meta = DatasetMeta.load(root)
@@ -95,9 +94,7 @@ def _intent(staged: Path) -> EpisodeMeta | None:
 
 
 def _known(staged: Path, intent: EpisodeMeta | None) -> EpisodeMeta:
-    """What was said when the episode began. An intent that its arrays do not hold (power loss) leaves a
-    note.
-    """
+    """Metadata of an interrupted episode, with a note where its arrays do not match its commit."""
     if intent is None:
         return EpisodeMeta.load(staged / RECORDING_JSON)
     return replace(
@@ -116,10 +113,10 @@ def _reopen(stack: ExitStack, staged: Path, column: Column) -> PayloadFile:
 
 
 def _holds(intent: EpisodeMeta, files: Mapping[str, PayloadFile]) -> bool:
-    """Cut every array to what the intent states. Are the bytes there, and are they the right ones?"""
+    """Cut every array to the size in the intent; True where all bytes are there and their checksums match."""
     if intent.arrays.keys() != files.keys():
         return False
-    # A list, not a generator: all of them must be cut, or the index of one would be counted as frames later.
+    # A list, not a generator: all of them must be cut, or an index would be counted as frames later.
     return all([_same(files[name], array) for name, array in intent.arrays.items()])
 
 
@@ -134,7 +131,7 @@ def _same(file: PayloadFile, array: ArrayMeta) -> bool:
 def _cut(
     dataset: DatasetMeta, columns: tuple[Column, ...], files: Mapping[str, PayloadFile], known: EpisodeMeta
 ) -> EpisodeMeta:
-    """Cut all arrays to the last frame that every one of them holds."""
+    """Cut all arrays to the last frame that each of them holds."""
     fixed = [c for c in columns if c.role != "blob"]
     frames = min(files[c.name].size // row_bytes(c.dtype, c.row_shape) for c in fixed)
     cameras = len(dataset.jpeg_keys)

@@ -32,9 +32,7 @@ def row_bytes(dtype: str, row_shape: tuple[int, ...]) -> int:
 
 
 def chunk_rows(rows: int, bytes_per_row: int) -> int:
-    """Rows of one chunk: one image, or as many small rows as fit 256 KiB, balanced so that little padding is
-    left.
-    """
+    """Rows of one chunk: one image, or as many small rows as fit 256 KiB, with little padding."""
     if bytes_per_row >= _FRAME_CHUNK_BYTES:
         return 1
     chunks = max(1, math.ceil(rows * bytes_per_row / _MAX_CHUNK_BYTES))
@@ -62,7 +60,7 @@ def index_bytes(array: ArrayMeta) -> bytes:
 
 
 def tail_bytes(array: ArrayMeta) -> bytes:
-    """What a commit appends to the payload: zeros up to a whole chunk, then the index."""
+    """Bytes that a commit appends to the payload: zeros up to a whole chunk, then the index."""
     _, chunks, size = layout(array)
     return bytes(chunks * size - payload_bytes(array)) + index_bytes(array)
 
