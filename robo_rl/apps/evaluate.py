@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import POLICY_FILE
 from policies.executor import ChunkExecutor
 from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy, find_policy, open_policy, worker_count
 from robo_rl.apps.runs.outputs import check_file
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.success_note import success_note, write_success_note
@@ -24,13 +25,47 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, decision_latencies
 from sim.registry import make_env
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """Success of a policy, and of another one on the same episodes."""
+
+    env: str
+    policy: EvalResult
+    against: EvalResult | None
+    decisions: tuple[Latency, ...]  # time of one decision of each policy, measured in turns
+
+    @property
+    def rate(self) -> SuccessRate:
+        """Success of the policy, with its 95 % interval."""
+        return self.policy.rate
+
+    @property
+    def difference(self) -> PairedTest | None:
+        """Exact McNemar test of the two policies; None without a second one."""
+        return None if self.against is None else compare(self.policy, self.against)
+
+
 def main(config: EvaluateConfig) -> int:
-    """Evaluate, print, and note the result in the policy's folder."""
+    """Evaluate, and print what was measured."""
+    done = run_evaluation(config)
+    print(f"{find_policy(config.policy)} on {done.env}: {done.policy}")
+    print(f"decision: {done.decisions[0]}, batch of 1, {pick_device(config.device)}")
+    if config.against and done.against:
+        print(f"{find_policy(config.against)}: {done.against}")
+        print(f"decision: {done.decisions[1]}, measured in turns\n{verdict(done.policy, done.against)}")
+    if config.video:
+        print(f"video:   {config.video}")
+    return 0
+
+
+def run_evaluation(config: EvaluateConfig) -> Evaluation:
+    """Evaluate, write the files that `config` names, and note the success in the policy's folder."""
     check_outputs(config)
     device = pick_device(config.device)
     first = open_policy(config.policy, device)
@@ -38,26 +73,25 @@ def main(config: EvaluateConfig) -> int:
     name = config.env or first.env
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
+    policies = [actor for actor in (first, second) if actor is not None]
     with closing(make_env(name, lanes, workers, max_episode_steps=config.max_episode_steps)) as env:
-        for actor in [first] + ([second] if second else []):
+        for actor in policies:
             actor.check(env.spec)
-        results = {"policy": measure(config, first, env, "evaluate")}
-        if second:
-            results["against"] = measure(config, second, env, "against")
-        policies = [actor.policy for actor in (first, second) if actor is not None]
-        latency, *others = latencies_on(policies, env)
-    print(f"{first.folder} on {name}: {results['policy']}\ndecision: {latency}, batch of 1, {device}")
-    if second:
-        print(f"{second.folder}: {results['against']}\ndecision: {others[0]}, measured in turns")
-        print(verdict(results["policy"], results["against"]))
-    report = summary(config, name, first, results, latency)
+        results = {
+            label: measure(config, actor, env, shown)
+            for actor, label, shown in zip(
+                policies, ("policy", "against"), ("evaluate", "against"), strict=False
+            )
+        }
+        latencies = latencies_on([actor.policy for actor in policies], env)
+    report = summary(config, name, first, results, latencies[0])
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
     if (first.folder / POLICY_FILE).is_file() and plain(config):
         keep_note(first.folder, report)
     if config.video:
         film(config, first, name)
-    return 0
+    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies))
 
 
 def check_outputs(config: EvaluateConfig) -> None:
@@ -155,4 +189,3 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
         record_episodes(
             env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=actor.folder.parent.name
         )
-    print(f"video:   {config.video}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from policies.checkpoint import load_policy, read_policy_json
-from policies.deploy.bundle import MANIFEST, Noise, write_bundle
+from policies.deploy.bundle import MANIFEST, Bundle, Noise, write_bundle
 from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import ExportConfig
@@ -14,7 +14,23 @@ from robo_rl.core.errors import ConfigError
 
 
 def main(config: ExportConfig) -> int:
-    """Export, check the graph against torch, and print what the bundle holds."""
+    """Export, and print what the bundle holds."""
+    bundle, noise = write(config)
+    parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
+    print(
+        f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch "
+        f"by {parity:.1g}"
+    )
+    if bundle.manifest["measured"] is None and bundle.env.simulated:
+        again = f"robo-rl evaluate policy={find_policy(config.policy)} noise={0 if noise == 'zero' else 1}"
+        print(f"        its success with {noise} noise is unknown; to note it: {again}, then export again")
+    robot = "" if bundle.env.simulated else f"robo-rl contract bundle={config.out} robot=<its description>"
+    print(f"Next:   {robot or f'robo-rl run bundle={config.out}'}")
+    return 0
+
+
+def write(config: ExportConfig) -> tuple[Bundle, Noise]:
+    """Write the bundle, with its graph checked against torch; the bundle and how it draws its noise."""
     folder, out = find_policy(config.policy), Path(config.out)
     if (folder / MANIFEST).is_file():
         raise ConfigError(f"{folder} is a bundle already. Give the policy folder that it was made of.")
@@ -31,17 +47,7 @@ def main(config: ExportConfig) -> int:
         training=data["train"],
         measured=measured,
     )
-    parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
-    print(
-        f"Bundle: {out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch by "
-        f"{parity:.1g}"
-    )
-    if measured is None and bundle.env.simulated:
-        again = f"robo-rl evaluate policy={folder} noise={0 if noise == 'zero' else 1}"
-        print(f"        its success with {noise} noise is unknown; to note it: {again}, then export again")
-    robot = "" if bundle.env.simulated else f"robo-rl contract bundle={out} robot=<its description>"
-    print(f"Next:   {robot or f'robo-rl run bundle={out}'}")
-    return 0
+    return bundle, noise
 
 
 def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 LOG_INTERVAL_S = 20.0
+_HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress bars in this block."""
+    token = _HIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
 
 
 def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
@@ -22,6 +35,7 @@ def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
         dynamic_ncols=True,
         mininterval=0.2 if watched else LOG_INTERVAL_S,
         leave=True,
+        disable=_HIDDEN.get(),
         smoothing=0.1,
     )
 

@@ -1,0 +1,175 @@
+"""Python API: what the verbs of `robo-rl` do, as functions that return objects.
+
+    import robo_rl as rr
+
+    base = rr.train(data="data/peg20", out="runs/base")
+    tuned = rr.finetune(base=base.path, out="runs/tuned", method="residual", seed=1)
+    print(tuned.rate)  # 88/100 = 88 % [80, 93]
+    bundle = rr.export(tuned.path, out="runs/tuned/bundle")
+
+Keyword arguments are the settings of the verb (`robo-rl train --help`), checked by the same schema. A nested
+setting is a dict, `net={"name": "unet1d", "widths": [64, 128]}`, or a dotted key, `**{"net.width": 128}`.
+Mistakes raise `robo_rl.core.errors.RoboRLError` with the sentence that the command line prints. Nothing is
+printed unless `progress=True`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from policies.deploy.bundle import Bundle
+from policies.deploy.bundle import load_bundle as _load_bundle
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.cli.settings_file import flat
+from robo_rl.apps.evaluate import Evaluation
+from robo_rl.apps.runs.device import pick_device
+from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy
+from robo_rl.apps.runs.progress import hidden
+from robo_rl.conf.distill import DistillVerb
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.conf.schema import EvaluateConfig, ExportConfig
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.plugins import load_plugins
+from robo_rl.core.protocols import VecEnv
+from robo_rl.data.store import EpisodeStore as Dataset
+from robo_rl.eval.stats import SuccessRate
+
+__all__ = [
+    "Bundle",
+    "Dataset",
+    "Evaluation",
+    "LoadedPolicy",
+    "Run",
+    "distill",
+    "evaluate",
+    "export",
+    "finetune",
+    "load_bundle",
+    "load_policy",
+    "make_env",
+    "train",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run. Rates are None where the verb measures none; both are on the same episodes."""
+
+    path: Path  # folder of the run
+    rate: SuccessRate | None = None  # success of the policy, with its 95 % interval
+    before: SuccessRate | None = None  # success of the base or the teacher
+
+    @property
+    def policy_path(self) -> Path:
+        """Folder of the policy."""
+        return self.path / "policy"
+
+    def load_policy(self, device: str = "auto") -> LoadedPolicy:
+        """The policy that the run left."""
+        return load_policy(self.path, device=device)
+
+
+def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any) -> VecEnv:
+    """A vector environment of `num_envs` lanes; `robo-rl info` lists the names.
+
+    Options are those of the environment, e.g. `max_episode_steps` and `reward`. Modules named in
+    ROBO_RL_PLUGINS are imported first.
+    """
+    from sim.registry import make_env as make
+
+    load_plugins()
+    return make(name, num_envs, num_workers, **options)
+
+
+def load_policy(path: str | Path, *, device: str = "auto") -> LoadedPolicy:
+    """The policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle."""
+    return open_policy(path, pick_device(device))
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """A bundle: its manifest, checked against its files."""
+    return _load_bundle(Path(path))
+
+
+def train(*, data: str | Path, out: str | Path, progress: bool = False, **settings: Any) -> Run:
+    """Train a base policy on a dataset, as `robo-rl train` does."""
+    from robo_rl.apps.train import train as run_training
+
+    config = _settings("train", TrainConfig, settings, data=data, out=out)
+    with _output(progress):
+        return Run(run_training(config).path)
+
+
+def finetune(*, out: str | Path, progress: bool = False, **settings: Any) -> Run:
+    """Improve a base policy by reinforcement learning, as `robo-rl finetune` does."""
+    from robo_rl.apps.finetune import main
+
+    config = _settings("finetune", FinetuneVerb, settings, out=out)
+    with _output(progress):
+        main(config)
+    return _measured(Path(config.out), "policy", "base")
+
+
+def distill(teacher: str | Path, *, out: str | Path, progress: bool = False, **settings: Any) -> Run:
+    """Distil a policy into a head that decides in one network call, as `robo-rl distill` does."""
+    from robo_rl.apps.distill import main
+
+    config = _settings("distill", DistillVerb, settings, teacher=teacher, out=out)
+    with _output(progress):
+        main(config)
+    return _measured(Path(config.out), "head", "teacher")
+
+
+def evaluate(policy: str | Path, *, progress: bool = False, **settings: Any) -> Evaluation:
+    """Measure success with its 95 % interval, as `robo-rl evaluate` does.
+
+    `against=` measures another policy on the same episodes.
+    """
+    from robo_rl.apps.evaluate import run_evaluation
+
+    config = _settings("evaluate", EvaluateConfig, settings, policy=policy)
+    with _output(progress):
+        return run_evaluation(config)
+
+
+def export(policy: str | Path, *, out: str | Path, progress: bool = False, **settings: Any) -> Bundle:
+    """Write the bundle of a policy, as `robo-rl export` does, and return it."""
+    from robo_rl.apps.export import write
+
+    config = _settings("export", ExportConfig, settings, policy=policy, out=out)
+    with _output(progress):
+        return write(config)[0]
+
+
+def _settings(verb: str, schema: type[T], settings: dict[str, Any], **named: str | Path) -> T:
+    """The verb's settings, checked as on the command line."""
+    load_plugins()
+    return load_config(verb, [f"{key}={value}" for key, value in flat(named | settings)], schema)
+
+
+def _measured(path: Path, policy: str, before: str) -> Run:
+    """A run with the rates that its results.json holds."""
+    results = read_json(path / "results.json")
+    return Run(path, *(_rate(results.get(key)) for key in (policy, before)))
+
+
+def _rate(result: dict[str, Any] | None) -> SuccessRate | None:
+    return None if result is None else SuccessRate(result["rate"]["k"], result["rate"]["n"])
+
+
+@contextlib.contextmanager
+def _output(shown: bool) -> Iterator[None]:
+    """Progress bars and sentences as on the command line, or none."""
+    if shown:
+        yield
+        return
+    with contextlib.redirect_stdout(io.StringIO()), hidden():
+        yield

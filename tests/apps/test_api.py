@@ -1,0 +1,94 @@
+"""`import robo_rl as rr`: lazy, typed, and the same settings and sentences as the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import robo_rl as rr
+from robo_rl.core.errors import ConfigError
+
+
+def test_the_import_is_light() -> None:
+    """A robot or a script that only wants `rr.__all__` pays for no network library and no simulator."""
+    code = "import sys, robo_rl; dir(robo_rl); print(sorted({'torch', 'numpy', 'hydra', 'sim'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_name_is_there_and_others_are_refused() -> None:
+    """The table of names and the module agree."""
+    assert all(getattr(rr, name).__doc__ for name in rr.__all__)
+    with pytest.raises(AttributeError, match=r"no attribute 'trian', expected one of: Bundle, "):
+        rr.trian  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_from_a_dataset_to_a_head(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train, evaluate and distil: objects with rates and paths, and nothing printed."""
+    net = {"name": "mlp", "width": 16, "depth": 1, "time_dim": 8}
+    run = rr.train(
+        data=dataset, out=tmp_path / "base", steps=2, batch_size=8, net=net, **{"process.steps": 2}
+    )
+    measured = rr.evaluate(run.path, episodes=2, num_envs=2, max_episode_steps=4, against=run.policy_path)
+    assert measured.rate.n == 2
+    assert measured.difference is not None
+    assert measured.difference.p_value == 1.0
+    head = rr.distill(
+        run.policy_path,
+        out=tmp_path / "head",
+        net=net,
+        rollout_steps=100,
+        rounds=0,
+        steps=2,
+        eval_episodes=2,
+        num_envs=2,
+        max_episode_steps=4,
+    )
+    assert head.rate is not None
+    assert head.before is not None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_run_becomes_a_bundle(run: Path, dataset: Path, tmp_path: Path) -> None:
+    """Exported, and loaded as a contract and as a policy."""
+    bundle = rr.export(run, out=tmp_path / "bundle", noise="zero")
+    assert rr.load_bundle(tmp_path / "bundle").env == bundle.env == rr.Dataset(dataset).spec
+    assert rr.load_policy(tmp_path / "bundle").env == bundle.env.name
+
+
+def test_finetuning_returns_both_rates(run: Path, tmp_path: Path) -> None:
+    """A few steps of a residual on the base, measured beside the base on the same episodes."""
+    tuned = rr.finetune(
+        base=run,
+        out=tmp_path / "tuned",
+        method={"name": "residual", "map": {"kind": "residual"}, "base_steps": 4, "burn_in": 1},
+        env_steps=12,
+        num_envs=2,
+        eval_every=0,
+        eval_episodes=1,
+        final_episodes=2,
+        max_episode_steps=4,
+    )
+    assert tuned.rate is not None
+    assert tuned.before is not None
+    assert (tuned.rate.n, tuned.before.n) == (2, 2)
+    assert isinstance(tuned.load_policy("cpu").policy.obs_steps, int)
+
+
+def test_a_mistake_is_the_sentence_of_the_command_line(dataset: Path, tmp_path: Path) -> None:
+    """An unknown or impossible keyword argument."""
+    with pytest.raises(ConfigError, match=r"no setting 'stesp'\. Did you mean 'steps'\?"):
+        rr.train(data=dataset, out=tmp_path / "r", stesp=3)
+    with pytest.raises(ConfigError, match=r"batch_size=0 cannot be used"):
+        rr.train(data=dataset, out=tmp_path / "r", batch_size=0)
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_environment_by_name() -> None:
+    """As the verbs make it."""
+    env = rr.make_env("quad/hover", 3)
+    assert env.reset(iter(range(3)))["state"].shape[0] == 3
+    env.close()
