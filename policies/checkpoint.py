@@ -1,8 +1,7 @@
-"""Policy folders: {policy.json, weights.safetensors}, everything that acting needs and nothing that runs
-code.
+"""Policy folders: {policy.json, weights.safetensors}, all data that acting needs and no code.
 
 policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum ties the two
-files together: a folder whose files were written at different times is refused instead of acting wrongly.
+files together: a folder whose files were written at different times is refused.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
 
 
 def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:
-    """Write the policy. `train` is a note of JSON values about its origin (data, steps, commit, measured
-    success).
-    """
+    """Write the policy. `train` is a JSON note on its origin (data, steps, commit, measured success)."""
     assert isinstance(policy, nn.Module)
     config = policy.config()
     env = config.pop("env", None)
@@ -65,9 +62,7 @@ def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy
 
 
 def read_policy_json(folder: Path) -> dict[str, Any]:
-    """policy.json, checked: its origin, measured success and contract can be read without loading the
-    weights.
-    """
+    """The checked policy.json: origin, measured success and contract, without the weights."""
     path = folder / POLICY_FILE
     try:
         data = read_json(path)
@@ -87,9 +82,7 @@ def read_policy_json(folder: Path) -> dict[str, Any]:
 
 
 def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
-    """load_state_dict, with a sentence instead of a traceback for missing, unexpected and mis-shaped
-    tensors.
-    """
+    """load_state_dict with a CheckpointError for missing, unexpected and mis-shaped tensors."""
     expected = policy.state_dict()
     _refuse(source, "lacks the tensors", expected.keys() - weights.keys())
     _refuse(source, "holds unexpected tensors", weights.keys() - expected.keys())
@@ -103,9 +96,7 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
-    """Raise CheckpointError naming the first observation key, shape or action limit of `env` that does not
-    fit.
-    """
+    """Raise CheckpointError naming the first key, shape or action limit of `env` that does not fit."""
     trained = getattr(policy, "env", None)
     where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
@@ -142,7 +133,7 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpack(data: bytes, source: str) -> dict[str, Tensor]:
-    """The tensors of `pack`. Raises CheckpointError naming `source` when these are not safetensors."""
+    """Tensors of `pack`. Raises CheckpointError naming `source` for other bytes."""
     try:
         return load(data)
     except SafetensorError as error:

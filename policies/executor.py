@@ -1,7 +1,7 @@
-"""The chunk executor owns time: history stacking, chunk queues, re-planning and reset, per environment.
+"""The chunk executor: history stacking, chunk queues, re-planning and reset, per environment.
 
-Training, evaluation and the robot all drive a policy through this class, so that they cannot drift apart. One
-control step reads `due` -> `plan` -> `peek` -> `advance`; `act` does it in one call.
+Training, evaluation and the robot all drive a policy through this class, so that they behave alike. One
+control step is `due` -> `plan` -> `peek` -> `advance`; `act` does all of it in one call.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ class ChunkExecutor:
     """Runs one policy in n lanes.
 
     execute: actions taken from a chunk before the next is planned (Ta); the policy's own value when None.
-    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step and the executed
-    action is the
-        weighted mean of all chunks that speak about this instant, the oldest weighted 1 and each newer one
-        exp(-m) times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation",
-        algorithm 2).
+    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step, and the executed action
+        is the weighted mean of all chunks for this instant, the oldest weighted 1 and each newer one exp(-m)
+        times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation", algorithm 2).
     """
 
     def __init__(
@@ -82,15 +80,11 @@ class ChunkExecutor:
                 stack[rows] = shifted[rows]
 
     def history(self, rows: Rows | None = None) -> Obs:
-        """Stacked observations (b, To, *shape), newest last; those of all lanes are the executor's own, not a
-        copy.
-        """
+        """Stacked observations (b, To, *shape), newest last; for all lanes a view, not a copy."""
         return {key: value if rows is None else value[rows] for key, value in self._history.items()}
 
     def due(self) -> Rows:
-        """Lanes that must be planned before the next action: empty queues, or all with a temporal
-        ensemble.
-        """
+        """Lanes to be planned before the next action: empty queues, or all with a temporal ensemble."""
         return self._lanes if self.ensemble is not None else torch.nonzero(self._left == 0).flatten()
 
     def plan(self, rows: Rows, noise: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k Tp a"]:
@@ -114,16 +108,14 @@ class ChunkExecutor:
             self._weight[rows] = self._weight[rows] * growth + 1.0
 
     def peek(self, rows: Rows | None = None) -> Float[Tensor, "k a"]:
-        """The action at the head of the queue of these lanes (all by default), in [-1, 1], before
-        `refine`.
-        """
+        """Action at the head of the queue of these lanes (all by default), in [-1, 1], before `refine`."""
         rows = self._lanes if rows is None else rows
         if self.ensemble is not None:
             return self._sum[rows, 0] / self._weight[rows, :1]
         return self._chunk[rows, self._at[rows]]
 
     def advance(self) -> None:
-        """The actions at the heads were executed: move on."""
+        """Drop the actions at the heads, which were executed."""
         self._left -= 1
         self._at += 1
         if self.ensemble is not None:
@@ -141,7 +133,7 @@ class ChunkExecutor:
         return action
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors that bring this executor back to this instant."""
+        """Tensors that restore this executor to this instant."""
         state = {f"history.{key}": value for key, value in self._history.items()}
         names = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")
         return {

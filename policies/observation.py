@@ -1,4 +1,4 @@
-"""From raw observations to the flat vector that networks, actors and critics see."""
+"""Encoding of raw observations as the flat input of networks, actors and critics."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class ObsEncoder(nn.Module):
         self.dim = obs_steps * (sum(math.prod(spec[key].shape) for key in self.float_keys) + encoded)
 
     def forward(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
-        """`crop` in [0, 1) places the training crop of each camera, equal for all steps of a sample; None:
-        centre.
-        """
+        """`crop` in [0, 1) places the training crop of each camera, the same for all steps; None: centre."""
         self.check(obs)
         values = self.normalizer.normalize({key: obs[key] for key in self.float_keys})
         parts = [values[key].flatten(1) for key in self.float_keys]

@@ -1,8 +1,8 @@
 """Policies by name. A checkpoint stores the name, never an import path.
 
 A policy class offers `kind` (its key here), `config() -> dict` of plain JSON values and the classmethod
-`from_config(dict)`, which builds it with empty weights. A policy built on another one stores that one's kind
-and config inside its own config, and its weights among its own.
+`from_config(dict)`, which builds it with empty weights. A policy that wraps another one stores the kind,
+config and weights of that one among its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLICIES: Table = {
 
 @runtime_checkable
 class SavedPolicy(ChunkPolicy, Protocol):
-    """A policy that a checkpoint can hold: also an nn.Module."""
+    """A policy that a checkpoint can hold; also an nn.Module."""
 
     kind: str
 
@@ -38,16 +38,12 @@ class SavedPolicy(ChunkPolicy, Protocol):
 
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
-    """{"kind", "config"}: what `build` needs, and what a policy writes into its config about the one it
-    wraps.
-    """
+    """{"kind", "config"}: input of `build`, and what a policy stores about the one it wraps."""
     return {"kind": policy.kind, "config": policy.config()}
 
 
 def build(data: Mapping[str, Any]) -> nn.Module:
-    """The policy that `describe` described, with empty weights. Raises UnknownNameError or
-    CheckpointError.
-    """
+    """Policy of a description, with empty weights. Raises UnknownNameError or CheckpointError."""
     cls = lookup("policy kind", POLICIES, str(data.get("kind")))
     try:
         policy = cls.from_config(data["config"])

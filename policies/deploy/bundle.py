@@ -1,9 +1,8 @@
-"""A bundle is a contract: one folder with everything that a robot needs to know and to run.
+"""Bundles: one folder with all that a robot needs to run a policy, and the contract of its use.
 
 {manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx]}. The manifest names observation
 keys with shapes, units and rates, the action space, limits, normaliser statistics, horizons, noise, training
-data and measured success with its interval, and holds a checksum of every file. Loading checks all of it and
-refuses with the reason.
+data and measured success with its interval, and holds a checksum of every file. Loading checks all of it.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Bundle:
         return str(self.manifest["name"])
 
     def graph(self, index: int) -> Path | None:
-        """The graph of `sample` (0) or of `refine` (1), None for a policy that does not refine."""
+        """Graph of `sample` (0) or of `refine` (1); None for a policy without `refine`."""
         graphs = self.manifest["graphs"]
         return self.folder / graphs[index]["file"] if index < len(graphs) else None
 
@@ -131,9 +130,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:
-    """Raise CheckpointError naming everything in which `env` breaks the bundle's contract; extra keys are
-    fine.
-    """
+    """Raise CheckpointError naming every difference of `env` to the bundle's contract; extra keys are fine."""
     ours, faults = bundle.env, []
     for key, spec in ours.obs.items():
         found = env.obs.get(key)
@@ -190,7 +187,7 @@ def _manifest(
 
 
 def _check_target(folder: Path) -> None:
-    """Only nothing, an empty folder or an older bundle is replaced: never somebody's data."""
+    """Raise ConfigError unless the target is absent, an empty folder or an older bundle."""
     if (
         folder.exists()
         and not (folder / MANIFEST).is_file()
@@ -224,9 +221,7 @@ def _sha256(path: Path) -> str:
 
 
 def _swap(partial: Path, folder: Path) -> None:
-    """Put the new folder in place, and remove an older one. Killed at any instant, one of the two is
-    found.
-    """
+    """Put the new folder in place and remove an older one. A kill at any instant leaves one of the two."""
     if not folder.exists():
         partial.replace(folder)
     elif not exchange(partial, folder):
@@ -243,7 +238,7 @@ def _swap(partial: Path, folder: Path) -> None:
 
 
 def _standing(folder: Path) -> Path:
-    """The folder; where it is missing, the older one that had stepped aside when its writer was killed."""
+    """The folder; where it is missing, the older one that a killed writer had moved aside."""
     if folder.exists():
         return folder
     aside = sorted(
@@ -253,7 +248,7 @@ def _standing(folder: Path) -> Path:
 
 
 def _clear(folder: Path, kind: str) -> None:
-    """Remove what writers of this folder left behind when they were killed, and what we leave ourselves."""
+    """Remove leftovers of writers of this folder, killed ones included."""
     for path in folder.parent.glob(f".{glob.escape(folder.name)}.{kind}.*"):
         pid = path.suffix[1:]
         if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():

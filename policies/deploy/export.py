@@ -1,4 +1,4 @@
-"""Any chunk policy as an ONNX graph, by torch.export, checked against torch before anyone may use it.
+"""Export of any chunk policy as an ONNX graph, by torch.export, checked against torch.
 
 policy.onnx: raw observations by key, (b, To, *shape) in the units of the spec, and `noise` (b, Tp, a) ->
 `chunk` (b, Tp, a) in the units of the action spec. Normaliser, all K steps of the process and the action
@@ -32,13 +32,13 @@ from robo_rl.data.normalizer import Normalizer
 
 POLICY_GRAPH, REFINE_GRAPH = "policy.onnx", "refine.onnx"
 TOLERANCE = 1e-5  # largest difference to torch, in normalised action units, over the whole chunk
-_PARITY_BATCHES = (1, 2, 7)  # 1 is what a robot runs; 7 shows that the batch axis is free
+_PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 for the free batch axis
 _EXPORT_BATCH = 2  # torch.export treats a batch of 1 as a constant
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedGraph:
-    """What the manifest says about a graph."""
+    """Entry of the manifest for a graph."""
 
     file: str
     inputs: tuple[str, ...]
@@ -52,7 +52,7 @@ class ExportedGraph:
 def export_policy(
     policy: ChunkPolicy, folder: Path, example: Obs | None = None, tolerance: float = TOLERANCE
 ) -> list[ExportedGraph]:
-    """Write policy.onnx and, for a policy that refines, refine.onnx. Returns what was written.
+    """Write policy.onnx and, for a policy with `refine`, refine.onnx. Returns their entries.
 
     example: real observations (b, To, *shape) for the comparison with torch; drawn from the normaliser's
     statistics when None. Raises CheckpointError when the graph differs from torch by more than `tolerance`
@@ -82,9 +82,7 @@ def export_policy(
 
 
 def example_obs(policy: ChunkPolicy, batch: int) -> Obs:
-    """Observations such as the policy was trained on: within the normaliser's range, pictures of random
-    pixels.
-    """
+    """Observations within the normaliser's range, with pictures of random pixels."""
     rng, obs, statistics = generator("export observation"), {}, normalizer_statistics(policy)
     for key, spec in sorted(policy.obs_spec.items()):
         shape = (batch, policy.obs_steps, *spec.shape)
@@ -104,9 +102,7 @@ def normalizer_statistics(policy: ChunkPolicy) -> dict[str, tuple[Tensor, Tensor
 
 
 def refines(policy: ChunkPolicy, example: Obs) -> bool:
-    """Does `refine` compute anything? Read off the traced graph, so a residual that is still zero counts as
-    one.
-    """
+    """True where `refine` computes anything, by the traced graph: a residual that is still zero counts."""
     action = torch.zeros(len(next(iter(example.values()))), policy.action_spec.dim)
     nodes = trace(_RawRefine(policy), {**example, "action": action}).graph.nodes
     returned = next(node.args[0] for node in nodes if node.op == "output")
@@ -114,7 +110,7 @@ def refines(policy: ChunkPolicy, example: Obs) -> bool:
 
 
 class _Traced(nn.Module):
-    """Base of what is traced: holds the policy so that its weights are found, takes all inputs by name."""
+    """Base of traced modules: holds the policy, so that its weights are found, and names all inputs."""
 
     def __init__(self, policy: ChunkPolicy) -> None:
         super().__init__()
@@ -208,7 +204,7 @@ def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -
 
 
 def _rounding(module: _Traced, inputs: Obs) -> float:
-    """How far torch's own answers for a batch and for its rows one by one are apart."""
+    """Difference between torch's answers for a batch and for its rows one by one."""
     with torch.no_grad():
         rows = [
             module({key: value[i : i + 1] for key, value in inputs.items()})
@@ -232,9 +228,7 @@ def _repeat(obs: Mapping[str, Tensor], batch: int) -> Obs:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what torch logs about torchvision, its own deprecated calls, and errors that become a sentence
-    here.
-    """
+    """Silence torch's logs about torchvision, deprecated calls, and errors that are reported here."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch._guards")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

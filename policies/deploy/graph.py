@@ -1,6 +1,4 @@
-"""One ONNX graph under ONNX Runtime: tensors in by name, a tensor out; or arrays in place, for loops at 1
-kHz.
-"""
+"""ONNX graphs under ONNX Runtime: tensors by name, or arrays in place for loops at 1 kHz."""
 
 from __future__ import annotations
 
@@ -18,13 +16,11 @@ from robo_rl.core.protocols import Obs
 
 Device = Literal["auto", "cpu", "cuda"]
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-_TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # of what observations and actions are made
+_TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # types of observations and actions
 
 
 class OnnxGraph:
-    """`source` is a path or the bytes of a graph. One intra-op thread: at batch 1 more threads only burn
-    CPU.
-    """
+    """`source` is a path or the bytes of a graph. One intra-op thread: at batch 1 more only burn CPU."""
 
     def __init__(self, source: Path | bytes, name: str, device: Device = "auto", threads: int = 1) -> None:
         runtime = _onnxruntime()
@@ -92,7 +88,7 @@ class BoundGraph:
 
 
 def providers(device: Device) -> list[str]:
-    """ONNX Runtime providers in order of preference. Raises ConfigError when CUDA is asked for but absent."""
+    """ONNX Runtime providers in order of preference. Raises ConfigError where CUDA is absent."""
     available = _onnxruntime().get_available_providers()
     if device == "cuda" and _CUDA not in available:
         raise ConfigError(
@@ -111,7 +107,7 @@ def _options(runtime: Any, threads: int) -> Any:
 
 
 def _session(runtime: Any, source: Path | bytes, name: str, options: Any, on: list[str]) -> Any:
-    """Raises CheckpointError for what is no graph."""
+    """ONNX Runtime session. Raises CheckpointError for a file that is no graph."""
     try:
         return runtime.InferenceSession(
             source if isinstance(source, bytes) else str(source), options, providers=on

@@ -1,6 +1,4 @@
-"""Running a bundle: the exported graph as a policy, driven by the executor that training used, at the robot's
-rate.
-"""
+"""Running a bundle at the robot's rate: the exported graph in the executor that training used."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _NO_FEATURES = (
 
 
 class OnnxPolicy:
-    """A `ChunkPolicy` over ONNX Runtime. The graphs speak physical units, the executor [-1, 1]: converted
-    here.
-    """
+    """A `ChunkPolicy` over ONNX Runtime: converts between physical units of the graphs and [-1, 1]."""
 
     def __init__(self, bundle: Bundle, device: Device = "auto", threads: int = 1) -> None:
         self.obs_spec, self.action_spec = bundle.env.obs, bundle.env.action
@@ -47,7 +43,7 @@ class OnnxPolicy:
 
     @property
     def device(self) -> str:
-        """Where the graphs run: "cpu" or "cuda"."""
+        """Device of the graphs: "cpu" or "cuda"."""
         return self._sample.device
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
@@ -69,9 +65,7 @@ class OnnxPolicy:
         )
 
     def _normalize(self, action: Tensor) -> Tensor:
-        """To [-1, 1]; rounding must not push a limit outside of it. Tensors are made once: this is 1 kHz
-        code.
-        """
+        """Map to [-1, 1], clipped against rounding. Tensors are made once: this runs at 1 kHz."""
         return action if self._is_normal else ((action - self._low) * self._per_unit - 1.0).clamp(-1.0, 1.0)
 
     def _check(self, bundle: Bundle) -> None:
@@ -85,7 +79,7 @@ class OnnxPolicy:
 
 
 def bundle_noise(bundle: Bundle) -> EpisodeNoise:
-    """The noise that the bundle was measured with."""
+    """Noise that the bundle was measured with."""
     return EpisodeNoise((bundle.chunk, bundle.env.action.dim), scale=0.0 if bundle.noise == "zero" else 1.0)
 
 
@@ -99,7 +93,7 @@ class LoopReport:
     rate_hz: float
     ticks: int
     missed: int  # ticks whose work was not done when the next one was due
-    skipped: int  # deadlines that passed without a tick, because one before ran over
+    skipped: int  # deadlines skipped after a tick that took too long
     decision_ms_p50: float
     decision_ms_p99: float
     tick_ms_p99: float  # the whole work of a tick, the environment or driver included
@@ -116,7 +110,7 @@ class LoopReport:
 
 
 class _Log:
-    """What has happened so far, in memory that grows by a flag per episode and by nothing per tick."""
+    """Counts and times of a run; memory grows by a flag per episode only."""
 
     def __init__(self, period_s: float) -> None:
         self.late, self.work, self.decision = Durations(), Durations(), Durations()
@@ -126,7 +120,7 @@ class _Log:
         self._deadline_s: float | None = None
 
     def tick(self, begin_s: float, late_s: float, work_s: float) -> None:
-        """One tick began at begin_s, late_s after its deadline, and took work_s."""
+        """Note a tick that began at begin_s, late_s after its deadline, and took work_s."""
         self.late.add(late_s)
         self.work.add(work_s)
         self.missed += late_s + work_s > self._period_s
@@ -151,8 +145,7 @@ def run_closed_loop(
 ) -> LoopReport:
     """Observe, decide, act on absolute deadlines, until `episodes` have ended or `seconds` have passed.
 
-    env: one lane. The episodes are those of evaluation `eval_seed`, so a run here can be compared with one
-    there.
+    env: one lane. The episodes are those of evaluation `eval_seed`, so that a run can be compared with it.
     """
     if env.num_envs != 1:
         raise ConfigError(

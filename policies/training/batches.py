@@ -1,8 +1,7 @@
-"""Batches for base training: which windows, in which order, with which random numbers, as functions of (seed,
-step).
+"""Batches for base training: windows, their order and random numbers as functions of (seed, step).
 
-Nothing here has state. Update s of a run draws the same batch, noise, times and crops whether or not the run
-was killed before it, which is what makes resuming exact.
+Nothing here has state: update s of a run draws the same batch, noise, times and crops whether or not the run
+was killed before it, which makes resuming exact.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in
 
 @runtime_checkable
 class WindowSource(Protocol):
-    """Where batches come from: obs (b, To, *shape) and chunks (b, Tp, a) in [-1, 1]."""
+    """Source of batches: obs (b, To, *shape) and chunks (b, Tp, a) in [-1, 1]."""
 
     def __len__(self) -> int: ...
 
@@ -41,9 +40,7 @@ class WindowSource(Protocol):
 def batch_indices(
     windows: int, batch_size: int, seed: int, start: int, stop: int
 ) -> Iterator[Int[Tensor, " b"]]:
-    """Indices of updates start..stop-1: a new permutation of all windows per epoch, epochs joined without a
-    gap.
-    """
+    """Indices of updates start..stop-1: a new permutation of all windows per epoch, without gaps."""
     if windows < 1:
         raise DataError("The dataset holds no window. Record longer episodes, or shorten the chunk.")
     epochs: dict[int, Tensor] = {}
@@ -62,18 +59,14 @@ def _order(windows: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
 
 @dataclass(frozen=True)
 class TensorWindows:
-    """All windows in memory: the fast path for state observations. Memory is n * (To * obs + Tp * a)
-    floats.
-    """
+    """All windows in memory, for state observations: n * (To * obs + Tp * a) floats."""
 
     obs: Obs  # key -> (n, To, *shape)
     action: Float[Tensor, "n Tp a"]  # in [-1, 1]
 
     @classmethod
     def from_physical(cls, windows: Mapping[str, Tensor], action: ActionSpec) -> TensorWindows:
-        """From {observation keys, "action"} with actions in physical units
-        (robo_rl.data.windows.load_tensors).
-        """
+        """Windows of `robo_rl.data.windows.load_tensors`, with actions in physical units."""
         obs = {key: value for key, value in windows.items() if key != "action"}
         return cls(obs, action.normalize(windows["action"]))
 
@@ -94,9 +87,9 @@ class TensorWindows:
 
 @dataclass(frozen=True)
 class LoaderWindows:
-    """Windows read by a DataLoader: for images. `dataset[i]` must be a pure function of i.
+    """Windows read by a DataLoader, for images. `dataset[i]` must be a pure function of i.
 
-    collate: as for torch's DataLoader; robo_rl.data.windows.collate for its WindowDataset.
+    collate: that of torch's DataLoader; robo_rl.data.windows.collate for a WindowDataset.
     """
 
     dataset: Dataset[Window]
@@ -110,8 +103,7 @@ class LoaderWindows:
     def batches(
         self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
-        # One batch at a time: the order of a long training would be gigabytes of integers before its first
-        # update.
+        # One batch at a time: the order of a whole training would be gigabytes of integers.
         order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
         loader = DataLoader(
             self.dataset, batch_sampler=order, num_workers=self.workers, collate_fn=self.collate

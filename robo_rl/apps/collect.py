@@ -33,7 +33,7 @@ from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from sim.experts import Expert
 from sim.registry import make_env, make_expert
 
-MOST_ATTEMPTS = 10  # episodes tried per episode wanted, unless `attempts` says otherwise
+MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may hold some of another `seed`
 
 
@@ -156,12 +156,10 @@ class Collection:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
-        self._takes: list[EpisodeBuffer] = []  # in seed order, from the oldest that is not committed
+        self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest that is not committed
 
     def run(self, wanted: int, first: int) -> None:
-        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few of those tried are
-        kept.
-        """
+        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few attempts succeed."""
         most = self.config.attempts or max(50, MOST_ATTEMPTS * wanted)
         obs, lanes, upcoming = self._start(first)
         while self.kept < wanted:
@@ -172,16 +170,16 @@ class Collection:
                 )
             action = self._clipped(self.driver.act())
             following, reward, terminated, _, info = self.env.step(action)
-            for row, take in enumerate(lanes):
-                take.obs.append({key: value[row].numpy() for key, value in obs.items()})
-                take.action.append(action[row].numpy())
-                take.reward.append(float(reward[row]))
+            for row, episode in enumerate(lanes):
+                episode.obs.append({key: value[row].numpy() for key, value in obs.items()})
+                episode.action.append(action[row].numpy())
+                episode.reward.append(float(reward[row]))
             obs = following
             self.driver.observe(obs)
             ended = torch.nonzero(info["final_mask"]).flatten().tolist()
             for row in ended:
                 self._end(lanes[row], row, info, bool(terminated[row]))
-                lanes[row] = self._take(upcoming)
+                lanes[row] = self._next(upcoming)
             if ended:
                 self.driver.start(ended, [lanes[row].seed for row in ended], obs)
                 self._commit(wanted, most)
@@ -191,31 +189,33 @@ class Collection:
         obs = self.env.reset(EpisodeSeeds(root, first))
         upcoming = EpisodeSeeds(
             root, first
-        )  # the same seeds again: a lane that ends takes the next one, in lane order
-        lanes = [self._take(upcoming) for _ in range(self.env.num_envs)]
-        self.driver.start(range(self.env.num_envs), [take.seed for take in lanes], obs)
+        )  # the same seeds again: a lane that ends continues with the next one, in lane order
+        lanes = [self._next(upcoming) for _ in range(self.env.num_envs)]
+        self.driver.start(range(self.env.num_envs), [episode.seed for episode in lanes], obs)
         return obs, lanes, upcoming
 
-    def _take(self, upcoming: Iterator[int]) -> EpisodeBuffer:
-        self._takes.append(EpisodeBuffer(next(upcoming)))
-        return self._takes[-1]
+    def _next(self, upcoming: Iterator[int]) -> EpisodeBuffer:
+        self._buffers.append(EpisodeBuffer(next(upcoming)))
+        return self._buffers[-1]
 
     def _clipped(self, action: Tensor) -> Tensor:
         low, high = action.new_tensor(self.env.spec.action.low), action.new_tensor(self.env.spec.action.high)
         return torch.minimum(torch.maximum(action, low), high)
 
-    def _end(self, take: EpisodeBuffer, row: int, info: dict[str, Any], terminated: bool) -> None:
-        if int(info["episode_seed"][row]) != take.seed:
-            raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {take.seed}.")
-        take.obs.append({key: value[row].numpy() for key, value in info["final_obs"].items()})
-        take.success, take.terminated, take.done = bool(info["success"][row]), terminated, True
+    def _end(self, episode: EpisodeBuffer, row: int, info: dict[str, Any], terminated: bool) -> None:
+        if int(info["episode_seed"][row]) != episode.seed:
+            raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {episode.seed}.")
+        episode.obs.append({key: value[row].numpy() for key, value in info["final_obs"].items()})
+        episode.success, episode.terminated, episode.done = bool(info["success"][row]), terminated, True
 
     def _commit(self, wanted: int, most: int) -> None:
-        """Commit the finished episodes before which no other is still running."""
-        while self._takes and self._takes[0].done and self.kept < wanted and self.tried < most:
-            take = self._takes.pop(0)
+        """Commit the finished episodes that have no running one before them."""
+        while self._buffers and self._buffers[0].done and self.kept < wanted and self.tried < most:
+            episode = self._buffers.pop(0)
             self.tried += 1
-            if take.success or self.config.keep == "all":
-                write_episode(self.writer, take, task=self.config.task or self.config.env, info=self._made_by)
+            if episode.success or self.config.keep == "all":
+                write_episode(
+                    self.writer, episode, task=self.config.task or self.config.env, info=self._made_by
+                )
                 self.kept += 1
                 self.bar.update(1)

@@ -1,4 +1,4 @@
-"""`robo-rl data info|merge|validate`: what a dataset holds, several as one, and every fault in it."""
+"""`robo-rl data info|merge|validate`: describe, merge and check datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robo_rl.data.validate import validate as find_faults
 
 
 def info(config: DataInfoConfig) -> int:
-    """Print what a dataset holds, for people or as JSON."""
+    """Print the contents of a dataset as text or JSON."""
     found = dataset_info(config.path)
     print(json.dumps(found, indent=2) if config.json else info_text(found))
     return 0
@@ -33,7 +33,7 @@ def merge(config: DataMergeConfig) -> int:
 
 def validate(config: DataValidateConfig) -> int:
     """Print the faults; 2 when there is an error among them, 0 for warnings only."""
-    DatasetMeta.load(Path(config.path))  # refuses a folder that is no dataset
+    DatasetMeta.load(Path(config.path))  # raises for a folder that is no dataset
     if config.recover:
         for episode in recover(config.path):
             state = "complete" if episode.complete else "incomplete"
@@ -50,7 +50,7 @@ def validate(config: DataValidateConfig) -> int:
 
 
 def info_text(info: dict[str, Any]) -> str:
-    """One fact per line; only those that say something."""
+    """Text of the non-empty facts, one per line."""
     frames, action = info["frames_per_episode"], info["action"]
     lines = {
         "dataset": info["path"],

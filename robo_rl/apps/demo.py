@@ -1,9 +1,8 @@
-"""`robo-rl demo`: the main job once, from demonstrations to a single-step policy in closed loop, and its
-report.
+"""`robo-rl demo`: the whole workflow once, from demonstrations to a single-step policy, with a report.
 
-Every stage is a call of the verb that a user would type. A stage that is done is noted in `out`/stages.json
-and kept when the demo is started again with the same settings; training goes on from its checkpoint, and what
-a stage cost before Ctrl-C is part of what it cost.
+Every stage is a call of the verb that a user would type. Finished stages are noted in `out`/stages.json and
+kept when the demo is started again with the same settings; training continues from its checkpoint, and the
+time of a stage before Ctrl-C counts.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ POLL_S = 2.0
 
 
 class StageError(RoboRLError):
-    """A stage ended with an error, which it has printed itself."""
+    """A stage that ended with an error, which it has printed itself."""
 
     exit_code = 1
 
 
 class Stages:
-    """Which stages are done and what they cost, the parts of them that Ctrl-C ended included."""
+    """Finished stages with their times, parts before Ctrl-C included."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self._stopped_path = folder / STAGES_FILE, folder / STOPPED_FILE
@@ -139,7 +138,7 @@ def run_stages(config: DemoConfig, out: Path) -> int:
 
 
 def check_steps(config: DemoConfig) -> None:
-    """Raise ConfigError, before any work, for steps in which a method would not come to learn."""
+    """Raise ConfigError, before any work, for so few steps that a method would not begin to learn."""
     for name in METHODS:
         key = f"{name}_steps"
         steps = getattr(config, key)
@@ -154,16 +153,15 @@ def check_steps(config: DemoConfig) -> None:
 
 
 def check_env(name: str) -> None:
-    """Raise, before any work, the RoboRLError of a name that is no environment, or of one without a scripted
-    expert.
-    """
+    """Raise a RoboRLError, before any work, for an unknown environment or one without a scripted expert."""
     make_expert(name)
     make_env(name, 1).close()
 
 
 def check_same(config: DemoConfig, out: Path) -> None:
-    """Raise ConfigError for settings other than those of the demo that has begun in `out`: its report would
-    name them beside what the old ones have made. Notes them where nothing has begun.
+    """Raise ConfigError for settings other than those of the demo in `out`; note them in a new one.
+
+    Its report would otherwise name settings that did not make its results.
     """
     path, settings = out / SETTINGS_FILE, asdict(config)
     asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
@@ -182,7 +180,7 @@ def check_same(config: DemoConfig, out: Path) -> None:
 
 
 def verb(name: str, *overrides: str) -> None:
-    """Call a verb in this process. Raises StageError when it fails; it has said why."""
+    """Call a verb in this process. Raises StageError when it fails."""
     code = cli.main([*name.split(), *filter(None, overrides)])
     if code == 130:
         raise KeyboardInterrupt("the same command goes on with the stage that was stopped")
@@ -193,7 +191,7 @@ def verb(name: str, *overrides: str) -> None:
 
 
 def again(run: Path) -> str:
-    """How to treat a run that a stopped demo may have left behind."""
+    """Override that resumes a run which a stopped demo has left behind."""
     return "resume=true" if (run / "run.json").exists() else ""
 
 

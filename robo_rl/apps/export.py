@@ -1,4 +1,4 @@
-"""`robo-rl export`: a policy becomes a bundle."""
+"""`robo-rl export`: export a policy as a bundle."""
 
 from __future__ import annotations
 

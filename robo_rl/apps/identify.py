@@ -1,6 +1,4 @@
-"""`robo-rl identify`: fit the simulated arm to recorded motion, and judge the fit by motion it has not
-seen.
-"""
+"""`robo-rl identify`: fit the simulated arm to recorded motion, and test the fit on other motion."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from sim.scenes.identify import KNOWN, MOST_ROUNDS, ArmModel, Fit, Segments, cut
 from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.manipulation import SUBSTEPS, Wiring
 
-_JOINTS, _SPEEDS = "joints", "joint speeds"  # parts of an observation
+_JOINTS, _SPEEDS = "joints", "joint speeds"  # segments of an observation
 
 
 def main(config: IdentifyConfig) -> int:
@@ -79,7 +77,7 @@ def main(config: IdentifyConfig) -> int:
 
 
 def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
-    """Raises ConfigError where the recorded numbers are not this arm's joints and targets."""
+    """Raise ConfigError where the recorded numbers are not this arm's joints and targets."""
     named = ", ".join(env.wiring.robot.joints)
     if not store.spec.action.unit.startswith(f"rad: {named}"):
         raise ConfigError(
@@ -94,7 +92,7 @@ def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
 
 
 def columns_of(env: TaskVecEnv) -> dict[str, slice]:
-    """Where joints and, if they are there, their speeds stand in the state."""
+    """Columns of joints and, where recorded, their speeds in the state."""
     columns, start = {}, 0
     for part, count, _ in env.task.obs_parts:
         columns[part] = slice(start, start + count)
@@ -123,7 +121,7 @@ def motion(
 
 
 def some(segments: Segments, most: int) -> Segments:
-    """At most so many, evenly over all."""
+    """At most this many items, spread evenly over all."""
     rows = np.unique(
         np.linspace(0, len(segments.q_rad) - 1, min(most, len(segments.q_rad))).round().astype(int)
     )
@@ -139,10 +137,9 @@ def write(
     before: float,
     after: float,
 ) -> None:
-    """results.json, and ranges around what was found: two standard deviations beyond the least and the most
-    joint.
+    """Write results.json, and ranges for randomisation: two standard deviations beyond the extreme joints.
 
-    Joints that motion said nothing about are left out.
+    Joints that the motion does not identify are left out.
     """
     out.mkdir(parents=True, exist_ok=True)
     write_json(

@@ -1,4 +1,4 @@
-"""`robo-rl view`: what an environment looks like, flown or driven by its expert, a policy, or nobody."""
+"""`robo-rl view`: show or film an environment, driven by its expert, a policy, or random actions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from sim.registry import make_env
 
 
 class Unskilled:
-    """Random actions, uniform in the limits and the same for the same seed, or none: the middle of the
-    limits.
-    """
+    """Random actions, uniform within the limits and fixed by the seed; or none: the middle of the limits."""
 
     def __init__(self, spec: ActionSpec, moves: bool) -> None:
         self._spec, self._moves, self._rng = spec, moves, torch.Generator()
@@ -37,7 +35,7 @@ class Unskilled:
         self._rng = generator("view", seeds[0])
 
     def observe(self, obs: Obs) -> None:
-        """Whoever knows nothing need not look."""
+        """Ignore the observation."""
 
     def act(self) -> Tensor:
         unit = (
@@ -49,7 +47,7 @@ class Unskilled:
 
 
 def main(config: ViewConfig) -> int:
-    """Show the episodes in a window, or film them and lay stills of them side by side."""
+    """Show the episodes in a window, or film them and write a sheet of stills."""
     if config.policy is not None and config.pilot != "expert":
         raise ConfigError(
             f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out."

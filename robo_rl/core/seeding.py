@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MAX_SEED = 2**31 - 1  # what every third-party environment accepts
+MAX_SEED = 2**31 - 1  # accepted by every third-party environment
 
 
 def derive_seed(*path: int | str) -> int:
@@ -26,8 +26,8 @@ def generator(*path: int | str, device: str | torch.device = "cpu") -> torch.Gen
 def episode_noise(seed: int, decisions: int, shape: tuple[int, ...]) -> Tensor:
     """Standard normal noise of one episode, (decisions, *shape) float32.
 
-    Row d belongs to decision d, so that two policies evaluated on the same seed get the same draw at the same
-    decision whatever happened in between: the pairing that McNemar's test asks for.
+    Row d belongs to decision d, so that two policies on the same seed get the same draw at the same decision:
+    the pairing that McNemar's test needs.
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
     return torch.from_numpy(rng.standard_normal((decisions, *shape), dtype=np.float32))
@@ -36,8 +36,7 @@ def episode_noise(seed: int, decisions: int, shape: tuple[int, ...]) -> Tensor:
 class EpisodeSeeds(Iterator[int]):
     """Endless episode seeds derive_seed(*root, i) for i = start, start + 1, ...
 
-    `count` is the i of the next seed: save `root` and `count`, and `EpisodeSeeds(root, count)` goes on as if
-    nothing had happened.
+    `count` is the i of the next seed: `EpisodeSeeds(root, count)` continues from a saved `root` and `count`.
     """
 
     def __init__(self, root: int | str | Sequence[int | str], start: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What an environment or a robot looks like: observation keys with shapes and units, action limits, rate."""
+"""Contracts of environments and robots: observation keys with shapes and units, action limits, rate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 
-ROBOT_SUITE = "robot"  # "robot/<name>": what was recorded on a robot, of which nobody here has a simulator
+ROBOT_SUITE = "robot"  # "robot/<name>": recorded on a robot without a simulator
 SEGMENTS = (
     "background",
     "fixture",
     "object",
     "robot",
-)  # what a pixel of `segmentation.<camera>` shows, by number
+)  # meaning of a pixel of `segmentation.<camera>`, by number
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ArraySpec:
 
 
 def sense_of(key: str, spec: ArraySpec) -> str:
-    """How a network takes an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8, places in
+    """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8, indices into
     `SEGMENTS`, "depth" (h, w) [m], "points" (p, 3) [m], else "state", numbers of any shape.
     """
     prefix = key.partition(".")[0]
@@ -79,8 +79,7 @@ class ActionSpec:
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
         low, high = action.new_tensor(self.low), action.new_tensor(self.high)
-        # Rounding may go one step beyond: 17 of 100 random pairs of limits are missed without the second
-        # clip.
+        # Rounding may exceed the limits (17 of 100 random pairs do), hence the second clip.
         return (low + (action + 1.0) * (0.5 * (high - low))).maximum(low).minimum(high)
 
 
@@ -96,7 +95,7 @@ class EnvSpec:
 
     @property
     def simulated(self) -> bool:
-        """Can it be made by `sim.registry`? Else policies for it are tried on the robot alone."""
+        """True where `sim.registry` can make it; policies for other contracts run on the robot only."""
         return not self.name.startswith(f"{ROBOT_SUITE}/")
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What actor and critics see of one observation.
+"""Columns of an observation for actor and critic.
 
-Asymmetric actor-critic (Pinto et al. 2018): the critic is thrown away after training, so it may see what no
-sensor tells - the true state, the disturbance - while the actor keeps to what it will have on the robot.
+Asymmetric actor-critic (Pinto et al. 2018): the critic is dropped after training, so it may use values that
+no sensor measures (the true state, the disturbance); the actor uses what the robot has.
 """
 
 from __future__ import annotations

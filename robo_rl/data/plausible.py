@@ -12,6 +12,8 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.checks import schema_faults
 from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.shard import row_bytes
+from robo_rl.data.windows import TABLE_ROW_BYTES
 
 FAR = 1.0  # ranges beyond a limit: no rounding and no overshoot, but a wrong unit or a damaged number
 _BLOCK_BYTES = 1 << 26
@@ -22,7 +24,7 @@ def check_episodes(episodes: Iterable[Episode]) -> None:
     """Raise DataError for the first episode that cannot be learned from.
 
     Its arrays must have the shapes and types of the dataset, its numbers must be finite, and no action may
-    lie further beyond its limits than `FAR` times their range.
+    lie further beyond its limits than `FAR` times their range. Depth images and point clouds are not read.
     """
     for episode in episodes:
         where = f"Episode {episode.number:06d} in {episode.path.parent.parent}"
@@ -32,7 +34,8 @@ def check_episodes(episodes: Iterable[Episode]) -> None:
             for fault in schema_faults(episode, column, episode.meta.arrays[column.name]):
                 raise DataError(f"{where} does not fit its dataset: {fault.fault} {_LOOK}")
         for column in episode.dataset.columns():
-            if column.dtype.startswith("float"):
+            small = row_bytes(column.dtype, column.row_shape) < TABLE_ROW_BYTES
+            if column.dtype.startswith("float") and small:
                 check_finite(episode.array(column.name), f"{where}: '{column.name}'", _LOOK)
         check_action(episode.action, episode.dataset.env.action, where, _LOOK)
 

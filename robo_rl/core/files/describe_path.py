@@ -1,12 +1,10 @@
-"""What a path is, in a user's words: who gives a run where a dataset is asked for should be told that it is a
-run.
-"""
+"""Description of a path for error messages, e.g. a run that was given instead of a dataset."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_MARKS = (  # the first file that is there tells
+_MARKS = (  # the first file that exists decides
     ("dataset.json", "a dataset"),
     ("manifest.json", "a bundle"),
     ("run.json", "a run"),
@@ -16,7 +14,7 @@ _MARKS = (  # the first file that is there tells
 
 
 def describe_path(path: Path) -> str:
-    """E.g. "does not exist", "is a file", "is a run", "is a folder of something else"."""
+    """Clause on a path, e.g. "does not exist", "is a file", "is a run", "is a folder of something else"."""
     if not path.exists():
         return "does not exist"
     if not path.is_dir():

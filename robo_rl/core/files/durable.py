@@ -1,4 +1,4 @@
-"""Durable files: either the old content or the new one is there, never half of one."""
+"""Durable writes: after a kill or power loss the old content or the new one is there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import errno
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ def fsync_dir(path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap what two names stand for, in one step that a kill cannot halve. False where that is not offered
-    (not Linux, some network file systems); nothing has changed then.
+    """Swap two paths in one system call. Returns False, without any change, where that is not supported
+    (not Linux, some network file systems).
     """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
@@ -39,9 +38,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write, fsync, rename over `path`. Raises DiskFullError and leaves the old file when the disk is
-    full.
-    """
+    """Write, fsync, rename over `path`. Raises DiskFullError and keeps the old file on a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -56,17 +53,8 @@ def write_atomic(path: Path, data: bytes) -> None:
             raise DiskFullError(
                 f"The disk is full: could not write {path}. Free some space, start again."
             ) from error
-        raise OSError(error.errno, error.strerror, str(path)) from error  # named as it was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error  # names the caller's path
     fsync_dir(path.parent)
-
-
-def empty_dir(path: Path) -> None:
-    """Remove what is in a folder. The folder itself stays: it may be a link, or where a disk is mounted."""
-    for inside in path.iterdir():
-        if inside.is_dir() and not inside.is_symlink():
-            shutil.rmtree(inside)
-        else:
-            inside.unlink()
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -75,7 +63,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; raises DataError naming the file when it is absent or not JSON."""
+    """Read JSON. Raises DataError naming the file when it is absent or not JSON."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -1,6 +1,4 @@
-"""Training states on disk: nested dicts of tensors and plain values, as safetensors and JSON. Nothing
-unpickles.
-"""
+"""Training states on disk: nested dicts of tensors and plain values, as safetensors and JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +24,11 @@ _HERE, _LIST, _FLOAT = (
     "tensor",
     "list",
     "float",
-)  # mark what is no plain value in the JSON; a mapping is no object there
+)  # markers of values that JSON does not have; mappings are lists of pairs there
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write {state.safetensors, state.json}; the JSON comes last and carries the checksum that makes both
-    valid.
+    """Write {state.safetensors, state.json}; the JSON comes last and holds the checksum of the tensors.
 
     Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these.
     Tensors may share memory: each is written on its own.
@@ -44,7 +41,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """What `save_state` wrote. Raises CheckpointError when it is absent, damaged or cut off."""
+    """State written by `save_state`. Raises CheckpointError when it is absent, damaged or cut off."""
     try:
         plain = read_json(folder / _JSON)
         data = (folder / _TENSORS).read_bytes()
@@ -69,7 +66,7 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return [[key, _split(item, f"{path}/{key}", tensors)] for key, item in value.items()]
     if isinstance(value, list | tuple):
         return {_LIST: [_split(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]}
-    if isinstance(value, float) and not math.isfinite(value):  # JSON has no word for these
+    if isinstance(value, float) and not math.isfinite(value):  # not in JSON
         return {_FLOAT: repr(value)}
     return value
 
