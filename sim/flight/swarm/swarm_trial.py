@@ -1,6 +1,4 @@
-"""Whole episodes of swarms, measured: who reached its goal, who touched what, and the paths of those that are
-drawn.
-"""
+"""Measured episodes of swarms: goals reached, contacts, and the paths of some worlds for pictures."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class SwarmTrial:
 def measure(
     swarm: Callable[[int], Swarm], columns: Columns, episodes: int, drawn: int
 ) -> tuple[SwarmTrial, SwarmPaths]:
-    """Fly `episodes` fresh worlds, batch after batch: `swarm(i)` makes the i-th. The first `drawn` are
-    recorded.
-    """
+    """Fly `episodes` fresh worlds in batches; `swarm(i)` makes the i-th. Records the first `drawn` worlds."""
     first = swarm(0)
     trials, paths = [], None
     for index in range(math.ceil(episodes / first.worlds)):
@@ -88,10 +84,10 @@ def fly_swarm(swarm: Swarm, columns: Columns, drawn: int) -> tuple[SwarmTrial, S
     recorded: list[tuple[Tensor, Tensor, Tensor]] = []
     for step in range(world.steps):
         swarm.advance(columns(swarm.obs))
-        hit_drone |= swarm.hit_drone
-        hit_cylinder |= swarm.hit_cylinder
-        left |= world.outside(swarm.state[POS]) | swarm.floored
-        distance = (swarm.aim[0:3] - swarm.state[POS]).norm(dim=0)
+        hit_drone |= swarm.contacts.drone
+        hit_cylinder |= swarm.contacts.cylinder
+        left |= world.outside(swarm.now.state[POS]) | swarm.contacts.floor
+        distance = (swarm.aim[0:3] - swarm.now.state[POS]).norm(dim=0)
         far_at = torch.where(distance < world.reach_m, far_at, float(step + 1))
         if step >= world.steps - last_steps:
             last += distance / last_steps
@@ -99,13 +95,13 @@ def fly_swarm(swarm: Swarm, columns: Columns, drawn: int) -> tuple[SwarmTrial, S
             recorded.append(_picture(swarm, drawn))
     shape = (swarm.worlds, world.drones)
     outcome = (last < world.reach_m, hit_drone, hit_cylinder, left, far_at * world.dt_s)
-    trial = SwarmTrial(swarm.scenario, *(value.view(shape) for value in outcome))
+    trial = SwarmTrial(swarm.now.scenario, *(value.view(shape) for value in outcome))
     return trial, _paths(swarm, recorded, ~trial.success[:drawn], world)
 
 
 def _picture(swarm: Swarm, drawn: int) -> tuple[Tensor, Tensor, Tensor]:
     shape = (-1, swarm.worlds, swarm.world.drones)
-    rows = (swarm.state[POS], swarm.state[QUAT], swarm.aim[0:3])
+    rows = (swarm.now.state[POS], swarm.now.state[QUAT], swarm.aim[0:3])
     position, quat, goal = (value.reshape(shape)[:, :drawn].clone() for value in rows)
     return position, quat, goal
 
@@ -117,5 +113,5 @@ def _paths(
     time_s = (torch.arange(len(recorded)) * _DRAWN_EVERY + 1) * world.dt_s
     worlds = len(failed)
     return SwarmPaths(
-        time_s, position, quat, goal, swarm.cylinders[:, :worlds], failed, swarm.scenario[:worlds]
+        time_s, position, quat, goal, swarm.now.cylinders[:, :worlds], failed, swarm.now.scenario[:worlds]
     )

@@ -76,10 +76,10 @@ def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
     swarm = setting.swarm(config, setting.world, 1)
     action = policy.columns(swarm.obs)
     assert action.sub(2.0 * setting.craft.hover_speed - 1.0).abs().max() < 1e-6
-    began = swarm.state[POS].clone()
+    began = swarm.now.state[POS].clone()
     for _ in range(50):
         swarm.advance(policy.columns(swarm.obs))
-    assert (swarm.state[POS] - began)[0:2].abs().max() < 1e-3
+    assert (swarm.now.state[POS] - began)[0:2].abs().max() < 1e-3
     trial, _ = evaluated(config, setting, setting.world, policy.columns)
     assert trial.reached.shape == (2, 3)
 

@@ -147,19 +147,19 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
     led, ours = swarm(), swarm(elsewhere=False)
     alone = BulletSwarm(CRAFT, SwarmWorld(drones=4, density=0.5), 3, pure=True)
     given = actions(led.num, 10)
-    state = led.state.clone()
-    alone.stand(led.cylinders)
+    state = led.now.state.clone()
+    alone.stand(led.now.cylinders)
     params = parameters(CRAFT, alone.physics.dt_s / alone.physics.substeps)
     for action in given:
         led.advance(action)
         state = alone(state, 0.5 * action + 0.5, params, torch.zeros(9, led.num))
-    assert led.state.equal(state)
-    assert not led.state.equal(ours.state)
+    assert led.now.state.equal(state)
+    assert not led.now.state.equal(ours.now.state)
     slopes = []
     for made in (swarm(), ours):
         action = given[0].clone().requires_grad_()
         made.advance(action)
-        (slope,) = torch.autograd.grad(made.state[VEL].square().sum() + made.obs.sum(), action)
+        (slope,) = torch.autograd.grad(made.now.state[VEL].square().sum() + made.obs.sum(), action)
         slopes.append(slope)
     assert slopes[0].abs().max() > 1e-3
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0.02, atol=1e-3)
@@ -178,17 +178,17 @@ def test_who_meets_a_cylinder_in_training_is_put_back_and_who_is_measured_has_fa
     """
     for practice in (Practice(replay=0.0), None):
         made = swarm(practice=practice, gradient=practice is not None, pure=practice is not None)
-        made.state, axis = made.state.clone(), made.cylinders[:, 0, 0]
-        made.state[0:2, 0] = axis + torch.tensor([0.3 + RADIUS_M - 0.002, 0.0])
-        made.state[2, 0] = 5.0
-        made.state[QUAT, 0] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+        made.now.state, axis = made.now.state.clone(), made.now.cylinders[:, 0, 0]
+        made.now.state[0:2, 0] = axis + torch.tensor([0.3 + RADIUS_M - 0.002, 0.0])
+        made.now.state[2, 0] = 5.0
+        made.now.state[QUAT, 0] = torch.tensor([1.0, 0.0, 0.0, 0.0])
         if practice is not None:
-            _, back = made.step(made._idle)
+            _, back = made.step(made.idle)
             assert bool(back[0])
             assert bool(made.touching[0])
-            assert made.state[0:2, 0].equal(made.home[0:2, 0])
+            assert made.now.state[0:2, 0].equal(made.now.home[0:2, 0])
         else:
-            hover = made._idle
+            hover = made.idle
             trial, _ = fly_swarm(made, lambda obs, hover=hover: hover, 1)
             assert bool(trial.hit_cylinder[0, 0])
             assert not bool(trial.success[0, 0])

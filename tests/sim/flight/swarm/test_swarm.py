@@ -63,8 +63,8 @@ def test_worlds_never_meet() -> None:
     made.advance(given)
     plain = made.obs.clone()
     made.load_state_dict(dict(begun))
-    made.state = made.state.clone()
-    made.state[POS, 1] = made.state[POS, 0] + 0.3
+    made.now.state = made.now.state.clone()
+    made.now.state[POS, 1] = made.now.state[POS, 0] + 0.3
     made.advance(given)
     changed = (made.obs - plain).abs().amax(0) > 0.0
     assert changed[:2].all()
@@ -86,12 +86,12 @@ def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
     more.
     """
     made = swarm(practice=Practice(replay=0.0))
-    made.state = made.state.clone()
-    made.state[0, 2], made.state[VEL, 2] = 7.0, 1.0
+    made.now.state = made.now.state.clone()
+    made.now.state[0, 2], made.now.state[VEL, 2] = 7.0, 1.0
     action = actions(made.num, 1)[0].requires_grad_()
     cost, back = made.step(action)
     assert back.tolist() == [i == 2 for i in range(made.num)]
-    assert made.state[0:2, 2].equal(made.home[0:2, 2])
+    assert made.now.state[0:2, 2].equal(made.now.home[0:2, 2])
     cost.sum().backward()
     assert action.grad is not None
     assert action.grad[:, 2].abs().max() == 0.0
@@ -101,16 +101,16 @@ def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
 def test_a_collision_is_flown_again_from_before_it() -> None:
     """A drone is pushed onto another after 2 s: the moment kept is a picture from 1.5 to 1.75 s earlier."""
     made = swarm(worlds=1, practice=Practice(seconds=60.0, replay=1.0))
-    made.since = torch.zeros_like(made.since)
+    made.now.since = torch.zeros_like(made.now.since)
     seen: list[Tensor] = []
     for step in range(200):
-        made.state = made.state.detach()
+        made.now.state = made.now.state.detach()
         if step == 199:
-            made.state = made.state.clone()
-            made.state[POS, 1] = made.state[POS, 0] + 0.02
-        seen.append(made.state)
+            made.now.state = made.now.state.clone()
+            made.now.state[POS, 1] = made.now.state[POS, 0] + 0.02
+        seen.append(made.now.state)
         made.detach()
-        made.step(made._idle)
+        made.step(made.idle)
     assert len(made.replay) == 1
     moment = made.replay.take(made.generator)["state"]
     distance = torch.stack([(moment - state).abs().max() for state in seen])
@@ -122,10 +122,10 @@ def test_a_collision_at_the_first_step_is_not_kept() -> None:
     yet.
     """
     made = swarm(worlds=1, practice=Practice(seconds=60.0))
-    made.since = torch.full_like(made.since, 1000)
-    made.state = made.state.clone()
-    made.state[POS, 1] = made.state[POS, 0] + 0.02
-    _, back = made.step(made._idle)
+    made.now.since = torch.full_like(made.now.since, 1000)
+    made.now.state = made.now.state.clone()
+    made.now.state[POS, 1] = made.now.state[POS, 0] + 0.02
+    _, back = made.step(made.idle)
     assert back[0:2].all()
     assert len(made.replay) == 0
 
@@ -135,10 +135,10 @@ def test_an_episode_is_scored_by_hand() -> None:
     collided.
     """
     made = swarm(gradient=False)
-    made.goal = made.goal.clone()
-    made.goal[0:3, :6], made.goal[3:, :6] = made.home[:, :6], 0.0
-    made.state = made.state.clone()
-    made.state[POS, 5] = made.state[POS, 4] + 0.01
+    made.now.goal = made.now.goal.clone()
+    made.now.goal[0:3, :6], made.now.goal[3:, :6] = made.now.home[:, :6], 0.0
+    made.now.state = made.now.state.clone()
+    made.now.state[POS, 5] = made.now.state[POS, 4] + 0.01
     hover = torch.full((4, made.num), 2.0 * CRAFT.hover_speed - 1.0)
     trial, paths = fly_swarm(made, lambda obs: hover, 2)
     assert trial.success.flatten()[:6].tolist() == [True, True, True, True, False, False]

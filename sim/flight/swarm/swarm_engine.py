@@ -1,0 +1,98 @@
+"""One control step of all drones of a swarm: physics, then observation and cost, as compiled kernels."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sim.compile.kernels import compile_kernel, differentiable
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.downwash import check_downwash, downwash
+from sim.engines.quad.dynamics import QuadPhysics, make_step
+from sim.engines.quad.rows import EXTERNAL_ROWS, parameters, start
+from sim.flight.command import motors_hover
+from sim.flight.flight import SEEN_ROWS, blank_memory
+from sim.flight.swarm.swarm_step import SwarmStep, Touched, led
+from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
+from sim.tasks.swarm.world import Near, SwarmWorld
+
+
+class SwarmEngine:
+    """Kernels for `num` drones, and the other engine that may move them. Holds nothing that changes.
+
+    elsewhere: another engine in the place of the physics: its states, our gradients. compile_s: CPU seconds
+    that compiling took. Raises ConfigError for a downwash without coefficients.
+    """
+
+    def __init__(
+        self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, num: int, weights: Weights, *,
+        with_downwash: bool, gradient: bool, eager: bool, elsewhere: SwarmStep | None,
+    ) -> None:  # fmt: skip
+        if with_downwash:
+            check_downwash(craft)
+        self.craft, self.world, self.num = craft, world, num
+        self.with_downwash, self.gradient, self._elsewhere = with_downwash, gradient, elsewhere
+        self._params, self._calm = parameters(craft, world.dt_s), torch.zeros(EXTERNAL_ROWS, num)
+        if elsewhere is not None:
+            self._params_there = parameters(craft, elsewhere.physics.dt_s / elsewhere.physics.substeps)
+        self._compile(senses, weights, eager)
+
+    def _compile(self, senses: SwarmSenses, weights: Weights, eager: bool) -> None:
+        step = make_step(self.craft, QuadPhysics(dt_s=self.world.dt_s))
+
+        def fly(state: Tensor, action: Tensor, params: Tensor, external: Tensor) -> tuple[Tensor, ...]:
+            return (step(state, 0.5 * action + 0.5, params, external),)
+
+        n = self.num
+        state, action = start(n), torch.zeros(4, n)
+        memory = blank_memory(n, motors_hover(self.craft), senses.own)
+        sense = make_sense(self.craft, self.world, senses, weights)
+        near = torch.zeros(6, senses.neighbours, n), torch.zeros(2, senses.cylinders, n)
+        seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SEEN_ROWS, n), torch.zeros(3, n),
+                torch.zeros(1, n))  # fmt: skip
+        self._guide = compile_kernel(make_guide(weights), (state, torch.zeros(6, n), *near), eager=eager)
+        flown = (state, action, self._params, self._calm)
+        if self.gradient:
+            inputs = (0, 1, 3) if self.with_downwash else (0, 1)
+            self._fly, fly_s = differentiable(fly, flown, inputs, eager=eager)
+            self._sense, sense_s = differentiable(sense, seen, (0, 1, 2), eager=eager)
+        else:
+            # Without gradients our physics is idle where another engine flies.
+            flying = compile_kernel(fly, flown, eager=eager or self._elsewhere is not None)
+            kernels = flying, compile_kernel(sense, seen, eager=eager)
+            self._fly, self._sense = kernels  # type: ignore[assignment]
+            fly_s, sense_s = (kernel.compile_s for kernel in kernels)
+        self.compile_s = fly_s + sense_s + self._guide.compile_s
+
+    def fly(
+        self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], cylinders: Float[Tensor, "2 w m"]
+    ) -> tuple[Float[Tensor, "17 n"], Touched]:
+        """(states after a control step, contacts within it)."""
+        external = downwash(state, self.world.drones, self.craft) if self.with_downwash else self._calm
+        there, touched = self._flown_elsewhere(state, action, cylinders)
+        if there is None or self.gradient:
+            (ours,) = self._fly(state, action, self._params, external)
+            there = ours if there is None else led(ours, there)
+        return there, touched
+
+    def _flown_elsewhere(
+        self, state: Tensor, action: Tensor, cylinders: Tensor
+    ) -> tuple[Tensor | None, Touched]:
+        engine = self._elsewhere
+        if engine is None:
+            return None, Touched.nobody(self.num)
+        engine.stand(cylinders)
+        moved = engine(state.detach(), 0.5 * action.detach() + 0.5, self._params_there, self._calm)
+        return moved, engine.touched
+
+    def sense(
+        self, state: Tensor, memory: Tensor, action: Tensor, aim: Float[Tensor, "6 n"], near: Near,
+        noise: Tensor, caution: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """(memory, observations (o, n), cost (n,)) of the states. caution: weight of the collision terms."""
+        weight = torch.full((1, self.num), caution)
+        drones, cylinders = near[:2]
+        (wanted,) = self._guide(state.detach(), aim, drones, cylinders)
+        after, obs, cost = self._sense(state, memory, action, aim, drones, cylinders, noise, wanted, weight)
+        return after, obs, cost
