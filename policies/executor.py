@@ -24,9 +24,10 @@ class ChunkExecutor:
     """Runs one policy in n lanes.
 
     execute: actions taken from a chunk before the next is planned (Ta); the policy's own value when None.
-    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step, and the executed action
-        is the weighted mean of all chunks for this instant, the oldest weighted 1 and each newer one exp(-m)
-        times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation", algorithm 2).
+    ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step, and the executed
+        action is the weighted mean of all chunks for this instant, the oldest weighted 1 and each newer one
+        exp(-m) times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation",
+        algorithm 2).
     """
 
     def __init__(

@@ -130,7 +130,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:
-    """Raise CheckpointError naming every difference of `env` to the bundle's contract; extra keys are fine."""
+    """Raise CheckpointError naming every way in which `env` breaks the bundle's contract."""
     ours, faults = bundle.env, []
     for key, spec in ours.obs.items():
         found = env.obs.get(key)
@@ -263,8 +263,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if path.exists():
             raise CheckpointError(f"{folder} is not a bundle: {error}") from error
         raise CheckpointError(
-            f"{folder} {describe_path(folder)}, and is not a bundle: {path} does not exist. Give the folder that "
-            "`robo-rl export policy=<run or policy folder> out=<folder>` wrote."
+            f"{folder} {describe_path(folder)}, and is not a bundle: {path} does not exist. Give the "
+            "folder that `robo-rl export policy=<run or policy folder> out=<folder>` wrote."
         ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__

@@ -50,8 +50,8 @@ class BoundGraph:
     """A graph for one observation at a time on the CPU: arrays without batch axis in by name, an array out.
 
     The graph reads and writes arrays that are made once, and what follows from a batch of one is folded when
-    it is loaded: a quarter less per call than `OnnxGraph`, and nothing allocated. What a call returns, the next
-    one overwrites.
+    it is loaded: a quarter less per call than `OnnxGraph`, and nothing allocated. What a call returns, the
+    next one overwrites.
     """
 
     def __init__(self, path: Path, output: str) -> None:

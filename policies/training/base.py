@@ -187,5 +187,6 @@ def _check_same_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> No
     if changed:
         listed = ", ".join(f"{key}={saved.get(key)} (now {now[key]})" for key in changed)
         raise CheckpointError(
-            f"The checkpoint was trained with {listed}. Resume with the same settings, or start in a new folder."
+            f"The checkpoint was trained with {listed}. Resume with the same settings, or start in a new "
+            "folder."
         )

@@ -108,8 +108,8 @@ def check_out(out: Path) -> None:
         return
     if not any((out / name).exists() for name in (SETTINGS_FILE, STAGES_FILE)):
         raise ConfigError(
-            f"out={out} {describe_path(out)}, expected a new folder or that of an earlier demo. Choose another "
-            "path."
+            f"out={out} {describe_path(out)}, expected a new folder or that of an earlier demo. Choose "
+            "another path."
         )
 
 

@@ -18,8 +18,8 @@ def main(config: ExportConfig) -> int:
     bundle, noise = write(config)
     parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
     print(
-        f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from torch "
-        f"by {parity:.1g}"
+        f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from "
+        f"torch by {parity:.1g}"
     )
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         again = f"robo-rl evaluate policy={find_policy(config.policy)} noise={0 if noise == 'zero' else 1}"

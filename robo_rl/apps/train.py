@@ -44,7 +44,7 @@ def main(config: TrainConfig) -> int:
 
 
 def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
-    """Train, and leave the policy in `out`/policy. free: further settings that may differ in a resumed run."""
+    """Train and leave the policy in `out`/policy. free: more settings that may differ in a resumed run."""
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     check_settings(config)
     device = pick_device(config.device)

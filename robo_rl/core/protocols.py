@@ -28,9 +28,9 @@ class VecEnv(Protocol):
     bool, the rows that ended; `success`: (n,) bool, true where this row's episode has succeeded so far (on
     ended rows the ended episode); `episode_seed`: (n,) int64, the seed of the episode that this step belonged
     to; `next_seed`: (n,) int64, the seed of the episode after the step, the same unless the row ended. With
-    interventions it also holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the units
-    and limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may keep
-    them.
+    interventions it also holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the
+    units and limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may
+    keep them.
     """
 
     spec: EnvSpec

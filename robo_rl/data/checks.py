@@ -94,7 +94,8 @@ def schema_faults(episode: Episode, column: Column, array: ArrayMeta) -> Iterato
         text = f"'{name}' is {array.dtype}, the dataset stores {column.dtype}."
         yield Fault(number, text, RESTORE, "wrong_dtype")
     if array.shape[1:] != column.row_shape:
-        text = f"Rows of '{name}' have shape {list(array.shape[1:])}, the dataset stores {list(column.row_shape)}."
+        found, stored = list(array.shape[1:]), list(column.row_shape)
+        text = f"Rows of '{name}' have shape {found}, the dataset stores {stored}."
         yield Fault(number, text, RESTORE, "wrong_shape")
     rows = array.shape[0] if column.role == "blob" else episode.meta.rows(column.role)
     if not array.shape or array.shape[0] != rows:

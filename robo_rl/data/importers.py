@@ -86,8 +86,8 @@ def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
     there = sorted(f"data/{key}" for key in group["data"].array_keys())
     if name not in there:
         raise DataError(
-            f"{source} has no array '{name}' for the state, it has {there}. Name one as state:data/<array> in "
-            "keys=."
+            f"{source} has no array '{name}' for the state, it has {there}. Name one as "
+            "state:data/<array> in keys=."
         )
     return tuple(int(each) for each in group[name].shape)
 

@@ -57,7 +57,8 @@ def _refuse_repeated(sources: Sequence[str | Path]) -> None:
     for i, place in enumerate(places):
         if (first := places.index(place)) < i:
             raise ConfigError(
-                f"sources names the same dataset twice: {sources[first]} and {sources[i]}. Name each one once."
+                f"sources names the same dataset twice: {sources[first]} and {sources[i]}. Name each one "
+                "once."
             )
 
 

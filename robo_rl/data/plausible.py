@@ -59,6 +59,6 @@ def check_action(action: Shaped[ndarray, "n a"], spec: ActionSpec, where: str, a
     if far.any():
         frame, dim = np.argwhere(far)[0].tolist()
         raise DataError(
-            f"{where}: dimension {dim} of the action is {float(action[frame, dim]):.4g} in frame {frame}, far "
-            f"beyond its limits {spec.low[dim]:g} to {spec.high[dim]:g}. {advice}"
+            f"{where}: dimension {dim} of the action is {float(action[frame, dim]):.4g} in frame "
+            f"{frame}, far beyond its limits {spec.low[dim]:g} to {spec.high[dim]:g}. {advice}"
         )

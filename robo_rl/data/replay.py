@@ -45,8 +45,8 @@ class Batch:
 class Replay:
     """Ring buffer of decisions, one per lane. widths: name -> width.
 
-    Rewards are stored per decision, already discounted inside a chunk of `steps` steps. extra: columns that are
-    kept and never sampled, such as the terms of a reward.
+    Rewards are stored per decision, already discounted inside a chunk of `steps` steps. extra: columns that
+    are kept and never sampled, such as the terms of a reward.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")

@@ -1,7 +1,7 @@
 """The episode store, format version 1: nothing recorded is lost.
 
     dataset/
-      dataset.json                    contract (observations with shapes and units, action limits, rate), codec, stamps
+      dataset.json                    contract (observation shapes and units, action limits, rate), codec
       episodes/zarr.json              so that `zarr.open_group("dataset/episodes")` sees all of them
       episodes/000000/                one zarr v3 group per committed episode
         zarr.json  episode.json       frames, success, task, seed, operator, complete, CRC-32C of each array

@@ -74,8 +74,8 @@ def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
     keys = parse_keys(config.keys)
     if (config.env is None) == (config.robot is None):
         raise ConfigError(
-            f"Say what the buffer {config.source} was recorded on: env=pusht/state or another environment's name, "
-            "or robot=<description of a robot>. One of them, not both."
+            f"Say what the buffer {config.source} was recorded on: env=pusht/state or another "
+            "environment's name, or robot=<description of a robot>. One of them, not both."
         )
     if config.env is not None and config.env.startswith("pusht/"):
         return pusht_spec(config.env), keys or pusht_keys(config.env)

@@ -82,7 +82,8 @@ def import_recordings(config: DataImportConfig) -> int:
     for sentence in _grouped(left_out):
         print(f"robo-rl: left out {sentence}", file=sys.stderr)
     print(
-        f"Imported {len(plans)} of {counted(len(bags), 'recording')} into {config.out}: {_account(layout, plans)}"
+        f"Imported {len(plans)} of {counted(len(bags), 'recording')} into {config.out}: "
+        f"{_account(layout, plans)}"
     )
     print(f"Next:   robo-rl data info path={config.out}")
     return 0
@@ -199,7 +200,7 @@ def _write(
     layout: RecordingLayout,
     otherwise: bool | None,
 ) -> None:
-    """One episode; a success is rewarded by 1 at its last frame. otherwise: label of a recording without one."""
+    """Write an episode; a success has reward 1 at its last frame. otherwise: label where there is none."""
     success = otherwise if streams.success is None else streams.success
     seen = shown(bag, streams, plan, ArmObserver(layout.spec.obs), layout.pictures)
     for frame, command in enumerate(plan.command):

@@ -103,8 +103,8 @@ def _command_topic(held: Sequence[Contents]) -> str:
     found = [next((t.name for t in (SAFE, TELEOP) if t.name in each.topics), "") for each in held]
     if not (action := _most(name for name in found if name)):
         raise DataError(
-            f"The recordings hold no commands on '{SAFE.name}' or '{TELEOP.name}'. Name their topic by action=, "
-            f"or take the measured positions by action={JOINT_STATES.name}. They have "
+            f"The recordings hold no commands on '{SAFE.name}' or '{TELEOP.name}'. Name their topic by "
+            f"action=, or take the measured positions by action={JOINT_STATES.name}. They have "
             f"{', '.join(sorted(frozenset().union(*(each.topics for each in held))))}."
         )
     return action

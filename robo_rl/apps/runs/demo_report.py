@@ -229,7 +229,8 @@ def write_page(
                 "Demonstrations": str(config.demos),
                 "Seed": str(config.seed),
                 "Episodes per row": f"{config.episodes}, the same for all",
-                "Closed loop": f"{loop['rate_hz']:g} Hz, {loop['missed']} of {loop['ticks']} deadlines missed",
+                "Closed loop": f"{loop['rate_hz']:g} Hz, {loop['missed']} of {loop['ticks']} deadlines "
+                "missed",
             },
             figures=[Media(svg, "Success of the deterministic policy, with 95 % Wilson intervals")],
             videos=videos,

@@ -12,8 +12,8 @@ from robo_rl.core.errors import ConfigError
 def share_out(threads: int, images: bool) -> None:
     """Set torch's CPU threads; 0 is one, or torch's own number for images.
 
-    Small networks gain little from a second thread. On a busy machine each update waits for the thread without a
-    core, which made training several times slower in wall and CPU time.
+    Small networks gain little from a second thread. On a busy machine each update waits for the thread
+    without a core, which made training several times slower in wall and CPU time.
     """
     if threads or not images:
         torch.set_num_threads(threads or 1)

@@ -68,8 +68,8 @@ def find_policy(path: str | Path) -> Path:
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
     raise CheckpointError(
-        f"{path} {describe_path(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} was found "
-        "there. Give a run that is done, a policy folder, such as runs/<name>/policy, or a bundle."
+        f"{path} {describe_path(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} "
+        "was found there. Give a run that is done, a policy folder, such as runs/<name>/policy, or a bundle."
     )
 
 
@@ -81,12 +81,12 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
         return folders[step]
     if not there:
         raise CheckpointError(
-            f"The checkpoints of {run.path} hold no policy; those of robo-rl train do. Give {run.path}, whose "
-            "policy is the last one."
+            f"The checkpoints of {run.path} hold no policy; those of robo-rl train do. Give {run.path}, "
+            "whose policy is the last one."
         )
     raise CheckpointError(
-        f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of these; "
-        "keep_checkpoints= of robo-rl train keeps more of them."
+        f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "
+        "these; keep_checkpoints= of robo-rl train keeps more of them."
     )
 
 
@@ -133,7 +133,8 @@ def flight_policy(config: TransferConfig, verb: str) -> tuple[Path, Path, SavedP
 def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) -> Any:
     """Settings of the run that holds the policy, or those inside a bundle that was moved.
 
-    schema: the verb's dataclass, an instance of which is returned. Raises CheckpointError where there are none.
+    schema: the verb's dataclass, an instance of which is returned. Raises CheckpointError where there are
+    none.
     """
     for place in (given, folder, folder.parent):
         if (place / "config.yaml").is_file():

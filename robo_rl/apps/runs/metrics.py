@@ -41,10 +41,10 @@ class Metrics:
     """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in `folder`/tb.
 
     A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a
-    checkpoint at step s passes `resume_step` = s: later lines are dropped, since they are logged again, and the
-    curve equals that of a run that was never killed. So log step s before its checkpoint is written, or keep
-    `lines` in the checkpoint and pass it as `resume_lines`: then later lines of step s are dropped, too. Values
-    are deterministic functions of the run only; wall time is kept by TensorBoard.
+    checkpoint at step s passes `resume_step` = s: later lines are dropped, since they are logged again, and
+    the curve equals that of a run that was never killed. So log step s before its checkpoint is written, or
+    keep `lines` in the checkpoint and pass it as `resume_lines`: then later lines of step s are dropped, too.
+    Values are deterministic functions of the run only; wall time is kept by TensorBoard.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class RunSession:
         savable: Callable[[], bool] = lambda: True,
         extra: Callable[[Path], None] | None = None,
     ) -> None:
-        """Advance `training` until it is done; save it every `checkpoint_every` steps, at a stop and at the end.
+        """Advance `training` until done; save it every `checkpoint_every` steps, at a stop and at the end.
 
         due: asked after each `advance`; True saves at other moments, too. savable: False while no whole state
         exists (a burn-in); saves and stops wait. extra(folder): writes further files into each checkpoint.

@@ -3,10 +3,10 @@
 runs/<name>/config.yaml            settings, complete
             run.json               commit, seed, versions, arguments, machine
             metrics.jsonl, tb/     scalars
-            checkpoints/<step>/    training states, each whole or absent. A step that is saved again is <step>.1
-                                   until its older state is deleted
+            checkpoints/<step>/    training states, each whole or absent. A step that is saved again is
+                                   <step>.1 until its older state is deleted
             policy/                the final policy
-            episodes/              dataset of successful episodes of training, where `finetune record=` is set
+            episodes/              successful episodes of training, where `finetune record=` is set
             .lock                  held by the process that writes the run
             .saved                 there after the first checkpoint
             .replaced/<number>/    runs that overwrite=true replaces; deleted when this one is done
@@ -84,10 +84,10 @@ class RunDir:
     ) -> RunDir:
         """Start a run in `path`, or continue the one that is there.
 
-        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder holds something and
-        neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or when a setting
-        outside `free` differs from the one the run was started with; LockedError while another process
-        writes the run.
+        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder holds something
+        and neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or when a
+        setting outside `free` differs from the one the run was started with; LockedError while another
+        process writes the run.
         """
         run, settings = cls(Path(path)), asdict(config)
         if resume:
@@ -136,8 +136,8 @@ class RunDir:
             ) from error
         if not isinstance(found, dict) or found.get("format") != 1:
             raise DataError(
-                f"{path} is damaged: an object with format 1 was expected. Restore it from a copy, or start the "
-                "run again."
+                f"{path} is damaged: an object with format 1 was expected. Restore it from a copy, or "
+                "start the run again."
             )
         return found
 
@@ -224,7 +224,7 @@ class RunDir:
         print(f"The run that was in {self.path} is kept in {self._aside} until this one is done.")
 
     def _never_began(self) -> bool:
-        """True for a run that ended before its first line of log, for example by a mistake in its settings."""
+        """True for a run that ended before its first line of log, e.g. by a mistake in its settings."""
         ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints"}
         others = {path.name for path in replaced.contents(self.path)} - ours - {self.episodes.name}
         recorded = (self.episodes / EPISODES).glob("[0-9]*")

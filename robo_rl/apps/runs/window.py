@@ -15,7 +15,7 @@ from robo_rl.apps.collect import Demonstrator
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.protocols import VecEnv
 
-HELP = "space: pause and go on    right: one step    n: next episode    drag: turn, move    close the window to end"
+HELP = "space: pause    right: one step    n: next episode    drag: turn, move    close the window to end"
 _CLOSING_S = 10.0
 _SPACE, _RIGHT, _NEXT = 32, 262, 78  # key codes of GLFW
 

@@ -68,7 +68,8 @@ def _acquire(path: Path, folder: str | Path, what: str) -> _Key:
         if error.errno not in _TAKEN:
             raise
         raise LockedError(
-            f"{folder} is in use by {_described(holder)}. Wait until it ends, stop it, or choose another {what}."
+            f"{folder} is in use by {_described(holder)}. Wait until it ends, stop it, or choose another "
+            f"{what}."
         ) from error
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(_holder()).encode(), 0)

@@ -133,8 +133,8 @@ class DatasetWriter:
     def rewind(self, next_number: int) -> None:
         """Delete the episodes from `next_number` on, and unfinished ones.
 
-        For a run that returns to a checkpoint and records them again. Raises DataError while an episode is being
-        recorded.
+        For a run that returns to a checkpoint and records them again. Raises DataError while an episode is
+        being recorded.
         """
         with staging_lock(self.path, exclusive=True):
             for number in numbers(self.path):
@@ -160,7 +160,8 @@ def _refuse_taken(root: Path) -> None:
         )
     if any(path.name != LOCK_FILE for path in root.iterdir()):
         raise DataError(
-            f"{root} exists already and holds something that is no dataset: it is left alone. Choose another path."
+            f"{root} exists already and holds something that is no dataset: it is left alone. Choose "
+            "another path."
         )
 
 

@@ -44,9 +44,9 @@ Rows = dict[str, Shaped[ndarray, "..."]]
 class RecordOptions:
     """Free space and durability of a recorder.
 
-    No episode starts with less than `min_free_bytes` free, and one stops when a quarter of that is left, so that
-    it can still be committed. With `durable` a commit waits until the disk holds the episode (fsync); without it
-    a power loss may lose the episode, a kill does not (imports, simulation).
+    No episode starts with less than `min_free_bytes` free, and one stops when a quarter of that is left, so
+    that it can still be committed. With `durable` a commit waits until the disk holds the episode (fsync);
+    without it a power loss may lose the episode, a kill does not (imports, simulation).
     """
 
     min_free_bytes: int = 2**30

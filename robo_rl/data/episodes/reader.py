@@ -123,8 +123,8 @@ class Totals:
 class EpisodeStore:
     """The committed episodes of a dataset, in the order of their numbers.
 
-    Raises DataError when `path` is no dataset or an episode.json is broken. Episodes that are committed later are
-    seen after opening the store again.
+    Raises DataError when `path` is no dataset or an episode.json is broken. Episodes that are committed later
+    are seen after opening the store again.
     """
 
     def __init__(self, path: str | Path, *, complete_only: bool = False) -> None:

@@ -40,9 +40,9 @@ class Salvaged:
 def recover(path: str | Path) -> list[Salvaged]:
     """Commit every interrupted episode of a dataset, cut to its last whole frame and marked incomplete.
 
-    An episode that was killed inside `commit` is finished with its label and stays complete. Leftovers without a
-    whole frame are deleted. Raises DataError while an episode is being recorded, and, after salvaging the others,
-    when a recording.json is broken; that episode is left as it is.
+    An episode that was killed inside `commit` is finished with its label and stays complete. Leftovers
+    without a whole frame are deleted. Raises DataError while an episode is being recorded, and, after
+    salvaging the others, when a recording.json is broken; that episode is left as it is.
     """
     root = Path(path)
     meta = DatasetMeta.load(root)

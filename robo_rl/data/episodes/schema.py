@@ -118,8 +118,8 @@ class DatasetMeta:
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{root} {describe_path(root)}, and is no dataset: {DATASET_JSON} does not exist there. Give the "
-                "folder that `robo-rl collect` or `robo-rl data import` wrote."
+                f"{root} {describe_path(root)}, and is no dataset: {DATASET_JSON} does not exist there. "
+                "Give the folder that `robo-rl collect` or `robo-rl data import` wrote."
             )
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:

@@ -1,6 +1,6 @@
 """One array = one zarr v3 shard without compression: the rows back to back, then an index.
 
-    payload:  chunk 0 | chunk 1 | ...                          C order, little endian, last chunk padded with zeros
+    payload:  chunk 0 | chunk 1 | ...                          C order, little endian, zeros behind the last
     index:    (offset, bytes) as two uint64 per chunk | CRC-32C of those pairs as uint32
 
 The payload comes first and nothing is compressed, so that frames are appended as they are captured, a memory
