@@ -1,14 +1,11 @@
-"""The seam of fine-tuning: what an actor's output means.
+"""Action maps: from the actor's output `u` to the executed action, or to the base policy's initial noise.
 
-Direct, residual and steering differ only in the dimension and time scale of the actor's output `u`, in what
-the robot executes because of it, and in what the critic sees. Learners hold an `ActionMap` and never ask
-which one it is; the deployed policies use the same maps, so that training and robot cannot differ.
+Direct, residual and steering methods differ only in the dimension and time scale of `u`, in what the robot
+executes, and in the critic's input. Learners use an `ActionMap` and treat all kinds alike. Deployed policies
+use the same maps, so training and robot agree.
 
-`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is what the map needs from
-outside: the base action of a residual, the base's own noise under steering, nothing for direct control.
-
-`reach` is the share of its range that a map gives u = 1. Training may begin with a small one, so that an
-actor that has learned nothing yet stays near the base; what is saved is the range that was reached.
+`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is the map's second input:
+the base action for a residual, the base's own noise for steering, nothing for direct control.
 """
 
 from __future__ import annotations
@@ -28,26 +25,22 @@ Origin = Literal["zero", "gaussian"]
 
 @runtime_checkable
 class ActionMap(Protocol):
-    """dim: size of u; ctx_dim: size of ctx; critic_dim: size of what the critic sees; reach: in (0, 1]."""
+    """dim: size of u; ctx_dim: size of ctx; critic_dim: size of the critic's action input."""
 
     dim: int
     ctx_dim: int
     critic_dim: int
     timescale: TimeScale
-    reach: float
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b k"]:
-        """What the critic sees of u; differentiable in u."""
+        """The critic's action input for u; differentiable in u."""
         ...
 
 
 class DirectMap:
-    """action = u: reinforcement learning without a base, so there is nothing to stay near and `reach` is
-    1.
-    """
+    """action = u: reinforcement learning without a base policy."""
 
     timescale: TimeScale = "step"
-    reach: float = 1.0
 
     def __init__(self, action_dim: int) -> None:
         self.dim, self.ctx_dim, self.critic_dim = action_dim, 0, action_dim
@@ -68,16 +61,16 @@ class ResidualMap:
             raise ConfigError(f"The residual's scale must lie in (0, 1], found {scale}.")
         if steps < 1:
             raise ConfigError(f"A residual corrects at least one step at a time, found {steps}.")
-        self.scale, self.steps, self.reach = scale, steps, 1.0
+        self.scale, self.steps = scale, steps
         self.dim = self.ctx_dim = self.critic_dim = action_dim * steps
         self.timescale: TimeScale = "step" if steps == 1 else "chunk"
 
     def to_critic(self, u: Float[Tensor, "b a"], ctx: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return (ctx + self.reach * self.scale * u).clamp(-1.0, 1.0)
+        return (ctx + self.scale * u).clamp(-1.0, 1.0)
 
     def config(self) -> dict[str, Any]:
-        """What makes this map again, with the range that it has reached."""
-        return {"scale": self.reach * self.scale, "steps": self.steps}
+        """Arguments that rebuild this map."""
+        return {"scale": self.scale, "steps": self.steps}
 
 
 class LatentMap:
@@ -86,8 +79,8 @@ class LatentMap:
     With origin "gaussian" `ctx` is the base's own noise, flattened, and steering starts from the stochastic
     base; with "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of
     the (Tp, a) noise is free by default; `rank` r restricts the shift to the r slowest cosines over the chunk
-    (smooth in time, scaled so that the shift keeps the root mean square of u). Repeating one vector over the
-    chunk is not offered: it takes base policies off the noise they were trained on.
+    (smooth in time, scaled so that the shift keeps the root mean square of u). One vector repeated over the
+    chunk is not offered: it lies far from the noise that base policies are trained on.
     """
 
     timescale: TimeScale = "chunk"
@@ -103,7 +96,7 @@ class LatentMap:
             raise ConfigError(
                 f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}."
             )
-        self.magnitude, self.origin, self.rank, self.reach = magnitude, origin, rank, 1.0
+        self.magnitude, self.origin, self.rank = magnitude, origin, rank
         self.shape = (chunk, action_dim)
         self.dim = (rank or chunk) * action_dim
         self.critic_dim = chunk * action_dim
@@ -114,16 +107,16 @@ class LatentMap:
         if self._basis is not None:
             coefficients = u.view(len(u), -1, self.shape[1])
             u = torch.einsum("tr,bra->bta", self._basis.to(u), coefficients).flatten(1)
-        shift = self.reach * self.magnitude * u
+        shift = self.magnitude * u
         return shift if self.origin == "zero" else ctx + shift
 
     def to_noise(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b Tp a"]:
-        """The same, in the shape that a policy's noise port takes."""
+        """`to_critic` in the shape of a policy's noise input."""
         return self.to_critic(u, ctx).view(-1, *self.shape)
 
     def config(self) -> dict[str, Any]:
-        """What makes this map again, with the range that it has reached."""
-        return {"magnitude": self.reach * self.magnitude, "origin": self.origin, "rank": self.rank}
+        """Arguments that rebuild this map."""
+        return {"magnitude": self.magnitude, "origin": self.origin, "rank": self.rank}
 
 
 def cosine_basis(length: int, rank: int) -> Float[Tensor, "length rank"]:

@@ -47,10 +47,6 @@ class FinetuneConfig:
     ramp_steps: int = setting(
         0, "the actor acts with a chance that reaches 1 here, else the base; 0: always", at_least=0
     )
-    reach_steps: int = setting(
-        0, "the map's range grows to its full size in so many online steps; 0: at once", at_least=0
-    )
-    reach_start: float = setting(0.25, "of the range, at first", at_least=0.01, at_most=1.0)
     burn_in: int = setting(3_000, "critic updates between the two", at_least=0)
     burn_in_target: str = one_of(
         "mc", "td", help="mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped"
@@ -93,8 +89,6 @@ class FineTuner:
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # last good weights
-        if config.reach_steps:
-            learner.map.reach = config.reach_start
         self._last: Info = {}
         self._batch: Batch | None = None  # the newest one of this step
         self.warned = False  # of values that no reward can add up to
@@ -132,7 +126,6 @@ class FineTuner:
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
             self._learn()
-            self._widen()
         episodes = self.collector.finish()
         self._trust()
         self._watch(episodes, phase)
@@ -144,15 +137,6 @@ class FineTuner:
             return u
         chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
         return torch.where(chosen, u, 0.0)
-
-    def _widen(self) -> None:
-        """One control step of the ramp. It grows from where it is, also after the guard went back to a
-        smaller one.
-        """
-        cfg, action_map = self.config, self.learner.map
-        if cfg.reach_steps:
-            grown = (1.0 - cfg.reach_start) * self.collector.env.num_envs / cfg.reach_steps
-            action_map.reach = min(1.0, action_map.reach + grown)
 
     def _trust(self) -> None:
         """The doubt of a deployed gate falls with the steps that are left. Nothing that is learned depends on

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.tuning.compose import deployed
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.protocols import VecEnv
@@ -129,73 +127,6 @@ def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
     contexts = [row for lane in range(LANES) for row in store.data["ctx"][lane, 2 : int(store.head[lane])]]
     assert len(contexts) > 50
     assert all(row.numpy().tobytes() in given for row in contexts)
-
-
-# The ramp of the reach
-
-
-def ramped(**config: Any) -> tuple[FineTuner, VecEnv]:
-    """A residual of 0.4 whose reach grows from a quarter to all in 120 online steps of three lanes."""
-    settings = {"env_steps": 240, "reach_steps": 120, "learner": {"explore_std": 5.0}} | config
-    tuner, env, _ = build(ResidualMap(1, 0.4), flow_policy(SPEC), **settings)
-    return tuner, env
-
-
-def test_the_reach_grows_with_every_online_step() -> None:
-    """0.25 through base_steps and 0.25 + 0.75 * t / 120 after t online steps, then 1; what was executed kept
-    to it.
-    """
-    tuner, env = ramped(burn_in=2)
-    while tuner.phase != "online":
-        tuner.advance()
-        assert tuner.learner.map.reach == 0.25
-    for step in range(1, 60):
-        tuner.advance()
-        assert math.isclose(tuner.learner.map.reach, min(1.0, 0.25 + 0.75 * step * LANES / 120))
-    env.close()
-    store = tuner.mix["online"]
-    moved = (store.data["critic_action"] - store.data["ctx"]).abs()[:, : int(store.head.min())]
-    reached = torch.tensor([0.1 + 0.3 * max(0, row - 10) * LANES / 120 for row in range(moved.shape[1])])
-    assert (moved.amax(dim=(0, 2)) <= reached.clamp(max=0.4) + 0.3 * LANES / 120 + 1e-6).all()
-    assert moved[:, 10:20].max() > 0.09  # a wild actor uses what it is given
-    assert moved[:, -5:].max() > 0.3
-
-
-def test_weights_come_back_with_the_reach_that_they_were_good_at(tmp_path: Path) -> None:
-    """A policy saved on the ramp acts as it did there, though training went on; the ramp goes on from
-    there.
-    """
-    tuner, env = ramped()
-    while tuner.env_steps < 90:
-        tuner.advance()
-    kept, reach = tuner.learner.weights(), tuner.learner.map.reach
-    obs, noise = {"state": torch.rand(5, 2, 2)}, torch.randn(5, 4, 1)
-    policy = deployed(flow_policy(SPEC), tuner.learner, tuner.learner.map)
-    seen = policy.refine(obs, policy.sample(obs, noise)[:, 0])
-    while not tuner.done:
-        tuner.advance()
-    assert tuner.learner.map.reach == 1.0
-    tuner.learner.load_weights(kept)
-    assert tuner.learner.map.reach == reach < 1.0
-    save_policy(tmp_path / "policy", policy, {})
-    loaded = load_policy(tmp_path / "policy")
-    assert torch.equal(loaded.refine(obs, loaded.sample(obs, noise)[:, 0]), seen)
-    tuner.advance()
-    env.close()
-    assert reach < tuner.learner.map.reach < 1.0
-
-
-def test_a_resumed_run_is_as_far_on_the_ramp() -> None:
-    """The reach is part of the state."""
-    tuner, env = ramped()
-    while tuner.env_steps < 90:
-        tuner.advance()
-    state = tuner.state_dict()
-    env.close()
-    again, other = ramped()
-    again.load_state_dict(state)
-    other.close()
-    assert again.learner.map.reach == tuner.learner.map.reach > 0.25
 
 
 # The gate's doubt

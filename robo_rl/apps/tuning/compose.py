@@ -99,11 +99,6 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "What happens just before a human takes over is a step, and this map decides once a chunk: whose "
             "reward it would be is not clear. Set method.map.per_chunk=false, or method.reward_source=task."
         )
-    if method.reach_steps and isinstance(action_map, DirectMap):
-        raise ConfigError(
-            "reach_steps keeps a young actor near the base, and with method.map.kind=direct there is none: "
-            "set method.reach_steps=0."
-        )
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
             f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} "

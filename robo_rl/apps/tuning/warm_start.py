@@ -68,11 +68,6 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         raise ConfigError(
             "PPO keeps no critics of actions: init=<run> is for off-policy methods. Leave it out."
         )
-    if tuner.config.reach_steps:
-        raise ConfigError(
-            f"reach_steps={tuner.config.reach_steps} holds back an actor that has learned nothing yet, but "
-            f"init={init} is trained: set method.reach_steps=0."
-        )
     learner = tuner.learner
     newest = RunDir.open(init).latest()
     if newest is None:
@@ -81,7 +76,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         )
     state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
     found, expected = state.get("learner", {}), learner.weights()
-    del expected["map"], expected["gate"]  # reach and doubt belong to this run
+    del expected["gate"]  # the gate's margin belongs to this run
     for name in expected:
         if name not in found:
             raise CheckpointError(

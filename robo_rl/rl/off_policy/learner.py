@@ -327,17 +327,13 @@ class OffPolicyLearner:
     # Saving
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """A copy of actor's and critics' weights, of the map's reach and the gate's doubt, to come back
-        to.
-        """
+        """A copy of the networks' weights and the gate's margin, for `load_weights`."""
         networks = {
             name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()}
             for name in NETWORKS
         }
-        reach, doubt = (
-            torch.tensor(value, dtype=torch.float64) for value in (self.map.reach, self.critic.doubt)
-        )
-        return networks | {"map": {"reach": reach}, "gate": {"doubt": doubt}}
+        doubt = torch.tensor(self.critic.doubt, dtype=torch.float64)
+        return networks | {"gate": {"doubt": doubt}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         """Back to `weights`, or, for None, to an actor that reproduces the base. Moments of the optimisers
@@ -348,9 +344,7 @@ class OffPolicyLearner:
             self.target_actor.restart()
         else:
             for name, state in weights.items():
-                if name == "map":
-                    self.map.reach = float(state["reach"])
-                elif name == "gate":
+                if name == "gate":
                     self.critic.doubt = float(state["doubt"])
                 else:
                     getattr(self, name).load_state_dict(state)
@@ -361,7 +355,6 @@ class OffPolicyLearner:
         """Weights, optimiser moments, multipliers, update count and generator state; moments are copies."""
         return {
             **{name: getattr(self, name).state_dict() for name in NETWORKS},
-            "reach": self.map.reach,
             "doubt": self.critic.doubt,
             "actor_opt": copy.deepcopy(self.actor_opt.state_dict()),
             "critic_opt": copy.deepcopy(self.critic_opt.state_dict()),
@@ -376,7 +369,6 @@ class OffPolicyLearner:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in (*NETWORKS, "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
-        self.map.reach = float(state.get("reach", 1.0))  # runs of before the ramp have none
         self.critic.doubt = float(state.get("doubt", self.cfg.gate_doubt))  # nor of before doubt fell
         if self.dual_opt is not None:
             self.dual_opt.load_state_dict(state["dual_opt"])

@@ -44,10 +44,10 @@ class PpoTuner:
             raise ConfigError(
                 "PPO learns from its own roll-outs alone: set method.base_steps=0 and method.burn_in=0."
             )
-        if config.ramp_steps or config.reach_steps:
+        if config.ramp_steps:
             raise ConfigError(
-                "PPO weighs its actions by how likely they were, so nothing may hold the actor back: set "
-                "method.ramp_steps=0 and method.reach_steps=0."
+                "PPO weighs actions by their probability under the actor, so the base cannot act in its "
+                "place: set method.ramp_steps=0."
             )
         if config.env_steps < ppo.rollout * lanes:
             raise ConfigError(

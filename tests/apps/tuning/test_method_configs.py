@@ -397,27 +397,12 @@ def test_a_run_starts_from_an_earlier_one(
     assert not other.actor_opt.state
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [("sac", "with method.map.kind=direct there is none"), ("resip", "nothing may hold the actor back")],
-)
-def test_a_ramp_that_means_nothing_is_refused(
-    name: str, word: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+def test_ppo_refuses_the_base_in_place_of_its_actor(
+    demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a base, and for PPO."""
-    with pytest.raises(ConfigError, match=word):
-        session(small(name, "method.reach_steps=100"), demos, monkeypatch)
-
-
-def test_a_ramp_is_not_for_a_trained_start(
-    tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would hold back what has learned already."""
-    finished_run(tmp_path / "earlier", demos, monkeypatch)
-    built, env, _ = session(small("residual", "method.reach_steps=100"), demos, monkeypatch)
-    env.close()
-    with pytest.raises(ConfigError, match=r"method.reach_steps=0"):
-        start_from(built.tuner, str(tmp_path / "earlier"))
+    """ramp_steps lets the base act at random; PPO needs the probability of every action."""
+    with pytest.raises(ConfigError, match=r"method.ramp_steps=0"):
+        session(small("resip", "method.ramp_steps=100"), demos, monkeypatch)
 
 
 @pytest.mark.parametrize(
