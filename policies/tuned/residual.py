@@ -20,7 +20,7 @@ class ResidualPolicy(nn.Module):
     """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
 
     With a `gate`, the critics that trained the actor come along and the base's own action is kept wherever
-    they prefer it, or, while they doubt, might (`CriticEnsemble.compare`). A fresh actor reproduces the base
+    they prefer it, or, while they margin, might (`CriticEnsemble.compare`). A fresh actor reproduces the base
     bit for bit. `base` may itself be steered or corrected.
     """
 
@@ -59,7 +59,7 @@ class ResidualPolicy(nn.Module):
         corrected = self.map.to_critic(u, base)
         if self.gate is None:
             return corrected
-        q_actor, q_base = self.gate.compare(features, corrected, base, self.gate.doubt)
+        q_actor, q_base = self.gate.compare(features, corrected, base, self.gate.margin)
         return torch.where((q_actor > q_base).unsqueeze(-1), corrected, base)
 
     def config(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def distill_policy(
 
 
 class _Training:
-    """Rounds as the training loop sees them: one update, or one gathering of states, at a time."""
+    """Rounds as the training loop sees them: one update, or one collection of states, at a time."""
 
     def __init__(self, rounds: Rounds, session: RunSession) -> None:
         self._rounds, self._session = rounds, session
@@ -90,16 +90,16 @@ class _Training:
         if self._rounds.learns:
             self._rounds.update(self._session.metrics)
         else:
-            self._rounds.gather(self._show)
+            self._rounds.collect(self._show)
 
     def state_dict(self) -> dict[str, Any]:
         return self._rounds.state_dict()
 
     def _show(self, env_steps: int) -> None:
         bar = self._session.bar
-        bar.set_postfix_str(f"gathering states, {env_steps} steps", refresh=False)
+        bar.set_postfix_str(f"collecting states, {env_steps} steps", refresh=False)
         bar.update(0)
-        self._session.raise_if_stopped()  # a gathering that was interrupted is made again from its start
+        self._session.raise_if_stopped()  # a collection that was interrupted is made again from its start
 
 
 def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: VecEnv, run: RunDir) -> None:

@@ -51,7 +51,7 @@ class MethodConfig(FinetuneConfig):
     base_noise: float = setting(
         1.0, "residual: scale of the base's own noise in training; 0: none", at_least=0.0
     )
-    patience: float | None = setting(
+    episode_limit_factor: float | None = setting(
         None, "training's episodes end after so many median demonstrations", at_least=1.0
     )
     deploy_noise: float | None = setting(

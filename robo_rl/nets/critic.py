@@ -22,17 +22,17 @@ class CriticEnsemble(nn.Module):
     `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a
     better start than 0. Initial weights follow torch.nn.Linear, per head.
 
-    `doubt` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they
+    `margin` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they
     learn.
     """
 
     def __init__(
         self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0,
-        doubt: float = 0.0,
+        margin: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
-        self.heads, self.layer_norm, self.doubt = heads, layer_norm, doubt
+        self.heads, self.layer_norm, self.margin = heads, layer_norm, margin
         sizes = (in_dim, *hidden, 1)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
@@ -62,21 +62,21 @@ class CriticEnsemble(nn.Module):
         x: Float[Tensor, "b i"],
         first: Float[Tensor, "b a"],
         second: Float[Tensor, "b a"],
-        doubt: float = 0.0,
+        margin: float = 0.0,
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """Q of two candidate actions in one pass: what `first` is worth at least, and `second` at most.
 
-        That is `doubt` standard deviations of the heads below and above their mean; with 1 and two heads, the
+        That is `margin` standard deviations of the heads below and above their mean; with 1 and two heads, the
         lower and the higher of them.
         """
         q = self(torch.cat([x, x]), torch.cat([first, second])).view(
             self.heads, 2, -1
         )  # chunk(2) would fix the batch
         mean = q.mean(dim=0)
-        if doubt == 0.0:
+        if margin == 0.0:
             return mean[0], mean[1]
-        apart = doubt * (q - mean).square().mean(dim=0).sqrt()
+        apart = margin * (q - mean).square().mean(dim=0).sqrt()
         return mean[0] - apart[0], mean[1] + apart[1]
 
     def config(self) -> dict[str, Any]:
-        return self._config | {"doubt": self.doubt}
+        return self._config | {"margin": self.margin}

@@ -6,7 +6,9 @@ tensors costs twelve times the overhead of a step over one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,3 +33,35 @@ def flat_gradient(loss: Tensor, module: nn.Module) -> Float[Tensor, " p"]:
     """d loss / d parameters as one vector; leaves no `.grad` in the networks that the loss passed through."""
     gradients: Sequence[Tensor] = torch.autograd.grad(loss, list(module.parameters()))
     return torch.cat([g.flatten() for g in gradients])
+
+
+class FlatAdam:
+    """Adam over all parameters of one module as a single vector. clip: bound on the gradient's norm; 0: none."""
+
+    def __init__(self, module: nn.Module, lr: float, clip: float = 0.0) -> None:
+        self.module, self.clip = module, clip
+        self.flat = flatten_parameters(module)
+        self.optimizer = torch.optim.Adam([self.flat], lr=lr, fused=True)
+
+    def step(self, loss: Tensor) -> None:
+        """One step down the gradient of `loss` in the module's parameters."""
+        self.flat.grad = flat_gradient(loss, self.module)
+        if self.clip > 0.0:
+            nn.utils.clip_grad_norm_([self.flat], self.clip)
+        self.optimizer.step()
+
+    def set_lr(self, lr: float) -> None:
+        """Change the learning rate."""
+        self.optimizer.param_groups[0]["lr"] = lr
+
+    def restart(self) -> None:
+        """Forget the moments."""
+        self.optimizer.state.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of the moments."""
+        return copy.deepcopy(self.optimizer.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore moments of `state_dict`."""
+        self.optimizer.load_state_dict(dict(state))

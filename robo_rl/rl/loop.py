@@ -23,6 +23,7 @@ from robo_rl.rl.collect import Act, CollectedEpisode, Collector
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.gate import margin_at
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info
 
@@ -127,7 +128,7 @@ class FineTuner:
         if phase == "online":
             self._learn()
         episodes = self.collector.finish()
-        self._trust()
+        self._set_gate_margin()
         self._watch(episodes, phase)
         return episodes
 
@@ -138,13 +139,11 @@ class FineTuner:
         chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
         return torch.where(chosen, u, 0.0)
 
-    def _trust(self) -> None:
-        """The doubt of a deployed gate falls with the steps that are left. Nothing that is learned depends on
-        it.
-        """
+    def _set_gate_margin(self) -> None:
+        """Margin of the deployed gate, which falls with the remaining steps; training is not affected by it."""
         cfg = self.config
-        left = (cfg.env_steps - self.env_steps) / (cfg.env_steps - cfg.base_steps)
-        self.learner.critic.doubt = cfg.learner.gate_doubt * min(1.0, max(0.0, left))
+        margin = margin_at(cfg.learner.gate_margin, self.env_steps, cfg.base_steps, cfg.env_steps)
+        self.learner.critic.margin = margin
 
     def _warm_up(self) -> Act | None:
         """Who acts before learning starts; None is the base alone."""

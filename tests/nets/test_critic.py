@@ -39,13 +39,13 @@ def test_the_bias_is_where_values_start() -> None:
 
 
 def test_comparing_two_candidates_is_asking_about_each() -> None:
-    """One pass over both, for any batch, one row included: the first less the heads' doubt, the second plus
+    """One pass over both, for any batch, one row included: the first less the heads' margin, the second plus
     it.
     """
     critic = CriticEnsemble(3, (8,), heads=4)
     for rows in (1, 6):
         x, first, second = torch.randn(rows, 2), torch.randn(rows, 1), torch.randn(rows, 1)
-        q_first, q_second = critic.compare(x, first, second, doubt=0.5)
+        q_first, q_second = critic.compare(x, first, second, margin=0.5)
         below, above = critic(x, first), critic(x, second)
         torch.testing.assert_close(q_first, below.mean(0) - 0.5 * below.std(0, correction=0))
         torch.testing.assert_close(q_second, above.mean(0) + 0.5 * above.std(0, correction=0))
@@ -55,12 +55,12 @@ def test_of_two_heads_the_pessimist_judges_the_first_and_the_optimist_the_second
     """Mean less standard deviation of two numbers is the smaller one."""
     critic = CriticEnsemble(3, (8,), heads=2)
     x, first, second = torch.randn(5, 2), torch.randn(5, 1), torch.randn(5, 1)
-    q_first, q_second = critic.compare(x, first, second, doubt=1.0)
+    q_first, q_second = critic.compare(x, first, second, margin=1.0)
     torch.testing.assert_close(q_first, critic(x, first).amin(0))
     torch.testing.assert_close(q_second, critic(x, second).amax(0))
 
 
-def test_without_doubt_the_means_are_compared() -> None:
+def test_without_a_margin_the_means_are_compared() -> None:
     """As a learner does while it explores, and when it bootstraps."""
     critic = CriticEnsemble(3, (8,), heads=3)
     x, first, second = torch.randn(5, 2), torch.randn(5, 1), torch.randn(5, 1)

@@ -90,7 +90,7 @@ def test_consistency_needs_a_walk() -> None:
         distill(head(), data, DistillConfig(consistency=1.0))
 
 
-def gatherer(teacher: Any) -> tuple[DaggerCollector, Any]:
+def dagger_collector(teacher: Any) -> tuple[DaggerCollector, Any]:
     env = make_env(3)
     noise = EpisodeNoise((4, 1))
     return DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=0), env
@@ -99,8 +99,8 @@ def gatherer(teacher: Any) -> tuple[DaggerCollector, Any]:
 def test_a_chunk_teacher_answers_in_every_state() -> None:
     """One answer per environment step, and it is the teacher's own for that noise."""
     teacher = flow_policy(SPEC)
-    made, env = gatherer(teacher)
-    found = made.gather(60)
+    made, env = dagger_collector(teacher)
+    found = made.collect(60)
     env.close()
     assert not corrects_steps(teacher)
     assert len(found.data) == found.env_steps == 60
@@ -111,8 +111,8 @@ def test_a_chunk_teacher_answers_in_every_state() -> None:
 def test_a_step_teachers_answer_is_what_it_executed() -> None:
     """Chunks with the corrections in them, weighted to their executed length."""
     teacher = residual()
-    made, env = gatherer(teacher)
-    found = made.gather(60)
+    made, env = dagger_collector(teacher)
+    found = made.collect(60)
     env.close()
     assert corrects_steps(teacher)
     assert found.data.weight[:, 2:].sum() == 0  # two of four actions are executed
@@ -127,8 +127,8 @@ def test_the_student_drives_its_share() -> None:
     """DAgger: with the student at the wheel all the time a step-wise teacher has nothing to answer; at half,
     some.
     """
-    made, env = gatherer(residual())
-    alone = len(made.gather(120).data)
-    half = len(made.gather(120, head(), 0.5).data)
+    made, env = dagger_collector(residual())
+    alone = len(made.collect(120).data)
+    half = len(made.collect(120, head(), 0.5).data)
     env.close()
     assert 0.2 * alone < half < 0.8 * alone

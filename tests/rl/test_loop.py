@@ -43,11 +43,11 @@ def test_phases_follow_each_other() -> None:
 def test_nothing_moves_the_actor_before_its_critics_know_the_base() -> None:
     """Base collection and burn-in leave u = 0."""
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config(actor="deterministic"))
-    before = tuner.learner._actor_flat.clone()
+    before = tuner.learner.actor_opt.flat.clone()
     while tuner.phase != "online":
         tuner.advance()
     env.close()
-    assert torch.equal(tuner.learner._actor_flat, before)
+    assert torch.equal(tuner.learner.actor_opt.flat, before)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_stopped_and_resumed_equals_never_stopped(
         second.advance()
     env.close()
     assert first_log.lines + second_log.lines == whole_log.lines
-    for name in ("_actor_flat", "_critic_flat"):
-        assert torch.equal(getattr(whole.learner, name), getattr(second.learner, name))
+    assert torch.equal(whole.learner.actor_opt.flat, second.learner.actor_opt.flat)
+    assert torch.equal(whole.learner.critics.critic_opt.flat, second.learner.critics.critic_opt.flat)
     for name, value in whole.mix["online"].data.items():
         assert torch.equal(value.nan_to_num(), second.mix["online"].data[name].nan_to_num())
 
@@ -122,12 +122,12 @@ def test_training_goes_back_to_the_last_good_weights_and_says_so() -> None:
         tuner.guard.add_base(True)
         tuner.guard.add(True)
     tuner._check()
-    good = tuner.learner._actor_flat.clone()
-    tuner.learner._actor_flat.add_(1.0)
+    good = tuner.learner.actor_opt.flat.clone()
+    tuner.learner.actor_opt.flat.add_(1.0)
     for _ in range(40):
         tuner.guard.add(False)
     tuner._check()
-    assert torch.equal(tuner.learner._actor_flat, good)
+    assert torch.equal(tuner.learner.actor_opt.flat, good)
     assert tuner.reverts == 1
     assert "last good weights" in said[0]
 

@@ -10,7 +10,7 @@ from robo_rl.core.action_map import DirectMap
 from robo_rl.core.seeding import generator
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
-from tests.rl.tuners import batch, direct, stored
+from tests.rl.tuners import direct, stored
 
 
 def test_learning_from_nothing_begins_with_uniform_actions() -> None:
@@ -34,8 +34,8 @@ def test_rlpd_moves_its_actor_once_per_twenty_critic_updates() -> None:
         learner={"actor_delay": 20, "heads": 10, "actor_reduce": "mean"},
     )  # fmt: skip
     moves = []
-    plain = tuner.learner._actor_step
-    tuner.learner._actor_step = lambda data: (moves.append(data.demo.mean()), plain(data))[1]  # type: ignore[method-assign]
+    plain = tuner.learner.update_actor
+    tuner.learner.update_actor = lambda data: (moves.append(data.demo.mean()), plain(data))[1]  # type: ignore[method-assign]
     while not tuner.done:
         tuner.advance()
     env.close()
@@ -48,7 +48,8 @@ def test_target_entropy_counts_per_dimension() -> None:
     cfg = LearnerConfig(hidden=[16], alpha=1.0, auto_alpha=True, target_entropy=-0.5, lr_actor=0.1)
     learner = OffPolicyLearner(4, DirectMap(2), cfg, generator("x"))
     for log_prob, up in ((0.9, False), (1.1, True)):
-        before = float(learner.log_alpha.detach())
-        learner.dual_opt.state.clear()  # type: ignore[union-attr]
-        learner._dual_step(torch.zeros(8, 2), batch(8, width=2), torch.full((8,), log_prob), {})
-        assert (float(learner.log_alpha.detach()) > before) == up
+        multipliers = learner.multipliers
+        before = float(multipliers.log_alpha.detach())
+        multipliers.optimizer.state.clear()  # type: ignore[union-attr]
+        multipliers.step(torch.zeros(8, 2), torch.zeros(8, 0), torch.full((8,), log_prob))
+        assert (float(multipliers.log_alpha.detach()) > before) == up

@@ -104,8 +104,8 @@ def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) 
     while not other.done:
         other.advance(most_updates=7)
     env.close()
-    assert torch.equal(whole.learner._critic_flat, other.learner._critic_flat)
-    assert torch.equal(whole.learner._actor_flat, other.learner._actor_flat)
+    assert torch.equal(whole.learner.critics.critic_opt.flat, other.learner.critics.critic_opt.flat)
+    assert torch.equal(whole.learner.actor_opt.flat, other.learner.actor_opt.flat)
 
 
 def test_wsrl_warms_up_with_the_loaded_policy_frozen() -> None:

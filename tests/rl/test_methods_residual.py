@@ -129,37 +129,35 @@ def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
     assert all(row.numpy().tobytes() in given for row in contexts)
 
 
-# The gate's doubt
+# The gate's margin
 
 
-def doubting(**config: Any) -> tuple[FineTuner, VecEnv]:
+def gated_tuner(**config: Any) -> tuple[FineTuner, VecEnv]:
     """A gated residual that learns from 210 steps after 30 of the base alone."""
-    learner = {"actor": "deterministic", "gate": True, "gate_doubt": 2.0, "penalty": 0.01} | config
+    learner = {"actor": "deterministic", "gate": True, "gate_margin": 2.0, "penalty": 0.01} | config
     settings = {"env_steps": 240, "base_steps": 30, "burn_in": 5, "learner": learner}
     tuner, env, _ = build(ResidualMap(1, 0.4), flow_policy(SPEC), **settings)
     return tuner, env
 
 
-def test_doubt_falls_with_the_steps_that_are_left() -> None:
+def test_the_margin_falls_with_the_remaining_steps() -> None:
     """2 until learning begins, then 2 * (240 - t) / 210 after t steps, and none at the end."""
-    tuner, env = doubting()
+    tuner, env = gated_tuner()
     while tuner.phase != "online":
-        assert tuner.learner.critic.doubt == 2.0
+        assert tuner.learner.critic.margin == 2.0
         tuner.advance()
     while not tuner.done:
         tuner.advance()
-        assert math.isclose(tuner.learner.critic.doubt, 2.0 * (240 - tuner.env_steps) / 210, abs_tol=1e-12)
+        assert math.isclose(tuner.learner.critic.margin, 2.0 * (240 - tuner.env_steps) / 210, abs_tol=1e-12)
     env.close()
-    assert tuner.learner.critic.doubt == 0.0
+    assert tuner.learner.critic.margin == 0.0
 
 
-def test_nothing_that_is_learned_depends_on_doubt() -> None:
-    """It is about what is deployed on the way; a policy at the end is the same as without, to the last
-    bit.
-    """
+def test_training_does_not_depend_on_the_margin() -> None:
+    """It affects only what is deployed before the end; the last policy is the same bit for bit."""
     ends = []
-    for doubt in (0.0, 2.0):
-        tuner, env = doubting(gate_doubt=doubt)
+    for margin in (0.0, 2.0):
+        tuner, env = gated_tuner(gate_margin=margin)
         while not tuner.done:
             tuner.advance()
         env.close()
@@ -170,25 +168,25 @@ def test_nothing_that_is_learned_depends_on_doubt() -> None:
         assert all(torch.equal(first[part][key], second[part][key]) for key in first[part])
 
 
-def test_weights_come_back_with_the_doubt_of_their_time() -> None:
-    """A policy that was best while it doubted is saved with that doubt; a resumed run doubts as much."""
-    tuner, env = doubting()
+def test_weights_are_restored_with_their_margin() -> None:
+    """A policy is saved with the margin of its time; a resumed run has the same margin."""
+    tuner, env = gated_tuner()
     while tuner.env_steps < 120:
         tuner.advance()
-    kept, doubt, state = (
+    kept, margin, state = (
         tuner.learner.weights(),
-        tuner.learner.critic.doubt,
+        tuner.learner.critic.margin,
         copy.deepcopy(tuner.state_dict()),
     )
     policy = deployed(flow_policy(SPEC), tuner.learner, tuner.learner.map)
-    assert policy.config()["gate"]["doubt"] == doubt > 0.0
+    assert policy.config()["gate"]["margin"] == margin > 0.0
     while not tuner.done:
         tuner.advance()
-    assert policy.config()["gate"]["doubt"] == 0.0
+    assert policy.config()["gate"]["margin"] == 0.0
     tuner.learner.load_weights(kept)
-    assert policy.config()["gate"]["doubt"] == doubt
+    assert policy.config()["gate"]["margin"] == margin
     env.close()
-    again, other = doubting()
+    again, other = gated_tuner()
     again.load_state_dict(state)
     other.close()
-    assert again.learner.critic.doubt == doubt
+    assert again.learner.critic.margin == margin

@@ -84,5 +84,5 @@ def test_rlif_is_resumed_exactly_in_the_middle_of_an_intervention(tmp_path: Path
     while not other.done:
         other.advance()
     env.close()
-    assert torch.equal(whole.learner._critic_flat, other.learner._critic_flat)
+    assert torch.equal(whole.learner.critics.critic_opt.flat, other.learner.critics.critic_opt.flat)
     assert torch.equal(stored(whole.mix["online"], "reward"), stored(other.mix["online"], "reward"))

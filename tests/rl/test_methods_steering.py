@@ -8,7 +8,7 @@ import torch
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.seeding import generator
 from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.policies.small import flow_policy
 from tests.rl.tuners import batch, build, stored
 from tests.rl.worlds import SPEC
@@ -50,16 +50,14 @@ def test_steering_stays_within_its_magnitude() -> None:
 
 
 @pytest.mark.parametrize("rows", [3, 32])
-def test_learning_leaves_the_wandering_of_the_lanes_alone(rows: int) -> None:
-    """Critics draw u for batches too; three lanes that wander must not go on with noise of a batch, nor start
-    anew.
-    """
+def test_learning_leaves_the_lanes_exploration_noise_alone(rows: int) -> None:
+    """Critics draw u for batches as well; the AR(1) noise of three lanes must not be replaced or restarted."""
     cfg = LearnerConfig(hidden=[16], actor="deterministic", explore_correlation=0.9)
-    learner = NoiseAliasedLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), flow_policy(SPEC))
+    learner = OffPolicyLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), base=flow_policy(SPEC))
     learner.act(torch.randn(3, 4), torch.zeros(3, 0), explore=True)
-    before = learner._wander.clone()
+    before = learner.exploration.noise.clone()
     learner.update(batch(rows, width=2))
-    assert torch.equal(learner._wander, before)
+    assert torch.equal(learner.exploration.noise, before)
 
 
 def test_noise_aliased_targets_are_soft_where_asked() -> None:
@@ -68,9 +66,9 @@ def test_noise_aliased_targets_are_soft_where_asked() -> None:
     targets = []
     for soft in (False, True):
         cfg = LearnerConfig(hidden=[16], alpha=0.5, entropy_in_target=soft)
-        learner = NoiseAliasedLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), base)
-        targets.append(learner._target(data)[0])
+        learner = OffPolicyLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), base=base)
+        targets.append(learner.target_of(data)[0])
     x, rng = data.next_obs, generator("x")
-    learner = NoiseAliasedLearner(4, LatentMap(4, 1, 1.5), cfg, rng, base)
-    _, log_prob = learner.actor.sample(x, learner._normal(len(x)))  # type: ignore[union-attr]
+    learner = OffPolicyLearner(4, LatentMap(4, 1, 1.5), cfg, rng, base=base)
+    _, log_prob = learner.actor.sample(x, learner.context.normal(len(x)))  # type: ignore[union-attr]
     torch.testing.assert_close(targets[1] - targets[0], -0.9 * 0.5 * log_prob)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from policies.base.generative import GenerativePolicy
 from robo_rl.core.action_map import DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
@@ -13,7 +14,7 @@ from robo_rl.nets.actor import ActorConfig, GaussianActor
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import critic_loss, norm_bound_loss, td_target, temperature_loss
-from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy.targets import subset_min
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -33,6 +34,12 @@ def batch(size: int = 64, width: int = 1, ctx: int = 0, action: int | None = Non
 def learner(action_map: object = None, **settings: object) -> OffPolicyLearner:
     cfg = LearnerConfig(**({"hidden": [32, 32]} | settings))  # type: ignore[arg-type]
     return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"))  # type: ignore[arg-type]
+
+
+def aliased(base: GenerativePolicy, stream: str = "na") -> OffPolicyLearner:
+    """DSRL-NA over `base`."""
+    cfg = LearnerConfig(hidden=[16])
+    return OffPolicyLearner(4, LatentMap(4, 1, 2.0), cfg, generator(stream), base=base)
 
 
 def test_targets_by_hand() -> None:
@@ -83,7 +90,7 @@ def test_an_actor_step_leaves_the_critics_alone() -> None:
     """Their weights move only in the critic's step, and no gradient is left behind in them."""
     made, data = learner(), batch()
     before = {key: value.clone() for key, value in made.critic.state_dict().items()}
-    made._actor_step(data)
+    made.update_actor(data)
     assert all(torch.equal(value, before[key]) for key, value in made.critic.state_dict().items())
     assert all(parameter.grad is None for parameter in made.critic.parameters())
 
@@ -96,16 +103,17 @@ def test_the_actor_climbs_the_heads_it_is_told_to() -> None:
         slopes = torch.tensor([-1.0, 2.0]).view(2, 1)
         critic.forward = lambda x, a, heads=None, s=slopes: (s * a[:, 0])[:heads]  # type: ignore[assignment]
         for _ in range(20):
-            made[reduce]._actor_step(batch())
+            made[reduce].update_actor(batch())
         assert made[reduce].actor.mode(batch().obs).sign().eq(wanted).all()
 
 
 def test_td3_moves_its_actor_and_its_targets_every_second_update() -> None:
     made, data = learner(actor="deterministic", actor_delay=2, target_delay=2), batch()
+    flats = (made.actor_opt.flat, made._target_actor_flat, made.critics._target_flat)
     for moves in (False, True, False, True):
-        before = [made._actor_flat.clone(), *(slow.clone() for slow, _ in made._pairs)]
+        before = [flat.clone() for flat in flats]
         made.update(data)
-        now = [made._actor_flat, *(slow for slow, _ in made._pairs)]
+        now = flats
         assert [not torch.equal(old, new) for old, new in zip(before, now, strict=True)] == [moves] * 3
 
 
@@ -130,9 +138,8 @@ def test_init_std_is_what_it_says() -> None:
 
 def test_the_subset_minimum_is_over_chosen_heads_only() -> None:
     """REDQ: 2 of 5 heads; the minimum of all five would be too low on average."""
-    made = learner(heads=5, target_subset=2)
-    q = torch.arange(5.0).unsqueeze(1)
-    seen = {made._subset_min(q).item() for _ in range(100)}
+    q, rng = torch.arange(5.0).unsqueeze(1), generator("test")
+    seen = {subset_min(q, 2, rng).item() for _ in range(100)}
     assert seen == {0.0, 1.0, 2.0, 3.0}  # 4 is never the smaller of two
 
 
@@ -146,12 +153,12 @@ def test_the_gate_prefers_the_better_candidate() -> None:
     assert made.act(obs, ctx, explore=True).abs().min() > 0.0
 
 
-def test_only_what_does_not_explore_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_policy_that_does_not_explore_needs_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     """One head prefers large actions and the other, by less, small ones: better in the mean, but not to
     both.
     """
-    made = learner(ResidualMap(1, 0.5), gate=True, gate_doubt=1.0, actor="deterministic", explore_std=1.0)
-    made._actor_flat.fill_(0.3)
+    made = learner(ResidualMap(1, 0.5), gate=True, gate_margin=1.0, actor="deterministic", explore_std=1.0)
+    made.actor_opt.flat.fill_(0.3)
     obs, ctx = torch.randn(40, 4), torch.zeros(40, 1)
 
     def heads_say(first: float, second: float) -> None:
@@ -225,17 +232,15 @@ def test_the_norm_bound_holds() -> None:
     made.critic.forward = lambda x, a, heads=None: a.sum(-1).expand(2, -1)  # type: ignore[method-assign]
     data = batch(width=2, ctx=2)
     for _ in range(600):
-        made._actor_step(data)
+        made.update_actor(data)
     shift = made.map.to_critic(made.act(data.obs, data.ctx, explore=False), data.ctx) - data.ctx
     assert 0.1 < shift.square().mean().item() < 0.45
 
 
 def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
     """Noise beyond N(0, I) within +-magnitude: the published code leaves the critic unfitted there."""
-    made = NoiseAliasedLearner(
-        4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), flow_policy(SPEC)
-    )
-    noise = made._noise_where_the_actor_goes(batch(4096, width=4))
+    made = aliased(flow_policy(SPEC))
+    noise = made.critics.regression_noise(batch(4096, width=4))
     assert noise.abs().max() <= 2.0
     assert torch.histc(noise[1::2], bins=8, min=-2.0, max=2.0).min() > 800
 
@@ -243,25 +248,25 @@ def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
 def test_noise_aliased_decoding_is_the_base() -> None:
     """What Q_A judges is what the robot would execute from this noise."""
     base = flow_policy(SPEC)
-    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), LearnerConfig(hidden=[16]), generator("na"), base)
+    made = aliased(base)
     features, noise = torch.randn(6, 4), torch.randn(6, 4)
     with torch.no_grad():
         expected = base.sample_from(features, noise.view(6, 4, 1))[:, :2].flatten(1)
-        torch.testing.assert_close(made.decode(features, noise), expected)
+        torch.testing.assert_close(made.critics.decode(features, noise), expected)
 
 
 def test_noise_aliased_learns_and_saves() -> None:
     """Updates run, Q_W follows Q_A, and the state holds both critics."""
-    base, cfg = flow_policy(SPEC), LearnerConfig(hidden=[16])
-    made = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("na"), base)
+    base = flow_policy(SPEC)
+    made = aliased(base)
     data = batch(width=4, action=2)
     losses = [made.update(data)["critic/alias_loss"].item() for _ in range(150)]
     assert losses[-1] < losses[0]
-    other = NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("x"), base)
+    other = aliased(base, "x")
     other.load_state_dict(made.state_dict())
     made.update(data)
     other.update(data)
-    assert torch.equal(made._action_flat, other._action_flat)
+    assert torch.equal(made.critics.action_opt.flat, other.critics.action_opt.flat)
 
 
 def test_weights_can_be_brought_back() -> None:

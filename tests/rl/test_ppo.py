@@ -256,11 +256,11 @@ def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
     )
     obs = torch.randn(64, 4)
     returns = obs[:, 0].sin()
-    before = learner._actor_flat.clone()
+    before = learner.actor_opt.flat.clone()
     data = RolloutTransitions(obs, torch.zeros(64, 0), torch.randn(64, 1), torch.ones(64), returns)
     learner.update(data, total_rounds=1)
     assert (learner.value(obs, torch.zeros(64, 0)) - returns).abs().mean() < 0.1
-    torch.testing.assert_close(learner._actor_flat, before)
+    torch.testing.assert_close(learner.actor_opt.flat, before)
 
 
 def test_a_step_too_far_ends_the_round() -> None:
@@ -308,8 +308,8 @@ def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) ->
     while not other.done:
         other.advance()
     env.close()
-    assert torch.equal(one.learner._actor_flat, other.learner._actor_flat)
-    assert torch.equal(one.learner._critic_flat, other.learner._critic_flat)
+    assert torch.equal(one.learner.actor_opt.flat, other.learner.actor_opt.flat)
+    assert torch.equal(one.learner.critic_opt.flat, other.learner.critic_opt.flat)
 
 
 @pytest.mark.parametrize(

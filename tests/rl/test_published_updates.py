@@ -35,7 +35,7 @@ class Plain:
             copy.deepcopy(learner.target_actor.net),
         )
         self.critics, self.slow = (
-            [head(part, k) for k in (0, 1)] for part in (learner.critic, learner.target)
+            [head(part, k) for k in (0, 1)] for part in (learner.critic, learner.critics.target)
         )
         self.log_alpha = torch.zeros((), requires_grad=True)
         self.offset = getattr(learner.actor, "log_std_bias", 0.0)
@@ -151,20 +151,21 @@ def test_updates_are_the_published_ones(method: str, tmp_path: Path) -> None:
         learner.actor.net[-1].get_parameter("weight").normal_(0.0, 0.1)
     learner.target_actor.load_state_dict(learner.actor.state_dict())
     plain = Plain(learner)
-    started = learner._actor_flat.clone(), learner._critic_flat.clone()
+    started = [flat.clone() for flat in weights_of(learner)]
     for batch in batches(UPDATES):
         learner.update(batch)
         getattr(plain, method)(batch)
-    for critic, theirs in ((learner.critic, plain.critics), (learner.target, plain.slow)):
+    for critic, theirs in ((learner.critic, plain.critics), (learner.critics.target, plain.slow)):
         for k in (0, 1):
             same(head(critic, k), theirs[k])
     same(learner.actor.net, plain.actor)
     if method == "td3":
         same(learner.target_actor.net, plain.slow_actor)
     else:
-        assert learner.log_alpha.item() == pytest.approx(plain.log_alpha.item(), abs=1e-6)
+        assert learner.multipliers.log_alpha.item() == pytest.approx(plain.log_alpha.item(), abs=1e-6)
     moved = [
-        (a - b).abs().max() for a, b in zip(started, (learner._actor_flat, learner._critic_flat), strict=True)
+        (a - b).abs().max()
+        for a, b in zip(started, (learner.actor_opt.flat, learner.critics.critic_opt.flat), strict=True)
     ]
     assert min(moved) > 5e-3, "so that agreement means something"
 
@@ -172,3 +173,8 @@ def test_updates_are_the_published_ones(method: str, tmp_path: Path) -> None:
 def same(ours: nn.Module, theirs: nn.Module) -> None:
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (p - q).abs().max() < 2e-6
+
+
+def weights_of(learner: OffPolicyLearner) -> tuple[Tensor, Tensor]:
+    """All weights of the actor, and of the critics."""
+    return learner.actor_opt.flat, learner.critics.critic_opt.flat

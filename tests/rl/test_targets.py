@@ -19,7 +19,7 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
-from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
+from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedCritics
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -31,9 +31,9 @@ def learner(action_map: ActionMap | None = None, **settings: Any) -> OffPolicyLe
     return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("targets"))
 
 
-def aliased(**settings: Any) -> NoiseAliasedLearner:
+def aliased(**settings: Any) -> OffPolicyLearner:
     cfg = LearnerConfig(**({"hidden": [16]} | settings))
-    return NoiseAliasedLearner(4, LatentMap(4, 1, 2.0), cfg, generator("targets"), flow_policy(SPEC))
+    return OffPolicyLearner(4, LatentMap(4, 1, 2.0), cfg, generator("targets"), base=flow_policy(SPEC))
 
 
 def batch(width: int = 1, ctx: int = 0, action: int = 1) -> Batch:
@@ -63,8 +63,8 @@ def answers(critic: CriticEnsemble, value: Callable[[Tensor], Tensor], heads: in
 def test_the_hard_backup_is_reward_and_discounted_value() -> None:
     """2 + 0.5 * 10 = 7, and no entropy in it, whatever alpha says."""
     made = learner(alpha=5.0)
-    answers(made.target, lambda a: torch.full((len(a),), 10.0))
-    target, info = made._target(batch())
+    answers(made.critics.target, lambda a: torch.full((len(a),), 10.0))
+    target, info = made.target_of(batch())
     assert target.eq(7.0).all()
     assert info == {}
 
@@ -72,8 +72,8 @@ def test_the_hard_backup_is_reward_and_discounted_value() -> None:
 def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
     """Q inflation by the bonus must be seen: mean target = 7 + the bonus that is logged, here alpha 0.1."""
     made = learner(alpha=0.1, entropy_in_target=True)
-    answers(made.target, lambda a: torch.full((len(a),), 10.0))
-    target, info = made._target(batch())
+    answers(made.critics.target, lambda a: torch.full((len(a),), 10.0))
+    target, info = made.target_of(batch())
     bonus = info["critic/entropy_bonus"]
     torch.testing.assert_close(target.mean(), 7.0 + bonus)
     # A standard normal squashed by tanh has entropy 0.6 nats: 0.5 * 0.1 * 0.6
@@ -85,8 +85,8 @@ def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
     everywhere.
     """
     made, seen = learner(actor="deterministic", target_std=10.0, target_clip=0.3), list[Tensor]()
-    answers(made.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
-    made._target(batch())
+    answers(made.critics.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
+    made.target_of(batch())
     assert seen[0].abs().max() <= 0.3
     assert (seen[0].abs() > 0.299).float().mean() > 0.9
 
@@ -94,9 +94,9 @@ def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
 def test_bootstrapping_asks_the_slow_actor() -> None:
     """The target actor is still at 0 when the actor itself has been thrown to 1."""
     made, seen = learner(actor="deterministic", target_std=0.0), list[Tensor]()
-    made._actor_flat.fill_(5.0)
-    answers(made.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
-    made._target(batch())
+    made.actor_opt.flat.fill_(5.0)
+    answers(made.critics.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
+    made.target_of(batch())
     assert seen[0].eq(0.0).all()
 
 
@@ -104,8 +104,8 @@ def test_the_gate_bootstraps_from_the_better_candidate() -> None:
     """IBRL and EXPO: max over base and actor. With Q = -|a - ctx| the base's own value, 0, is the target."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic", gate=True, target_std=0.5)
     data = batch(ctx=1)
-    answers(made.target, lambda a: -(a - data.next_ctx.repeat(len(a) // ROWS, 1)).abs().sum(-1))
-    target, _ = made._target(data)
+    answers(made.critics.target, lambda a: -(a - data.next_ctx.repeat(len(a) // ROWS, 1)).abs().sum(-1))
+    target, _ = made.target_of(data)
     assert target.eq(2.0).all()
 
 
@@ -113,13 +113,17 @@ def test_the_gate_bootstraps_from_the_better_candidate() -> None:
 def test_burn_in_by_bootstrapping_values_the_base(make: Callable[[], OffPolicyLearner]) -> None:
     """u = 0 in the next state, whatever the actor would try: 2 + 0.5 * Q(zero noise)."""
     made = make()
-    critic = made.action_target if isinstance(made, NoiseAliasedLearner) else made.target
+    critic = (
+        made.critics.action_target if isinstance(made.critics, NoiseAliasedCritics) else made.critics.target
+    )
     data = batch(4, action=2)
     zero = torch.zeros(ROWS, 4)
-    asked = made.decode(data.next_obs, zero) if isinstance(made, NoiseAliasedLearner) else zero
+    asked = (
+        made.critics.decode(data.next_obs, zero) if isinstance(made.critics, NoiseAliasedCritics) else zero
+    )
     with torch.no_grad():
         expected = 2.0 + 0.5 * critic(data.next_obs, asked).amin(0)
-    torch.testing.assert_close(made._base_target(data), expected)
+    torch.testing.assert_close(made.base_target_of(data), expected)
 
 
 def test_burn_in_by_returns_teaches_the_returns() -> None:
@@ -128,7 +132,7 @@ def test_burn_in_by_returns_teaches_the_returns() -> None:
     for _ in range(300):
         made.burn_in(data, monte_carlo=True)
     assert abs(made.critic(data.obs, data.critic_action).mean() - 7.0) < 0.2
-    assert abs(made.target(data.obs, data.critic_action).mean() - 7.0) < 0.2
+    assert abs(made.critics.target(data.obs, data.critic_action).mean() - 7.0) < 0.2
 
 
 @pytest.mark.parametrize("make", [learner, aliased])
@@ -157,10 +161,12 @@ def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
     """What an update teaches where the next decision is worth 10: (logged share of raised targets,
     targets).
     """
-    aliasing, seen = isinstance(made, NoiseAliasedLearner), list[Tensor]()
-    answers(made.action_target if aliasing else made.target, lambda a: torch.full((len(a),), 10.0))
-    step = made._critic_step
-    made._critic_step = lambda data, target: (seen.append(target), step(data, target))[1]  # type: ignore[method-assign]
+    aliasing, seen = isinstance(made.critics, NoiseAliasedCritics), list[Tensor]()
+    answers(
+        made.critics.action_target if aliasing else made.critics.target, lambda a: torch.full((len(a),), 10.0)
+    )
+    fit = made.critics.fit
+    made.critics.fit = lambda data, target: (seen.append(target), fit(data, target))[1]  # type: ignore[method-assign]
     floors = torch.tensor([9.0, 7.5, 5.0, torch.nan]).repeat(ROWS // 4)
     info = made.update(replace(batch(4, action=2) if aliasing else batch(), return_floor=floors))
     return float(info["critic/floored"]) if "critic/floored" in info else None, seen[0]
@@ -169,8 +175,8 @@ def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
 def test_aliased_learning_knows_both_kinds_of_backup() -> None:
     """DSRL-NA with a soft backup: the same bonus as DSRL-SAC, from the same actor and draw."""
     soft, hard = aliased(alpha=0.1, entropy_in_target=True), aliased(alpha=0.1)
-    soft_target, info = soft._target(batch(4, action=2))
-    hard_target, _ = hard._target(batch(4, action=2))
+    soft_target, info = soft.target_of(batch(4, action=2))
+    hard_target, _ = hard.target_of(batch(4, action=2))
     torch.testing.assert_close((soft_target - hard_target).mean(), info["critic/entropy_bonus"])
 
 
@@ -179,8 +185,8 @@ def test_aliased_learning_gates_by_the_critic_of_noise() -> None:
     made, data = aliased(gate=True), batch(4, action=2)
     answers(made.critic, lambda w: -w.abs().sum(-1))
     with torch.no_grad():
-        expected = made._base_target(data)
-    torch.testing.assert_close(made._target(data)[0], expected)
+        expected = made.base_target_of(data)
+    torch.testing.assert_close(made.target_of(data)[0], expected)
 
 
 def test_regression_covers_every_store_of_a_mixed_batch() -> None:
@@ -188,7 +194,7 @@ def test_regression_covers_every_store_of_a_mixed_batch() -> None:
     half.
     """
     made = aliased(init_std=0.01)  # the actor's own noise stays near 0
-    noise = made._noise_where_the_actor_goes(batch(4, action=2))
+    noise = made.critics.regression_noise(batch(4, action=2))
     far = (noise.abs().amax(1) > 0.5).float()
     assert 0.4 < far[: ROWS // 2].mean() < 0.6
     assert 0.4 < far[ROWS // 2 :].mean() < 0.6
@@ -208,7 +214,7 @@ def test_diagnosis_asks_about_the_base_and_the_actor() -> None:
     made = learner(ResidualMap(1, 0.5), actor="deterministic")
     answers(made.critic, lambda a: a.sum(-1))
     data = batch(ctx=1)
-    made._actor_flat[-1] = 50.0  # the last layer's bias: u = 1 everywhere
+    made.actor_opt.flat[-1] = 50.0  # the last layer's bias: u = 1 everywhere
     info = made.diagnose(data)
     torch.testing.assert_close(info["critic/q_base"], data.ctx.mean())
     torch.testing.assert_close(info["critic/q_actor"], data.ctx.mean() + 0.5)
@@ -218,7 +224,12 @@ def test_actors_leave_no_gradient_in_either_critic() -> None:
     """Also not in the aliased pair."""
     made = aliased(norm_bound=0.1, auto_alpha=True)
     made.update(batch(4, action=2))
-    modules = (made.critic, made.target, made.action_critic, made.action_target, made.actor)
+    modules = (
+        made.critic,
+        made.critics.action_critic,
+        made.critics.action_target,
+        made.actor,
+    )
     assert all(parameter.grad is None for module in modules for parameter in module.parameters())
 
 
@@ -244,4 +255,4 @@ def test_settings_that_make_no_learner_are_refused(settings: dict[str, Any], wor
 def test_aliasing_needs_noise_to_alias() -> None:
     """Only steering has it."""
     with pytest.raises(ConfigError, match="steering"):
-        NoiseAliasedLearner(4, ResidualMap(1, 0.1), LearnerConfig(), generator("x"), flow_policy(SPEC))
+        OffPolicyLearner(4, ResidualMap(1, 0.1), LearnerConfig(), generator("x"), base=flow_policy(SPEC))

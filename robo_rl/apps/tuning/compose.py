@@ -30,7 +30,6 @@ from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
-from robo_rl.rl.off_policy.noise_aliased import NoiseAliasedLearner
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
@@ -162,9 +161,8 @@ def build_learner(
     method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
 ) -> OffPolicyLearner:
     """The off-policy learner of a method."""
-    if method.algorithm == "noise_aliased":
-        return NoiseAliasedLearner(features, action_map, method.learner, rng, base)
-    return OffPolicyLearner(features, action_map, method.learner, rng)
+    aliased = base if method.algorithm == "noise_aliased" else None
+    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
 
 
 def learned_reward(method: MethodConfig) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Distillation's rounds: gather, train, let the student drive, train again; it can be left and taken up
 anywhere.
 
-A saved state holds the answers, the round's training and the gatherer's place. A gathering starts with new
+A saved state holds the answers, the round's training and the collector's random state. A collection starts with new
 episodes, so that one that was cut off is made again, the same; the simulator is no part of the state.
 """
 
@@ -55,7 +55,7 @@ class Rounds:
         # zero noise.
         self.noise_scale = 0.0 if ignores_noise(teacher) else noise_scale
         noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), self.noise_scale)
-        self.gatherer = DaggerCollector(
+        self.collector = DaggerCollector(
             env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed
         )
         self.recipe = DistillConfig(
@@ -65,7 +65,7 @@ class Rounds:
         self.round, self.env_steps, self.distiller = -1, 0, None
         self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
 
-    distiller: Distiller | None  # of this round; None before the first gathering
+    distiller: Distiller | None  # of this round; None before the first collection
 
     @property
     def updates(self) -> int:
@@ -79,24 +79,26 @@ class Rounds:
 
     @property
     def learns(self) -> bool:
-        """Has this round updates left? Else the next step is a gathering, or there is none."""
+        """Has this round updates left? Else the next step is a collection, or there is none."""
         return self.distiller is not None and not self.distiller.done
 
     @property
     def done(self) -> bool:
         return self.round == self.config.rounds and not self.learns
 
-    def gather(self, on_step: Callable[[int], None] = lambda _: None) -> None:
+    def collect(self, on_step: Callable[[int], None] = lambda _: None) -> None:
         """The next round's states: the teacher's alone, or the student's in part. Starts that round."""
         config, before = self.config, self.distiller
         # A teacher that corrects steps answers once per executed chunk; one that does not, in every state.
         more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
         if before is None:
-            gathered = self.gatherer.gather(config.rollout_steps * more, on_step=on_step)
+            gathered = self.collector.collect(config.rollout_steps * more, on_step=on_step)
             data = gathered.data
         else:
             student = _single_step(before.student())
-            gathered = self.gatherer.gather(config.round_steps * more, student, config.student_share, on_step)
+            gathered = self.collector.collect(
+                config.round_steps * more, student, config.student_share, on_step
+            )
             data = before.data + gathered.data
         self.env_steps, self.round = self.env_steps + gathered.env_steps, self.round + 1
         self.distiller = Distiller(self.head, data, self.recipe, walk_of(self.teacher))
@@ -114,14 +116,14 @@ class Rounds:
         return Distilled(head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent())
 
     def state_dict(self) -> dict[str, Any]:
-        """What it takes to go on from here; there is nothing to save before the first gathering is done."""
+        """What it takes to go on from here; there is nothing to save before the first collection is done."""
         assert self.distiller is not None
         return {
             "round": self.round,
             "env_steps": self.env_steps,
             "data": {name: getattr(self.distiller.data, name) for name in _DATA},
             "distiller": self.distiller.state_dict(),
-            "gatherer": self.gatherer.state_dict(),
+            "collector": self.collector.state_dict(),
             "spent": list(self._spent()),
         }
 
@@ -131,7 +133,7 @@ class Rounds:
             self.head, DistillData(**state["data"]), self.recipe, walk_of(self.teacher)
         )
         self.distiller.load_state_dict(state["distiller"])
-        self.gatherer.load_state_dict(state["gatherer"])
+        self.collector.load_state_dict(state["collector"])
         wall_s, cpu_s = state["spent"]
         self._start_s, self._start_cpu_s = time.monotonic() - wall_s, time.process_time() - cpu_s
 

@@ -84,7 +84,7 @@ def _recorded(
     """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can
     be merged.
 
-    spec: of the environment without the patience of training, which is no part of the contract.
+    spec: of the environment without the episode_limit_factor of training, which is no part of the contract.
     """
     folder = run.episodes
     if (folder / DATASET_JSON).exists():

@@ -83,8 +83,8 @@ def training_episode_limit(
     """
     own = config.max_episode_steps
     lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]
-    if method.patience is None or not lengths:
+    if method.episode_limit_factor is None or not lengths:
         return own
-    limit = math.ceil(method.patience * median(lengths))
+    limit = math.ceil(method.episode_limit_factor * median(lengths))
     with closing(make_env(env_name(config), 1, **env_options(config))) as env:
         return min(limit, env.spec.max_episode_steps)

@@ -50,7 +50,7 @@ class DaggerCollector:
         self.rng, self.seeds = generator("gather", seed), EpisodeSeeds(("distill", seed))
 
     @torch.no_grad()
-    def gather(
+    def collect(
         self,
         env_steps: int,
         student: ChunkPolicy | None = None,
@@ -97,7 +97,7 @@ class DaggerCollector:
         return DaggerData(data, steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """Its place between two gatherings; every gathering starts with new episodes."""
+        """Its place between two collections; every collection starts with new episodes."""
         return {"rng": self.rng.get_state(), "seeds": self.seeds.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

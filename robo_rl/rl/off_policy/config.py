@@ -63,7 +63,7 @@ class LearnerConfig:
     gate: bool = setting(
         False, "choose between u and the base's u = 0 by Q, when acting and when bootstrapping"
     )
-    gate_doubt: float = setting(
+    gate_margin: float = setting(
         0.0, "deployed, u has to be better by so many std of the heads; falls to 0", at_least=0.0
     )
 

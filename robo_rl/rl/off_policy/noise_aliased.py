@@ -1,140 +1,99 @@
-"""DSRL-NA (Wagenmaker et al. 2025): steering with two critics, one of actions and one of the noise that makes
-them.
+"""DSRL-NA (Wagenmaker et al. 2025): steering with a critic of actions and a critic of the noise behind them.
 
-Q_A(s, a) learns by temporal differences on the executed chunks, whoever produced them; Q_W(s, w) is regressed
-to Q_A(s, base(s, w)), and the actor climbs Q_W. Many noises alias to one action, so Q_A needs far less data
-than a critic of noise would. The regression draws w where the actor can go: half from the actor itself, half
-uniform over its range. The published code draws N(0, I) alone, and leaves Q_W unfitted wherever |w| is
-larger.
+Q_A(s, a) learns by temporal differences on executed chunks, whoever produced them. Q_W(s, w) is regressed to
+Q_A(s, base(s, w)), and the actor climbs Q_W. Many noises lead to one action, so Q_A needs far less data than
+a critic of noise alone. The regression draws w from the actor's range: half from the actor itself, half
+uniform. The published code draws N(0, I) alone and leaves Q_W unfitted wherever |w| is larger.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from robo_rl.core.action_map import ActionMap, LatentMap
+from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.replay import Batch
-from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.flat import flatten_parameters
-from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.off_policy.learner import OffPolicyLearner
-from robo_rl.rl.off_policy.losses import Info, critic_loss, td_target
+from robo_rl.nets.flat import FlatAdam, flatten_parameters
+from robo_rl.rl.off_policy.context import LearnerContext
+from robo_rl.rl.off_policy.exploration import independent_sample
+from robo_rl.rl.off_policy.losses import Info, critic_loss
+from robo_rl.rl.off_policy.networks import Networks, make_action_critics
+from robo_rl.rl.off_policy.targets import subset_min
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """The base policy, as this learner uses it."""
+    """The base policy, as these critics use it."""
 
     execute: int
 
     def sample_from(self, features: Tensor, noise: Tensor) -> Tensor: ...
 
 
-class NoiseAliasedLearner(OffPolicyLearner):
-    """`critic` is Q_W, which acting and gating use; `action_critic` is Q_A."""
+class NoiseAliasedCritics:
+    """`critic` is Q_W, for acting and gating; `action_critic` is Q_A, with a target network."""
 
-    def __init__(
-        self,
-        obs_dim: int,
-        action_map: ActionMap,
-        cfg: LearnerConfig,
-        generator: torch.Generator,
-        base: Decoder,
-    ) -> None:
-        if not isinstance(action_map, LatentMap):
+    def __init__(self, obs_dim: int, nets: Networks, context: LearnerContext, base: Decoder) -> None:
+        cfg = context.cfg
+        if not isinstance(context.map, LatentMap):
             raise ConfigError("method.algorithm=noise_aliased needs method.map.kind=steering.")
         if cfg.conservative > 0.0:
             raise ConfigError(
                 "method.algorithm=noise_aliased has no conservative term: set learner.conservative=0."
             )
-        super().__init__(obs_dim, action_map, cfg, generator)
-        self.latent, self.base = action_map, base
-        action_dim = base.execute * action_map.shape[1]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
-            self.action_critic, self.action_target = (
-                CriticEnsemble(obs_dim + action_dim, cfg.hidden, cfg.heads, cfg.layer_norm) for _ in range(2)
-            )
-        self.action_target.load_state_dict(self.action_critic.state_dict())
-        self._action_flat = flatten_parameters(self.action_critic)
-        self._pairs[0] = (
-            flatten_parameters(self.action_target),
-            self._action_flat,
-        )  # Q_W is not bootstrapped
-        self.action_opt = torch.optim.Adam([self._action_flat], lr=cfg.lr_critic, fused=True)
+        self.context, self.latent, self.base, self.actor = context, context.map, base, nets.actor
+        self.critic = self.bootstrap_gate = nets.critic  # Q_W is not bootstrapped: no target network
+        width = obs_dim + base.execute * self.latent.shape[1]
+        self.action_critic, self.action_target = make_action_critics(width, context)
+        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
+        self.action_opt = FlatAdam(self.action_critic, cfg.lr_critic, cfg.grad_clip)
+        self._target_flat = flatten_parameters(self.action_target)
 
     def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b executed"]:
         """The chunk that the base executes from this noise, flattened."""
         chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
         return chunk[:, : self.base.execute].flatten(1)
 
-    def _critic_step(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
-        """Both critics: Q_A to `target`, then Q_W to Q_A."""
+    def fit(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
+        """Q_A to `target`, then Q_W to Q_A."""
         loss, info = critic_loss(self.action_critic(batch.obs, batch.action), target)
-        self._step(self.action_opt, self._action_flat, loss, self.action_critic)
-        noise = self._noise_where_the_actor_goes(batch)
+        self.action_opt.step(loss)
+        noise = self.regression_noise(batch)
         with torch.no_grad():
             values = self.action_critic(batch.obs, self.decode(batch.obs, noise))
         alias = (self.critic(batch.obs, noise) - values).square().mean(dim=1).sum()
-        self._step(self.critic_opt, self._critic_flat, alias, self.critic)
+        self.critic_opt.step(alias)
         return info | {"critic/alias_loss": alias.detach()}
 
     @torch.no_grad()
-    def _noise_where_the_actor_goes(self, batch: Batch) -> Float[Tensor, "b k"]:
-        u = self._scattered(torch.cat([batch.obs, batch.ctx], dim=-1))
-        uniform = torch.rand(u.shape, generator=self.generator) * 2.0 - 1.0
-        # Every second row: a mixed batch is ordered by store, and each store needs both kinds of noise.
+    def regression_noise(self, batch: Batch) -> Float[Tensor, "b k"]:
+        """Noise to fit Q_W on: in turns the actor's, with exploration, and uniform over its range."""
+        u = independent_sample(self.actor, self.context.actor_input(batch.obs, batch.ctx), self.context)
+        uniform = self.context.uniform(len(u))
+        # In turns: a mixed batch is ordered by store, and each store needs both kinds of noise.
         second = (torch.arange(len(u)) % 2 == 1).unsqueeze(1)
-        return self.map.to_critic(torch.where(second, uniform, u), batch.ctx)
+        return self.latent.to_critic(torch.where(second, uniform, u), batch.ctx)
 
-    def _scattered(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
-        """The actor's u for rows of a batch, which are no lanes: noise without the memory and the spread of
-        lanes.
-        """
-        if isinstance(self.actor, GaussianActor):
-            return self.actor.sample(x, self._normal(len(x)))[0]
-        return (self.actor.mode(x) + self.cfg.explore_std * self._normal(len(x))).clamp(-1.0, 1.0)
+    def next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+        chunk = self.decode(batch.next_obs, self.latent.to_critic(u, batch.next_ctx))
+        q = self.action_target(batch.next_obs, chunk)
+        return subset_min(q, self.context.cfg.target_subset, self.context.generator)
 
     @torch.no_grad()
-    def _target(self, batch: Batch) -> tuple[Float[Tensor, " b"], Info]:
-        u, bonus = self._next_action(batch)
-        if self.cfg.gate:
-            u = self._gated(u, batch.next_obs, batch.next_ctx, self.critic)
-        return self._soft_target(batch, self._next_value(batch, u), bonus)
+    def follow(self) -> None:
+        self._target_flat.lerp_(self.action_opt.flat, self.context.cfg.tau)
 
-    @torch.no_grad()
-    def _base_target(self, batch: Batch) -> Float[Tensor, " b"]:
-        zero = torch.zeros(len(batch.reward), self.map.dim)
-        return td_target(batch.reward, batch.discount, self._next_value(batch, zero))
-
-    def _next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-        chunk = self.decode(batch.next_obs, self.map.to_critic(u, batch.next_ctx))
-        return self._subset_min(self.action_target(batch.next_obs, chunk))
-
-    def weights(self) -> dict[str, dict[str, Tensor]]:
-        more = {name: getattr(self, name).state_dict() for name in ("action_critic", "action_target")}
-        copies = {name: {key: value.clone() for key, value in state.items()} for name, state in more.items()}
-        return super().weights() | copies
-
-    def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
-        super().load_weights(weights)
-        self.action_opt.state.clear()
-
-    def state_dict(self) -> dict[str, Any]:
-        names = ("action_critic", "action_target", "action_opt")
-        return super().state_dict() | {
-            name: copy.deepcopy(getattr(self, name).state_dict()) for name in names
+    def networks(self) -> dict[str, CriticEnsemble]:
+        return {
+            "critic": self.critic,
+            "action_critic": self.action_critic,
+            "action_target": self.action_target,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        for name in ("action_critic", "action_target", "action_opt"):
-            getattr(self, name).load_state_dict(state[name])
+    def optimizers(self) -> dict[str, FlatAdam]:
+        return {"critic_opt": self.critic_opt, "action_opt": self.action_opt}

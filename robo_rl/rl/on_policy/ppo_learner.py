@@ -16,7 +16,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings
 from robo_rl.core.views import ALL, Views
 from robo_rl.nets.actor import ActorConfig, make_actor
-from robo_rl.nets.flat import flat_gradient, flatten_parameters
+from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.losses import Info, residual_penalty
@@ -79,9 +79,8 @@ class PpoLearner:
             state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
             self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm)
         nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
-        self._actor_flat, self._critic_flat = flatten_parameters(self.actor), flatten_parameters(self.critic)
-        self.actor_opt = torch.optim.Adam([self._actor_flat], lr=cfg.lr_actor, fused=True)
-        self.critic_opt = torch.optim.Adam([self._critic_flat], lr=cfg.lr_critic, fused=True)
+        self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, cfg.grad_clip)
+        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
 
     @torch.no_grad()
     def act(
@@ -109,7 +108,7 @@ class PpoLearner:
         """
         factor = learning_rate_factor(self.rounds, total_rounds, self.ppo.warmup)
         for optimizer, rate in ((self.actor_opt, self.cfg.lr_actor), (self.critic_opt, self.cfg.lr_critic)):
-            optimizer.param_groups[0]["lr"] = rate * factor
+            optimizer.set_lr(rate * factor)
         x = torch.cat([data.obs, data.ctx], dim=-1)
         with torch.no_grad():
             old = self.log_prob(x, data.u)
@@ -136,18 +135,10 @@ class PpoLearner:
         log_prob = normal_log_prob(u, mean, self.std)
         loss, info = clipped_surrogate(log_prob, old, standardized(advantage), self.ppo.clip)
         penalty, size = residual_penalty(mean, self.cfg.penalty)
-        self._descend(self.actor_opt, self._actor_flat, loss + penalty, self.actor)
+        self.actor_opt.step(loss + penalty)
         loss, more = value_loss(self._value(x), returns)
-        self._descend(self.critic_opt, self._critic_flat, loss, self.critic)
+        self.critic_opt.step(loss)
         return info | size | more
-
-    def _descend(
-        self, optimizer: torch.optim.Optimizer, flat: Tensor, loss: Tensor, module: nn.Module
-    ) -> None:
-        flat.grad = flat_gradient(loss, module)
-        if self.cfg.grad_clip > 0.0:
-            nn.utils.clip_grad_norm_([flat], self.cfg.grad_clip)
-        optimizer.step()
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """A copy of the actor's and the critic's weights, to come back to."""
@@ -160,8 +151,8 @@ class PpoLearner:
         """Back to `weights`. Moments of the optimisers restart."""
         for name, state in weights.items():
             getattr(self, name).load_state_dict(state)
-        self.actor_opt.state.clear()
-        self.critic_opt.state.clear()
+        self.actor_opt.restart()
+        self.critic_opt.restart()
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, moments, counters and generator, as a copy."""

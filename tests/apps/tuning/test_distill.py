@@ -64,7 +64,7 @@ def distilled(teacher: SavedPolicy, **changes: Any) -> Distilled:
     env = make_env(3)
     rounds = Rounds(DistillVerb(**small | changes), teacher, 1.0, env)
     while not rounds.done:
-        rounds.update() if rounds.learns else rounds.gather()
+        rounds.update() if rounds.learns else rounds.collect()
     env.close()
     return rounds.result()
 
@@ -86,7 +86,9 @@ def test_a_head_answers_like_its_teacher(name: str) -> None:
     assert result.noise_scale == (0.0 if name == "steered from zero" else 1.0)
     env, noise = make_env(3), EpisodeNoise((4, 1), result.noise_scale)
     seen = (
-        DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=99).gather(150).data
+        DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=99)
+        .collect(150)
+        .data
     )
     env.close()
     with torch.no_grad():
@@ -129,7 +131,7 @@ def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share
     env = make_env(3)
     step = env.step
     env.step = lambda action: (driven.append(action), step(action))[1]  # type: ignore[method-assign]
-    found = DaggerCollector(env, teacher, ChunkExecutor, EpisodeNoise((4, 1)), False, seed=0).gather(
+    found = DaggerCollector(env, teacher, ChunkExecutor, EpisodeNoise((4, 1)), False, seed=0).collect(
         600, student, share
     )
     env.close()
@@ -144,7 +146,7 @@ def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say
     env = make_env(3)
     made = DaggerCollector(env, residual(), ChunkExecutor, EpisodeNoise((4, 1)), True, seed=0)
     with pytest.raises(ConfigError, match="student_share"):
-        made.gather(60, head(), 1.0)
+        made.collect(60, head(), 1.0)
     env.close()
 
 

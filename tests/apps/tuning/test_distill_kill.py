@@ -86,13 +86,13 @@ def same_run(one: Path, other: Path) -> None:
 
 
 DEATHS: dict[str, tuple[Any, str, int, bool]] = {
-    "in the first gathering": (DaggerCollector, "_decide", 10, False),
-    "between the first gathering and its checkpoint": (Rounds, "gather", 1, True),
+    "in the first collection": (DaggerCollector, "_decide", 10, False),
+    "between the first collection and its checkpoint": (Rounds, "collect", 1, True),
     "before the first checkpoint of the training": (Rounds, "update", 9, False),
     "in the middle of a round": (Rounds, "update", 33, True),
     "after the last update of a round": (Rounds, "update", 40, True),
-    "in the student's first gathering": (Rounds, "gather", 2, False),
-    "after the student's first gathering": (Rounds, "gather", 2, True),
+    "in the student's first collection": (Rounds, "collect", 2, False),
+    "after the student's first collection": (Rounds, "collect", 2, True),
     "in the last round": (Rounds, "update", 111, False),
     "while a checkpoint is written": (state_io, "write_json", 4, False),
     "between a checkpoint and the removal of the one before": (shutil, "rmtree", 6, False),
@@ -121,13 +121,15 @@ def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, mo
         patch.setattr(Rounds, "update", dying(Rounds.update, 71))
         with pytest.raises(Killed):
             distill.main(config(teacher, tmp_path / "run"))
-    updates, gatherings = list[int](), list[int]()
-    update, gather = Rounds.update, Rounds.gather
+    updates, collections = list[int](), list[int]()
+    update, collect = Rounds.update, Rounds.collect
     monkeypatch.setattr(Rounds, "update", lambda self, *a: (update(self, *a), updates.append(self.updates)))
-    monkeypatch.setattr(Rounds, "gather", lambda self, *a: (gather(self, *a), gatherings.append(self.round)))
+    monkeypatch.setattr(
+        Rounds, "collect", lambda self, *a: (collect(self, *a), collections.append(self.round))
+    )
     assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
     assert updates == list(range(61, 121))
-    assert gatherings == [2]
+    assert collections == [2]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, mo
 def test_ctrl_c_saves_and_says_how_to_go_on(
     where: Any, name: str, call: int, said: str, teacher: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """The running update is finished; a gathering, here the second one, is made again by the resumed run."""
+    """The running update is finished; a collection, here the second one, is made again by the resumed run."""
     calls, real = 0, getattr(where, name)
 
     def interrupted(*args: Any) -> Any:

@@ -80,16 +80,16 @@ def finetune(base: tuple[Path, Path], out: Path, method: str, *more: str) -> lis
     ]
 
 
-def test_attempts_in_training_end_with_patience(base: tuple[Path, Path]) -> None:
+def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tuple[Path, Path]) -> None:
     """1.6 median demonstrations, rounded up, and never beyond the task's own limit; without demonstrations
     none.
     """
     config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]))
     demos = EpisodeStore(base[0])
     middle = sorted(episode.frames for episode in demos)[1]
-    method = replace(config.method, training_episode_limit=1.6)
+    method = replace(config.method, episode_limit_factor=1.6)
     assert training_episode_limit(config, method, demos) == math.ceil(1.6 * middle)
-    assert training_episode_limit(config, replace(method, training_episode_limit=100.0), demos) == 200
+    assert training_episode_limit(config, replace(method, episode_limit_factor=100.0), demos) == 200
     assert training_episode_limit(config, method, None) is None
     config.max_episode_steps = 7
     assert training_episode_limit(config, method, demos) == 7

@@ -391,10 +391,12 @@ def test_a_run_starts_from_an_earlier_one(
     env.close()
     start_from(built.tuner, str(tmp_path / "earlier"))
     one, other = earlier.tuner.learner, built.tuner.learner
-    for net in ("actor", "target_actor", "critic", "target"):
-        found, expected = getattr(other, net).state_dict(), getattr(one, net).state_dict()
+    pairs = [(other.actor, one.actor), (other.target_actor, one.target_actor)]
+    pairs += [(other.critic, one.critic), (other.critics.target, one.critics.target)]
+    for ours, theirs in pairs:
+        found, expected = ours.state_dict(), theirs.state_dict()
         assert all(torch.equal(found[key], value) for key, value in expected.items())
-    assert not other.actor_opt.state
+    assert not other.actor_opt.optimizer.state
 
 
 def test_ppo_refuses_the_base_in_place_of_its_actor(

@@ -100,7 +100,7 @@ def real_policies() -> dict[str, ChunkPolicy]:
     features, latent = base.encoder.dim, LatentMap(4, 1, 1.0)
     actor = make_actor(ActorConfig("gaussian", features + latent.ctx_dim, latent.dim, (8,)))
     corrector = make_actor(ActorConfig("deterministic", features + 1, 1, (8,)))
-    gate = CriticEnsemble(features + 1, (8,), doubt=0.5)
+    gate = CriticEnsemble(features + 1, (8,), margin=0.5)
     tuned = ResidualPolicy(SteeredPolicy(base, actor, latent), corrector, ResidualMap(1, 0.2), gate)
     return {"head": head, "residual": tuned}
 

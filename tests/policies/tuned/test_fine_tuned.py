@@ -39,9 +39,11 @@ def steered(origin: Origin, rank: int | None = None, trained: bool = False) -> S
     return SteeredPolicy(flow_policy(SPEC), chosen, action_map)
 
 
-def residual(steps: int = 1, gate: bool = False, trained: bool = False, doubt: float = 0.0) -> ResidualPolicy:
+def residual(
+    steps: int = 1, gate: bool = False, trained: bool = False, margin: float = 0.0
+) -> ResidualPolicy:
     action_map = ResidualMap(1, 0.2, steps)
-    critic = CriticEnsemble(4 + steps, (8,), doubt=doubt) if gate else None
+    critic = CriticEnsemble(4 + steps, (8,), margin=margin) if gate else None
     return ResidualPolicy(flow_policy(SPEC), actor(4 + steps, steps, trained=trained), action_map, critic)
 
 
@@ -108,7 +110,7 @@ def test_the_gate_keeps_the_base_where_the_critics_prefer_it() -> None:
     assert not torch.equal(out, base)
 
 
-def test_a_gate_that_doubts_needs_both_heads_for_a_correction() -> None:
+def test_a_gate_with_a_margin_needs_both_heads_for_a_correction() -> None:
     """One head prefers large actions and the other, by less, small ones: the mean is for large, the second
     head not.
     """
@@ -123,7 +125,7 @@ def test_a_gate_that_doubts_needs_both_heads_for_a_correction() -> None:
     base = torch.linspace(-0.9, 0.9, 50).unsqueeze(1)
     features = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
     assert not torch.equal(policy._correct(features, base), base)
-    policy.gate.doubt = 1.0
+    policy.gate.margin = 1.0
     assert torch.equal(policy._correct(features, base), base)
 
 
@@ -132,7 +134,7 @@ def test_a_gate_that_doubts_needs_both_heads_for_a_correction() -> None:
     [
         lambda: steered("zero", rank=2, trained=True),
         lambda: residual(gate=True, trained=True),
-        lambda: residual(gate=True, trained=True, doubt=0.1),
+        lambda: residual(gate=True, trained=True, margin=0.1),
         lambda: residual(2, trained=True),
         lambda: ResidualPolicy(
             steered("gaussian", trained=True), actor(5, 1, trained=True), ResidualMap(1, 0.2)

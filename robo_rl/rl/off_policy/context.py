@@ -1,0 +1,39 @@
+"""Shared parts of one off-policy learner: settings, action map, observation views and random numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.core.action_map import ActionMap
+from robo_rl.core.views import Views
+from robo_rl.rl.off_policy.config import LearnerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerContext:
+    """What actor, critics and exploration of one learner have in common. All noise comes from `generator`."""
+
+    cfg: LearnerConfig
+    map: ActionMap
+    views: Views
+    generator: torch.Generator
+
+    def actor_input(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
+        """Input of the actor: its view of the observation, and the map's context."""
+        return torch.cat([obs[:, self.views.actor], ctx], dim=-1)
+
+    def critic_input(self, obs: Float[Tensor, "b f"]) -> Float[Tensor, "b s"]:
+        """Input of the critics beside the action."""
+        return obs[:, self.views.critic]
+
+    def normal(self, count: int) -> Float[Tensor, "b d"]:
+        """Standard normal noise for `count` actions u."""
+        return torch.randn(count, self.map.dim, generator=self.generator)
+
+    def uniform(self, count: int) -> Float[Tensor, "b d"]:
+        """`count` actions u, uniform in [-1, 1]."""
+        return torch.rand(count, self.map.dim, generator=self.generator) * 2.0 - 1.0

@@ -1,0 +1,60 @@
+"""Exploration: AR(1) noise over time, and noise scales that differ between lanes.
+
+`explore_correlation` is the noise's correlation from step to step: a lasting push moves a robot whose inertia
+averages white noise out. `explore_least` scales TD3's noise from lane to lane (mixed noise, as in FastTD3,
+Seo et al. 2025): quiet lanes show what the actor can do, noisy lanes search. When all lanes search, few
+succeed, and n-step returns then teach that nothing does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.nets.actor import Actor, GaussianActor
+from robo_rl.rl.off_policy.context import LearnerContext
+
+
+class Exploration:
+    """Exploring actions of all lanes. The noise of every lane is a first-order autoregression, AR(1)."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        self.context = context
+        self.noise = torch.zeros(0, context.map.dim)  # AR(1) noise of every lane at the last step
+
+    def act(self, actor: Actor, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
+        """u of every lane: a sample of SAC's actor, or TD3's action with noise added."""
+        if isinstance(actor, GaussianActor):
+            return actor.sample(x, self._next_noise(len(x)))[0]
+        scale = lane_scales(len(x), self.context.cfg.explore_std, self.context.cfg.explore_least)
+        return (actor.mode(x) + scale * self._next_noise(len(x))).clamp(-1.0, 1.0)
+
+    def _next_noise(self, lanes: int) -> Float[Tensor, "b d"]:
+        """rho * last + sqrt(1 - rho^2) * fresh, of unit variance."""
+        fresh, rho = self.context.normal(lanes), self.context.cfg.explore_correlation
+        if rho == 0.0:
+            return fresh
+        if len(self.noise) != lanes:
+            self.noise = fresh
+        else:
+            self.noise = rho * self.noise + math.sqrt(1.0 - rho * rho) * fresh
+        return self.noise
+
+
+def lane_scales(lanes: int, std: float, least: float) -> Float[Tensor, "b 1"]:
+    """Standard deviation of every lane's noise, evenly spaced from least * std to std; a single lane has std."""
+    if lanes == 1:
+        return torch.full((1, 1), std)
+    return std * torch.linspace(least, 1.0, lanes).unsqueeze(-1)
+
+
+def independent_sample(
+    actor: Actor, x: Float[Tensor, "b i"], context: LearnerContext
+) -> Float[Tensor, "b d"]:
+    """Exploring u for the decisions of a batch, which have no lane: white noise of full scale."""
+    if isinstance(actor, GaussianActor):
+        return actor.sample(x, context.normal(len(x)))[0]
+    return (actor.mode(x) + context.cfg.explore_std * context.normal(len(x))).clamp(-1.0, 1.0)

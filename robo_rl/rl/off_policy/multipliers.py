@@ -1,0 +1,72 @@
+"""Lagrange multipliers of the actor's loss: SAC's entropy temperature and the norm bound of LP-DS."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from robo_rl.rl.off_policy.context import LearnerContext
+from robo_rl.rl.off_policy.losses import Info, norm_bound_loss, temperature_loss
+
+
+class Multipliers:
+    """log alpha (SAC's temperature, Haarnoja et al. 2018b) and the log multiplier of the norm bound (LP-DS).
+
+    alpha is tuned with `auto_alpha` and fixed otherwise; the bound is active for `norm_bound` > 0.
+    """
+
+    def __init__(self, context: LearnerContext) -> None:
+        cfg = context.cfg
+        self.context = context
+        self.log_alpha = torch.tensor(cfg.alpha).log().requires_grad_(cfg.auto_alpha)
+        self.log_norm = torch.zeros((), requires_grad=cfg.norm_bound > 0.0)
+        tuned = [p for p in (self.log_alpha, self.log_norm) if p.requires_grad]
+        self.optimizer = torch.optim.Adam(tuned, lr=cfg.lr_actor) if tuned else None
+
+    @property
+    def alpha(self) -> Tensor:
+        """Entropy weight."""
+        return self.log_alpha.exp()
+
+    def step(
+        self, u: Float[Tensor, "b d"], ctx: Float[Tensor, "b c"], log_prob: Float[Tensor, " b"]
+    ) -> tuple[Tensor | float, Info]:
+        """One update of what is tuned. Returns the norm bound's term of the actor's loss, and logs."""
+        if self.optimizer is None:
+            return 0.0, {}
+        cfg, action_map, info = self.context.cfg, self.context.map, Info()
+        term: Tensor | float = 0.0
+        loss = torch.zeros(())
+        if cfg.auto_alpha:
+            loss = loss + temperature_loss(self.log_alpha, log_prob, cfg.target_entropy * action_map.dim)
+            info["actor/alpha"] = self.log_alpha.detach().exp()
+        if cfg.norm_bound > 0.0:
+            shift = action_map.to_critic(u, ctx) - action_map.to_critic(torch.zeros_like(u), ctx)
+            term, norm_loss = norm_bound_loss(self.log_norm, shift.square().mean(), cfg.norm_bound)
+            loss = loss + norm_loss
+            info["actor/norm_multiplier"] = self.log_norm.detach().exp()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return term, info
+
+    def state_dict(self) -> dict[str, Any]:
+        """Multipliers and moments, copied."""
+        return {
+            "log_alpha": self.log_alpha.detach().clone(),
+            "log_norm": self.log_norm.detach().clone(),
+            "optimizer": copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a `state_dict`."""
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        with torch.no_grad():
+            self.log_alpha.copy_(state["log_alpha"])
+            self.log_norm.copy_(state["log_norm"])
