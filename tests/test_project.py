@@ -19,6 +19,7 @@ from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.main import GROUPS
+from robo_rl.apps.cli.multirun import expand_sweeps
 from robo_rl.apps.cli.packages import PACKAGES
 from robo_rl.apps.cli.verbs import VERBS
 from tests.pins import declared, setup_cfg
@@ -179,8 +180,9 @@ def test_examples_of_verbs_are_valid(name: str) -> None:
     """The examples in `--help` work as they stand."""
     for example in VERBS[name].examples:
         overrides = [word for word in example.split()[1 + len(name.split()) :] if not word.startswith("--")]
-        verb, given = by_engine(name, overrides)
-        load_config(verb, given, load_schema(VERBS[verb]))
+        verb, given = by_engine(name, [word for word in overrides if word != "-m"])
+        for words in expand_sweeps(verb, given) if "-m" in overrides else [given]:
+            load_config(verb, words, load_schema(VERBS[verb]))
 
 
 def test_readme_shows_every_folder() -> None:

@@ -7,6 +7,9 @@ word, the environment's name.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
+from robo_rl.apps.cli.overrides import quoted
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.table import WORDS, all_tasks, suite_of
 
@@ -43,6 +46,10 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     """
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
+    if verb == "compare" and (
+        first := list(takewhile(lambda word: "=" not in word and word[:1] != "-", arguments))
+    ):
+        return verb, [f"runs=[{','.join(map(quoted, first))}]", *arguments[len(first) :]]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
         return verb, _scene(given, arguments)

@@ -22,6 +22,7 @@ OUTRO = """\
 robo-rl <verb> --help   all settings of a verb with types, defaults and meaning
 config=mine.yaml        settings from a YAML file, for every verb; those on the command line win
 robo-rl --version       the version
+-m seed=1,2,3           one run per value, each in a folder of its own below out=; several keys: all combinations
 
 A run is a folder: its settings, commit and seed are inside, and resume=true goes on where it was stopped.
 Exit codes: 0 done, 1 our defect, 2 a mistake in the input, 3 an environment died, 4 disk full, 130 Ctrl-C."""

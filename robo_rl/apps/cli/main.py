@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.multirun import FLAGS, multirun
 from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
@@ -89,7 +90,8 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in VERBS:
         raise UnknownNameError("verb", name, VERBS)
     load_plugins()
-    rest, origin = expand(rest)
+    sweeps = bool(set(FLAGS) & set(rest))
+    rest, origin = expand([word for word in rest if word not in FLAGS])
     name, rest = by_engine(name, rest)
     if origin:
         check_keys(name, rest, origin, known_keys(name))
@@ -98,6 +100,8 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(verb_help(name, [word for word in rest if "=" in word]))
         return 0
+    if sweeps:
+        return multirun(name, rest, lambda words: _call(name, words))
     return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
 
 

@@ -105,6 +105,7 @@ VERBS = {
         "train",
         "improve a base policy by reinforcement learning on the task's success",
         "robo-rl finetune base=runs/base/policy out=runs/steered",
+        "robo-rl finetune -m seed=1,2,3 base=runs/base out=runs/seeds",
     ),
     "fly": _verb(
         "fly",
@@ -240,6 +241,22 @@ VERBS = {
         "dds",
         "how often a topic comes, how regularly, and how many bytes a second",
         "robo-rl topic hz joint_states",
+    ),
+    "runs": _verb(
+        "list_runs",
+        "history:RunsConfig",
+        "train",
+        "list the runs below a folder with their success and the settings in which they differ",
+        "robo-rl runs",
+        "robo-rl runs path=runs/peg --json",
+    ),
+    "compare": _verb(
+        "compare",
+        "history:CompareConfig",
+        "train",
+        "plot learning curves of runs with intervals, and print their success",
+        "robo-rl compare runs/steered runs/residual",
+        "robo-rl compare runs=[runs/a,runs/b] out=runs/ab",
     ),
     "info": _verb(
         "info",

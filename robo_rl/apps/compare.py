@@ -1,0 +1,57 @@
+"""`robo-rl compare a b`: learning curves with intervals in one plot, and a table of final success."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from robo_rl.apps.runs.history import PastRun, find_runs
+from robo_rl.conf.history import CompareConfig
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.eval.plots import Curve, write_learning_curves
+from robo_rl.eval.stats import SuccessRate
+
+
+def main(config: CompareConfig) -> int:
+    """Plot the curves, and print the table."""
+    if len(config.runs) < 2:
+        raise ConfigError(
+            f"Found {len(config.runs)} run, expected two or more: robo-rl compare runs/a runs/b"
+        )
+    groups = {name: read_group(name) for name in config.runs}
+    width = max(map(len, groups))
+    for name, runs in groups.items():
+        rates = [run.rate for run in runs if run.rate is not None]
+        pooled = (
+            str(SuccessRate(sum(r.k for r in rates), sum(r.n for r in rates))) if rates else "not measured"
+        )
+        seeds = f", {len(runs)} runs" if len(runs) > 1 else ""
+        print(f"{name:<{width}}  {pooled}{seeds}")
+    curves = [curve_of(name, runs) for name, runs in groups.items()]
+    files = write_learning_curves(Path(config.out), [curve for curve in curves if curve is not None])
+    print(f"Curves: {', '.join(map(str, files))}")
+    return 0
+
+
+def read_group(name: str) -> list[PastRun]:
+    """One run, or the runs below a folder: seeds of one setting. Raises CheckpointError when there is none."""
+    if runs := [PastRun.read(path) for path in find_runs(Path(name))]:
+        return runs
+    raise CheckpointError(f"{name} holds no run. Give the folder of a run, or one around several seeds.")
+
+
+def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
+    """Wilson intervals over episodes for one run, bootstrap intervals over runs for several.
+
+    None where no run was evaluated on the way. Raises ConfigError for seeds evaluated at other steps.
+    """
+    measured = [run.curve for run in runs if run.curve is not None and run.curve.env_steps]
+    if not measured:
+        return None
+    steps = measured[0].env_steps
+    if len(measured) == 1:
+        return Curve.from_rates(name, steps, measured[0].rates)
+    if any(curve.env_steps != steps for curve in measured):
+        raise ConfigError(
+            f"The runs below {name} were evaluated at different steps: compare them one by one."
+        )
+    return Curve.from_seeds(name, steps, [[rate.rate for rate in curve.rates] for curve in measured])

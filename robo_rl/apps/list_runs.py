@@ -1,0 +1,29 @@
+"""`robo-rl runs`: the runs below a folder with their success and the settings in which they differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from robo_rl.apps.runs.history import PastRun, differing, find_runs
+from robo_rl.conf.history import RunsConfig
+from robo_rl.core.errors import CheckpointError
+
+
+def main(config: RunsConfig) -> int:
+    """Print one line per run."""
+    runs = [PastRun.read(path) for path in find_runs(Path(config.path))]
+    if not runs:
+        raise CheckpointError(f"{config.path} holds no run. Give the folder of a run, or one around several.")
+    settings = differing(runs)
+    if config.json:
+        for run, varied in zip(runs, settings, strict=True):
+            rate = None if run.rate is None else run.rate.to_json()
+            print(json.dumps({"path": str(run.path), "done": run.done, "success": rate, "settings": varied}))
+        return 0
+    width = max(len(str(run.path)) for run in runs)
+    for run, varied in zip(runs, settings, strict=True):
+        success = str(run.rate) if run.rate else "not measured" if run.done else "not finished"
+        shown = " ".join(f"{key}={value}" for key, value in list(varied.items())[: config.settings])
+        print(f"{run.path!s:<{width}}  {success:<28}  {shown}".rstrip())
+    return 0

@@ -1,0 +1,80 @@
+"""What finished and unfinished runs left in their folders: verb, settings, success and learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.apps.runs.success_note import EVALUATION_FILE
+from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
+from robo_rl.core.files.durable import read_json
+from robo_rl.eval.stats import SuccessRate
+
+RUN_FILE = "run.json"
+RESULTS = ("policy", "head")  # keys of results.json that hold the run's own success
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One run's folder, read without loading its policy."""
+
+    path: Path
+    settings: Mapping[str, Any]  # dotted keys
+    rate: SuccessRate | None  # None: not measured
+    curve: LearningCurve | None  # None: no evaluations on the way
+    done: bool  # it left a policy
+
+    @classmethod
+    def read(cls, path: str | Path) -> PastRun:
+        """Raises CheckpointError for a folder that is no run."""
+        run = RunDir.open(path)
+        curve = run.path / CURVE_FILE
+        return cls(
+            run.path,
+            dict(_flat(run.config())),
+            _rate(run.path),
+            LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
+            run.policy.is_dir(),
+        )
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Folders of runs at or below `folder`, in order; runs inside a run belong to it and are left out."""
+    if (folder / RUN_FILE).is_file():
+        return [folder]
+    if not folder.is_dir():
+        return []
+    return [run for child in sorted(folder.iterdir()) if child.is_dir() for run in find_runs(child)]
+
+
+def differing(runs: list[PastRun]) -> list[dict[str, Any]]:
+    """For each run, the settings that are not the same in all of them; `out` left out."""
+    keys = [key for key in dict.fromkeys(key for run in runs for key in run.settings) if key != "out"]
+    varied = [key for key in keys if len({repr(run.settings.get(key)) for run in runs}) > 1]
+    return [{key: run.settings[key] for key in varied if key in run.settings} for run in runs]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _rate(path: Path) -> SuccessRate | None:
+    """Success from results.json, else from the last `robo-rl evaluate`."""
+    results = path / "results.json"
+    found = read_json(results) if results.is_file() else {}
+    if isinstance(found, dict):
+        for key in RESULTS:
+            if isinstance(found.get(key), dict) and "rate" in found[key]:
+                return SuccessRate(found[key]["rate"]["k"], found[key]["rate"]["n"])
+    note = path / "policy" / EVALUATION_FILE
+    if note.is_file():
+        found = read_json(note)
+        return SuccessRate(found["k"], found["n"])
+    return None

@@ -1,0 +1,88 @@
+"""Sweeps, the list of runs and their comparison, on tiny runs and hand-written folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.cli.multirun import expand_sweeps
+from robo_rl.core.errors import ConfigError
+
+
+def write_run(path: Path, seed: int, solved: list[int]) -> None:
+    """A fine-tuning run as its files show it: evaluations of 10 episodes every 100 steps."""
+    (path / "policy").mkdir(parents=True)
+    (path / "run.json").write_text("{}")
+    (path / "config.yaml").write_text(
+        yaml.safe_dump({"seed": seed, "out": str(path), "method": {"name": "sac"}})
+    )
+    rate = {"k": solved[-1], "n": 10}
+    (path / "results.json").write_text(json.dumps({"policy": {"rate": rate}}))
+    steps = [100 * i for i in range(len(solved))]
+    curve = {"env_steps": steps, "rates": [[k, 10] for k in solved], "returns": solved, "train_cpu_s": 1.0}
+    (path / "curve.json").write_text(json.dumps(curve))
+
+
+def test_every_combination_is_a_run_with_its_own_folder() -> None:
+    """Two seeds times two rates; a list and a path with a comma are no sweeps."""
+    words = ["out=runs/x", "seed=range(1,3)", "lr=1e-3,1e-4", "hidden=[8,8]", "base=a b/c"]
+    runs = expand_sweeps("train", words)
+    assert runs[1] == ["out=runs/x/seed=1,lr=0.0001", "seed=1", "lr=0.0001", "hidden=[8,8]", "base=a b/c"]
+    assert len(runs) == 4
+    with pytest.raises(ConfigError, match="needs a setting with several values"):
+        expand_sweeps("train", ["out=r", "seed=1"])
+    with pytest.raises(ConfigError, match=r"by out=\.\.\."):
+        expand_sweeps("train", ["seed=1,2"])
+
+
+def test_a_sweep_trains_and_is_listed(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`train -m seed=1,2` leaves two policies; `runs` shows the seed as the setting that differs."""
+    small = ["steps=2", "batch_size=4", "net.width=8", "net.depth=1"]
+    assert main(["train", "-m", "seed=1,2", f"data={dataset}", f"out={tmp_path / 'r'}", *small]) == 0
+    assert (tmp_path / "r" / "seed=2" / "policy").is_dir()
+    capsys.readouterr()
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["seed=1", "seed=2"]
+    assert all("not measured" in line for line in lines)
+
+
+def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table, and as JSON lines for scripts."""
+    write_run(tmp_path / "a", 1, [2, 9])
+    write_run(tmp_path / "b", 2, [2, 4])
+    assert main(["runs", f"path={tmp_path}", "--json"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["success"]["k"], first["settings"]) == (9, {"seed": 1})
+    assert (second["success"]["n"], second["settings"]) == (10, {"seed": 2})
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    assert "9/10 = 90 %" in capsys.readouterr().out
+    assert main(["runs", f"path={tmp_path / 'nothing'}"]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder around seeds is one curve and one pooled rate: 13 of 20."""
+    write_run(tmp_path / "one", 1, [2, 5])
+    write_run(tmp_path / "seeds" / "seed=1", 1, [2, 9])
+    write_run(tmp_path / "seeds" / "seed=2", 2, [1, 4])
+    plot = tmp_path / "plot"
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "seeds"), f"out={plot}"]) == 0
+    said = capsys.readouterr().out
+    assert "13/20 = 65 %" in said
+    assert "2 runs" in said
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
+    assert (tmp_path / "plot.png").is_file()
+
+
+@pytest.mark.parametrize("words", [["compare"], ["compare", "only_one"], ["compare", "a", "b"]])
+def test_compare_needs_two_runs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A sentence, not a traceback."""
+    assert main(words) == 2
+    assert "robo-rl: " in capsys.readouterr().err
