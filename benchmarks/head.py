@@ -21,7 +21,8 @@ from common import emit, parser
 
 from policies.base.flow import FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
-from policies.deploy.bundle import load_bundle, write_bundle
+from policies.deploy.bundle import load_bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy

@@ -28,13 +28,14 @@ import torch
 from common import emit, parser
 
 from hardware.description import RobotDescription, load_description, parse_description
-from hardware.loop.head import SingleStep
+from hardware.loop.deciders import SingleStep
 from hardware.messages import Diagnostics, JointState, JointTrajectory
 from hardware.nodes.sim_robot import HOLDS
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.reasons import Reason
 from hardware.topics import JOINT_STATES, LOOP_STATUS, RAW, SAFETY_STATE
-from policies.deploy.bundle import Bundle, write_bundle
+from policies.deploy.bundle import Bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.observation import ObsEncoder
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec

@@ -17,13 +17,13 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from policies.registry import SavedPolicy, build
+from policies.saved_files import POLICY_FILE, WEIGHTS_FILE
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import EnvSpec
 
 FORMAT = 1
-POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
 
 
 def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:

@@ -1,11 +1,10 @@
-"""What commands the robot at its rate: it plays chunks, corrects them by a residual, or decides each command
-by itself.
+"""The command of each control period: a waypoint of a chunk, a corrected waypoint, or a single-step decision.
 
-    player                  slow chunk policy in another process, its waypoints played as they are
+    player                  a chunk policy in another process; its waypoints are played as they are
     player + residual       the same, each action corrected from the newest state (two rates)
-    single step             no chunk policy at all: one network call per tick
+    single step             no chunk policy: one network call per tick
 
-Pure but for the network call: no bus, no thread, no sleep; time is handed in.
+`hardware.loop.deciders` holds the network calls. This file has no bus, thread or sleep; time is an argument.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import math
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -22,10 +20,6 @@ from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
-from policies.deploy.bundle import Bundle
-from policies.deploy.graph import BoundGraph
-from policies.deploy.runner import OnnxPolicy, bundle_noise
-from robo_rl.core.errors import CheckpointError
 
 STALE_STATE_PERIODS = 3.0
 
@@ -37,63 +31,6 @@ class Decide(Protocol):
     needs_chunks: bool
 
     def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]: ...
-
-
-class SingleStep:
-    """A bundle whose chunk is one action."""
-
-    needs_chunks = False
-
-    def __init__(self, bundle: Bundle, seed: int = 0) -> None:
-        if bundle.chunk != 1:
-            raise CheckpointError(
-                f"The bundle '{bundle.name}' decides {bundle.chunk} actions at once, and a head decides one. "
-                "Distil it (robo-rl distill), or run it as arm_policy."
-            )
-        sample, refine = bundle.graph(0), bundle.graph(1)
-        assert sample is not None
-        self._sample = BoundGraph(sample, "chunk")
-        self._refine = None if refine is None else BoundGraph(refine, "refined")
-        self._zero = np.zeros((1, bundle.env.action.dim), np.float32)
-        self._low, self._high = (
-            np.array(limit, np.float32) for limit in (bundle.env.action.low, bundle.env.action.high)
-        )
-        self._noise = None if bundle.noise == "zero" else bundle_noise(bundle)
-        if self._noise is not None:
-            self._noise.reset([0], [seed])
-        self._decision = 0
-
-    def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]:
-        """Arrays all the way: at 1 kHz, tensors around one small network cost more than the network."""
-        noise = self._zero if self._noise is None else self._noise.draw([0], [self._decision]).numpy()[0]
-        self._decision += 1
-        decided = self._clipped(self._sample(stacked | {"noise": noise})[0])
-        return decided if self._refine is None else self._clipped(self._refine(stacked | {"action": decided}))
-
-    def _clipped(self, decided: Float[ndarray, " a"]) -> Float[ndarray, " a"]:
-        kept: Float[ndarray, " a"] = np.minimum(np.maximum(decided, self._low), self._high)
-        return kept
-
-
-class Residual:
-    """The per-step half of a residual bundle; its chunks come from arm_policy."""
-
-    needs_chunks = True
-
-    def __init__(self, bundle: Bundle) -> None:
-        if bundle.graph(1) is None:
-            raise CheckpointError(
-                f"The bundle '{bundle.name}' corrects nothing: play its chunks without a head."
-            )
-        self._policy = OnnxPolicy(bundle, "cpu")
-
-    def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]:
-        assert action is not None
-        obs = {key: torch.from_numpy(value).unsqueeze(0) for key, value in stacked.items()}
-        spec = self._policy.action_spec
-        normal = spec.normalize(torch.from_numpy(action.astype(np.float32)).unsqueeze(0))
-        refined: Float[ndarray, " a"] = spec.denormalize(self._policy.refine(obs, normal))[0].numpy()
-        return refined
 
 
 class ActionHead:

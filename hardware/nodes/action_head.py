@@ -10,7 +10,8 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.loop.head import ActionHead, Decide, Residual, SingleStep
+from hardware.loop.deciders import decider
+from hardware.loop.head import ActionHead
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
@@ -23,15 +24,6 @@ from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 
 _STATUS_S = 0.5
-
-
-def decider(bundle: Bundle) -> Decide | None:
-    """What the head adds to this bundle: everything, a correction per action, or nothing but the playing of
-    chunks.
-    """
-    if bundle.chunk == 1:
-        return SingleStep(bundle)
-    return None if bundle.graph(1) is None else Residual(bundle)
 
 
 class ActionHeadNode:

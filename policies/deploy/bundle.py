@@ -2,29 +2,23 @@
 
 {manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx]}. The manifest names observation
 keys with shapes, units and rates, the action space, limits, normaliser statistics, horizons, noise, training
-data and measured success with its interval, and holds a checksum of every file. Loading checks all of it.
+data and measured success with its interval, and holds a checksum of every file. Loading checks all of it and
+refuses with the reason; it needs no torch, because a robot's nodes load bundles. `bundle_writer` writes them.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
-import os
-import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from policies.checkpoint import POLICY_FILE, WEIGHTS_FILE, save_policy
-from policies.deploy.export import POLICY_GRAPH, ExportedGraph, export_policy, normalizer_statistics
-from policies.registry import SavedPolicy
+from policies.saved_files import POLICY_FILE, POLICY_GRAPH, WEIGHTS_FILE
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.describe_path import describe_path
-from robo_rl.core.files.durable import exchange, fsync_dir, read_json, write_json
+from robo_rl.core.files.durable import read_json
 from robo_rl.core.flight.envelope import FlightEnvelope
-from robo_rl.core.protocols import Obs
-from robo_rl.core.provenance import commit, versions
 from robo_rl.core.spec import EnvSpec
 
 FORMAT = 1
@@ -70,47 +64,9 @@ class Bundle:
         return self.folder / graphs[index]["file"] if index < len(graphs) else None
 
 
-def write_bundle(
-    folder: Path,
-    policy: SavedPolicy,
-    env: EnvSpec,
-    *,
-    name: str,
-    noise: Noise,
-    training: Mapping[str, Any],
-    measured: Mapping[str, Any] | None = None,
-    rates_hz: Mapping[str, float] | None = None,
-    envelope: FlightEnvelope | None = None,
-    example: Obs | None = None,
-) -> Bundle:
-    """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
-
-    training: a JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None when never
-    evaluated. rates_hz: rate of each observation key, the control rate unless given. envelope: of a flight
-    policy, for the safety filter. example: see `export_policy`.
-    """
-    _check_target(folder)
-    _check_measured(measured)
-    _clear(folder, "partial")
-    partial = folder.with_name(f".{folder.name}.partial.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        save_policy(partial, policy, training)
-        graphs = export_policy(policy, partial, example)
-        body = _manifest(policy, env, name, noise, training, measured, rates_hz or {}, graphs)
-        if envelope is not None:
-            body["envelope"] = envelope.to_json()
-        write_json(partial / MANIFEST, body | {"files": _checksums(partial)})
-        _swap(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return load_bundle(folder)
-
-
 def load_bundle(folder: Path) -> Bundle:
     """Check format, manifest and checksums. Raises CheckpointError with the reason and what to do."""
-    folder = _standing(folder)
+    folder = existing_folder(folder)
     manifest = _read_manifest(folder)
     for file, entry in manifest["files"].items():
         _check_file(folder, file, entry["sha256"])
@@ -156,63 +112,8 @@ def check_env(bundle: Bundle, env: EnvSpec) -> None:
         )
 
 
-def _manifest(
-    policy: SavedPolicy,
-    env: EnvSpec,
-    name: str,
-    noise: Noise,
-    training: Mapping[str, Any],
-    measured: Mapping[str, Any] | None,
-    rates_hz: Mapping[str, float],
-    graphs: list[ExportedGraph],
-) -> dict[str, Any]:
-    used = {key: asdict(spec) for key, spec in policy.obs_spec.items()}
-    statistics = normalizer_statistics(policy)
-    return {
-        "format": FORMAT,
-        "name": name,
-        "env": env.to_json() | {"obs": used, "action": asdict(policy.action_spec)},
-        "rates_hz": {key: rates_hz.get(key, env.control_hz) for key in used},
-        "horizons": {"obs_steps": policy.obs_steps, "chunk": policy.chunk, "execute": policy.execute},
-        "noise": {"mode": noise, "shape": [policy.chunk, policy.action_spec.dim]},
-        "normalizer": {
-            key: {"center": c.tolist(), "scale": s.tolist()} for key, (c, s) in statistics.items()
-        },
-        "graphs": [graph.to_json() for graph in graphs],
-        "training": dict(training),
-        "measured": None if measured is None else dict(measured),
-        "versions": versions(),
-        "commit": commit(),
-    }
-
-
-def _check_target(folder: Path) -> None:
-    """Raise ConfigError unless the target is absent, an empty folder or an older bundle."""
-    if (
-        folder.exists()
-        and not (folder / MANIFEST).is_file()
-        and (not folder.is_dir() or any(folder.iterdir()))
-    ):
-        raise ConfigError(
-            f"{folder} exists and is not a bundle. Choose another output folder, or remove it yourself."
-        )
-
-
-def _check_measured(measured: Mapping[str, Any] | None) -> None:
-    if measured is not None and (missing := {"k", "n", "wilson95"} - measured.keys()):
-        raise ConfigError(
-            f"A measured success needs k, n and wilson95, {sorted(missing)} missing. Pass a full result."
-        )
-
-
-def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    return {
-        path.name: {"sha256": _sha256(path), "bytes": path.stat().st_size}
-        for path in sorted(folder.iterdir())
-    }
-
-
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Checksum of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -220,39 +121,14 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _swap(partial: Path, folder: Path) -> None:
-    """Put the new folder in place and remove an older one. A kill at any instant leaves one of the two."""
-    if not folder.exists():
-        partial.replace(folder)
-    elif not exchange(partial, folder):
-        old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
-        folder.replace(old)  # a reader finds it there, see `_standing`
-        try:
-            partial.replace(folder)
-        except OSError:
-            old.replace(folder)
-            raise
-    fsync_dir(folder.parent)
-    shutil.rmtree(partial, ignore_errors=True)
-    _clear(folder, "old")
-
-
-def _standing(folder: Path) -> Path:
-    """The folder; where it is missing, the older one that a killed writer had moved aside."""
+def existing_folder(folder: Path) -> Path:
+    """The folder, or the older bundle that a killed writer had moved aside and not yet replaced."""
     if folder.exists():
         return folder
     aside = sorted(
         folder.parent.glob(f".{glob.escape(folder.name)}.old.*"), key=lambda path: path.stat().st_mtime
     )
     return aside[-1] if aside else folder
-
-
-def _clear(folder: Path, kind: str) -> None:
-    """Remove leftovers of writers of this folder, killed ones included."""
-    for path in folder.parent.glob(f".{glob.escape(folder.name)}.{kind}.*"):
-        pid = path.suffix[1:]
-        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -290,7 +166,7 @@ def _check_file(folder: Path, file: str, sha256: str) -> None:
         )
     if not path.is_file():
         raise CheckpointError(f"The bundle {folder} lacks {file}. Copy the whole folder, or export it again.")
-    if (found := _sha256(path)) != sha256:
+    if (found := sha256_of(path)) != sha256:
         raise CheckpointError(
             f"{path} is not the file that was exported (sha256 {found[:12]}…, the manifest says "
             f"{sha256[:12]}…). It was changed or damaged on the way; copy the bundle again."

@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.deploy.graph import OnnxGraph
+from policies.saved_files import POLICY_GRAPH, REFINE_GRAPH
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, Obs
@@ -30,7 +31,6 @@ from robo_rl.core.seeding import generator
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.normalizer import Normalizer
 
-POLICY_GRAPH, REFINE_GRAPH = "policy.onnx", "refine.onnx"
 TOLERANCE = 1e-5  # largest difference to torch, in normalised action units, over the whole chunk
 _PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 for the free batch axis
 _EXPORT_BATCH = 2  # torch.export treats a batch of 1 as a constant

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
-from robo_rl.core.protocols import Obs
+
+if TYPE_CHECKING:  # a head that decides by NumPy arrays starts without torch
+    from torch import Tensor
+
+    from robo_rl.core.protocols import Obs
 
 Device = Literal["auto", "cpu", "cuda"]
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -42,6 +44,8 @@ class OnnxGraph:
                     f"{self.name} needs '{key}' of shape (batch, {', '.join(map(str, shape))}), found "
                     f"{found}."
                 )
+        import torch
+
         feed = {key: inputs[key].detach().cpu().contiguous().numpy() for key in self.shapes}
         return torch.from_numpy(self._session.run([output], feed)[0])
 

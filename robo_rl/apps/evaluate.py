@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import POLICY_FILE
 from policies.executor import ChunkExecutor
+from policies.saved_files import POLICY_FILE
 from robo_rl.apps.runs.device import pick_device
 from robo_rl.apps.runs.loaded_policy import LoadedPolicy, find_policy, open_policy, worker_count
 from robo_rl.apps.runs.outputs import check_file

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from policies.checkpoint import load_policy, read_policy_json
-from policies.deploy.bundle import MANIFEST, Bundle, Noise, write_bundle
+from policies.deploy.bundle import MANIFEST, Bundle, Noise
+from policies.deploy.bundle_writer import write_bundle
 from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import ExportConfig

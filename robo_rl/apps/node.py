@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.apps.runs.signals import signal_source
-from robo_rl.core.errors import ConfigError, MissingDependencyError, RoboRLError, UnknownNameError
+from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
 
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import Bus
@@ -131,14 +131,9 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
 
 def node_settings(name: str, overrides: Sequence[str]) -> Any:
     """The node's settings from `key=value` words. Raises ConfigError."""
-    from robo_rl.apps.cli.config import load_config
+    from robo_rl.apps.nodes.node_settings import parse_settings
 
-    try:
-        return load_config(f"node_{name}", list(overrides), _attribute(NODES[name][1]))
-    except ConfigError as error:
-        raise ConfigError(
-            str(error).replace(f"robo-rl node_{name}", f"python -m robo_rl.apps.node {name}")
-        ) from error
+    return parse_settings(name, overrides, _attribute(NODES[name][1]))
 
 
 def _help(name: str, schema: type) -> str:

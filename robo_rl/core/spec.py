@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import ConfigError
+
+if TYPE_CHECKING:  # a robot's nodes read specs, and start without torch
+    import torch
+    from torch import Tensor
 
 ROBOT_SUITE = "robot"  # "robot/<name>": recorded on a robot without a simulator
 SEGMENTS = (
@@ -32,6 +33,8 @@ class ArraySpec:
 
     @property
     def torch_dtype(self) -> torch.dtype:
+        import torch
+
         dtype = getattr(torch, self.dtype)
         assert isinstance(dtype, torch.dtype)
         return dtype

@@ -9,7 +9,8 @@ import torch
 
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
-from policies.deploy.bundle import Bundle, write_bundle
+from policies.deploy.bundle import Bundle
+from policies.deploy.bundle_writer import write_bundle
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer

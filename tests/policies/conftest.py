@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.deploy.bundle import Bundle, write_bundle
+from policies.deploy.bundle import Bundle
+from policies.deploy.bundle_writer import write_bundle
 from tests.policies.small import ENV, SMALL_ENV, SmallResidual, flow_policy
 
 

@@ -11,7 +11,7 @@ import torch
 
 from policies.c.export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
-from policies.deploy.bundle import write_bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.flight.policy import STATE, FlightPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.fly_field import write_field_pictures

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from policies.c.swarm import CSwarm, verify_c_swarm, write_c_swarm
 from policies.checkpoint import load_policy, read_policy_json
-from policies.deploy.bundle import write_bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.flight.swarm import STATE, SwarmPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.rows import SwarmRow

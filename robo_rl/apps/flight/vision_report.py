@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from policies.checkpoint import load_policy, read_policy_json
-from policies.deploy.bundle import write_bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.flight.vision import IMAGE, STATE, VisionPolicy
 from robo_rl.apps.flight.fly_report import flight_log, write_results
 from robo_rl.apps.flight.fly_table import LABELS

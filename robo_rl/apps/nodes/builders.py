@@ -1,55 +1,44 @@
-"""How each node is put together from its settings: the place where both the hardware and the simulator are
-known.
+"""Builders of the nodes: the only place that knows both the hardware and the simulator.
 
-What only one node needs is imported for that node alone: the safety filter starts without torch.
+Each builder imports what its node needs, so that a node starts without the packages of the others; robot nodes
+start without torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from hardware.bus.protocol import Bus
-from hardware.description import load_description
-from hardware.nodes.camera import CameraConfig, CameraNode
-from hardware.nodes.diagnostics import DiagnosticsNode
-from hardware.nodes.recorder import RecorderConfig, RecorderNode
-from hardware.nodes.safety_filter import SafetyFilterNode
-from hardware.nodes.shared.pictures import PictureSettings
-from hardware.nodes.shared.protocol import Node
-from hardware.nodes.sim_robot import SimArmNode, SimQuadNode
-from hardware.nodes.task import TaskNode
-from hardware.topics import (
-    ASK,
-    EPISODE,
-    TOPICS,
-    Topic,
-    camera_info_topic,
-    compressed_topic,
-    depth_topic,
-    image_topic,
-)
-from robo_rl.conf.node import (
-    ActionHeadNodeConfig,
-    ArmPolicyNodeConfig,
-    CameraNodeConfig,
-    DiagnosticsNodeConfig,
-    FlightFilterNodeConfig,
-    QuadPolicyNodeConfig,
-    RecorderNodeConfig,
-    SafetyFilterNodeConfig,
-    SimRobotNodeConfig,
-    TaskNodeConfig,
-)
 from robo_rl.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hardware.bus.protocol import Bus
+    from hardware.nodes.shared.protocol import Node
+    from hardware.topics import Topic
+    from robo_rl.conf.node import (
+        ActionHeadNodeConfig,
+        ArmPolicyNodeConfig,
+        CameraNodeConfig,
+        DiagnosticsNodeConfig,
+        FlightFilterNodeConfig,
+        QuadPolicyNodeConfig,
+        RecorderNodeConfig,
+        SafetyFilterNodeConfig,
+        SimRobotNodeConfig,
+        TaskNodeConfig,
+    )
 
 
 def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
+    from hardware.nodes.diagnostics import DiagnosticsNode
+
     return DiagnosticsNode(bus)
 
 
 def camera(config: CameraNodeConfig, bus: Bus) -> Node:
+    from hardware.nodes.camera import CameraConfig, CameraNode
+
     size = config.width, config.height
     jpeg = config.transport, config.quality
     if config.quality > 100:
@@ -61,7 +50,18 @@ def camera(config: CameraNodeConfig, bus: Bus) -> Node:
 
 
 def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
-    """All topics of the table, with the pictures of the cameras named."""
+    """A recorder of all topics of the table, and of the named cameras."""
+    from hardware.nodes.recorder import RecorderConfig, RecorderNode
+    from hardware.topics import (
+        ASK,
+        EPISODE,
+        TOPICS,
+        camera_info_topic,
+        compressed_topic,
+        depth_topic,
+        image_topic,
+    )
+
     plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic not in (ASK, EPISODE)]
     names = [name for name in config.cameras.split("+") if name]
     if wrong := [name for name in names if not name.isidentifier()]:
@@ -77,16 +77,19 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
 
 
 def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
-    """The contract is checked before the inference process is started, and long before anything moves."""
+    """A chunk policy whose contract with the robot is checked before its inference process starts."""
     from hardware.checks.arm_contract import check_contract
+    from hardware.description import load_description
     from hardware.loop.inference import InferenceProcess
-    from hardware.loop.sampler import check_guidable
     from hardware.nodes.arm_policy import ArmPolicyNode
+    from hardware.nodes.shared.pictures import PictureSettings
     from policies.deploy.bundle import load_bundle
 
     bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
     check_contract(bundle, robot)
     if config.realtime:
+        from hardware.loop.sampler import check_guidable
+
         check_guidable(bundle)
     pictures = PictureSettings(config.picture_age_s, config.transport)
     inference = InferenceProcess(
@@ -97,7 +100,9 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
 
 def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     from hardware.checks.arm_contract import check_contract
+    from hardware.description import load_description
     from hardware.nodes.action_head import ActionHeadNode
+    from hardware.nodes.shared.pictures import PictureSettings
     from policies.deploy.bundle import load_bundle
 
     bundle, robot = (
@@ -111,27 +116,31 @@ def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
 
 
 def task(config: TaskNodeConfig, bus: Bus) -> Node:
+    from hardware.nodes.task import TaskNode
+
     return TaskNode(bus, config.goal, config.words)
 
 
 def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
+    from hardware.description import load_description
+    from hardware.nodes.safety_filter import SafetyFilterNode
+
     return SafetyFilterNode(bus, load_description(config.robot), arm=config.arm)
 
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
-    """Motor commands need the craft's rotors to land by; thrust and body rates need no more than its hover
-    thrust.
-    """
+    """A flight filter whose landing uses the craft's rotor model (motors) or only its hover thrust (rates)."""
     from hardware.checks.flight_contract import check_level, envelope_of
     from hardware.nodes.flight_filter import FlightFilterNode
     from hardware.safety.flight import FlightFilter
     from hardware.safety.landing import Lander, MotorsLander, RatesLander
     from policies.deploy.bundle import load_bundle
-    from robo_rl.apps.nodes.run_quad import craft_model
-    from sim.engines.quad.craft import load_craft
 
     lander: Lander = RatesLander(config.hover)
     if config.level == "motors":
+        from robo_rl.apps.nodes.craft_model import craft_model
+        from sim.engines.quad.craft import load_craft
+
         lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
     bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
     envelope = envelope_of(bundle)
@@ -155,16 +164,18 @@ def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
 
 
 def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
-    """The simulators are imported here, where one is asked for."""
+    """A simulated arm with its cameras, or a simulated quadcopter."""
     if config.robot == "sim_quad" and config.cameras:
         raise ConfigError("robot=sim_quad has no cameras; leave out cameras=.")
     if config.robot == "sim_quad":
+        from hardware.nodes.sim_robot import SimQuadNode
         from robo_rl.apps.nodes.run_quad import SimulatedQuad
         from sim.engines.quad.craft import load_craft
         from sim.flight.robot import QuadBody
 
         body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
         return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
+    from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
 
     arm = SimulatedArm()

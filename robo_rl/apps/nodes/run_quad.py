@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
@@ -18,15 +15,15 @@ from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase, Level
-from hardware.safety.landing import CraftModel, Lander, MotorsLander, RatesLander
+from hardware.safety.landing import Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
 from policies.deploy.bundle import Bundle
 from policies.flight.observer import FlightObserver
+from robo_rl.apps.nodes.craft_model import craft_model
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.flight.frames import rotation_of
-from sim.engines.quad.craft import Craft
 from sim.flight.robot import QuadBody
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
@@ -79,12 +76,6 @@ def flight_env(bundle: Bundle) -> QuadVecEnv:
     env = make_env(bundle.env.name, 1)
     assert isinstance(env, QuadVecEnv)
     return env
-
-
-def craft_model(craft: Craft) -> CraftModel:
-    """What the landing needs of the simulator's craft."""
-    values: dict[str, Any] = {item.name: getattr(craft, item.name) for item in fields(CraftModel)}
-    return CraftModel(**values)
 
 
 def flight_observer(env: QuadVecEnv) -> FlightObserver:

@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from policies.checkpoint import POLICY_FILE, check_compatible, load_policy, read_policy_json
+from policies.checkpoint import check_compatible, load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, check_env, load_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.registry import SavedPolicy
+from policies.saved_files import POLICY_FILE
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError

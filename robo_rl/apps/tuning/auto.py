@@ -16,9 +16,10 @@ from pathlib import Path
 
 from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import POLICY_FILE, load_policy, save_policy
+from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from policies.saved_files import POLICY_FILE
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir

@@ -23,8 +23,9 @@ from hardware.safety.reasons import Reason
 from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.builders import flight_filter
+from robo_rl.apps.nodes.craft_model import craft_model
 from robo_rl.apps.nodes.node_life import Ending, live
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, craft_model, flight_env, flight_observer
+from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
 from robo_rl.conf.node import FlightFilterNodeConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.flight.level import UNITS

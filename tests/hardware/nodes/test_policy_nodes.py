@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hardware.bus.in_process import InProcessWorld
-from hardware.loop.head import Residual, SingleStep
+from hardware.loop.deciders import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import policies.deploy.bundle as bundle_module
+import policies.deploy.bundle_writer as bundle_module
 
 NEW = ".button.partial.1234567890"  # of a process that does not exist
 

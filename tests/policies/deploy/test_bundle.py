@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-import policies.deploy.bundle as bundle_module
+import policies.deploy.bundle_writer as bundle_module
 from policies.checkpoint import load_policy
-from policies.deploy.bundle import Bundle, check_env, load_bundle, write_bundle
+from policies.deploy.bundle import Bundle, check_env, load_bundle
+from policies.deploy.bundle_writer import write_bundle
 from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from tests.policies.deploy.die_in_swap import NEW

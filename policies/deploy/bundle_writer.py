@@ -1,0 +1,145 @@
+"""Exports a policy as a bundle: graphs, weights, manifest and checksums, in a folder that appears complete or not
+at all.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from policies.checkpoint import save_policy
+from policies.deploy.bundle import FORMAT, MANIFEST, Bundle, Noise, load_bundle, sha256_of
+from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
+from policies.registry import SavedPolicy
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.durable import exchange, fsync_dir, write_json
+from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.protocols import Obs
+from robo_rl.core.provenance import commit, versions
+from robo_rl.core.spec import EnvSpec
+
+
+def write_bundle(
+    folder: Path,
+    policy: SavedPolicy,
+    env: EnvSpec,
+    *,
+    name: str,
+    noise: Noise,
+    training: Mapping[str, Any],
+    measured: Mapping[str, Any] | None = None,
+    rates_hz: Mapping[str, float] | None = None,
+    envelope: FlightEnvelope | None = None,
+    example: Obs | None = None,
+) -> Bundle:
+    """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
+
+    training: a JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None when never
+    evaluated. rates_hz: rate of each observation key, the control rate unless given. envelope: of a flight
+    policy, for the safety filter. example: see `export_policy`.
+    """
+    _check_target(folder)
+    _check_measured(measured)
+    _clear(folder, "partial")
+    partial = folder.with_name(f".{folder.name}.partial.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        save_policy(partial, policy, training)
+        graphs = export_policy(policy, partial, example)
+        body = _manifest(policy, env, name, noise, training, measured, rates_hz or {}, graphs)
+        if envelope is not None:
+            body["envelope"] = envelope.to_json()
+        write_json(partial / MANIFEST, body | {"files": _checksums(partial)})
+        _swap(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return load_bundle(folder)
+
+
+def _manifest(
+    policy: SavedPolicy,
+    env: EnvSpec,
+    name: str,
+    noise: Noise,
+    training: Mapping[str, Any],
+    measured: Mapping[str, Any] | None,
+    rates_hz: Mapping[str, float],
+    graphs: list[ExportedGraph],
+) -> dict[str, Any]:
+    used = {key: asdict(spec) for key, spec in policy.obs_spec.items()}
+    statistics = normalizer_statistics(policy)
+    return {
+        "format": FORMAT,
+        "name": name,
+        "env": env.to_json() | {"obs": used, "action": asdict(policy.action_spec)},
+        "rates_hz": {key: rates_hz.get(key, env.control_hz) for key in used},
+        "horizons": {"obs_steps": policy.obs_steps, "chunk": policy.chunk, "execute": policy.execute},
+        "noise": {"mode": noise, "shape": [policy.chunk, policy.action_spec.dim]},
+        "normalizer": {
+            key: {"center": c.tolist(), "scale": s.tolist()} for key, (c, s) in statistics.items()
+        },
+        "graphs": [graph.to_json() for graph in graphs],
+        "training": dict(training),
+        "measured": None if measured is None else dict(measured),
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def _check_target(folder: Path) -> None:
+    """Only nothing, an empty folder or an older bundle is replaced: never somebody's data."""
+    if (
+        folder.exists()
+        and not (folder / MANIFEST).is_file()
+        and (not folder.is_dir() or any(folder.iterdir()))
+    ):
+        raise ConfigError(
+            f"{folder} exists and is not a bundle. Choose another output folder, or remove it yourself."
+        )
+
+
+def _check_measured(measured: Mapping[str, Any] | None) -> None:
+    if measured is not None and (missing := {"k", "n", "wilson95"} - measured.keys()):
+        raise ConfigError(
+            f"A measured success needs k, n and wilson95, {sorted(missing)} missing. Pass a full result."
+        )
+
+
+def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    return {
+        path.name: {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+        for path in sorted(folder.iterdir())
+    }
+
+
+def _swap(partial: Path, folder: Path) -> None:
+    """Put the new folder in place, and remove an older one. Killed at any instant, one of the two is
+    found.
+    """
+    if not folder.exists():
+        partial.replace(folder)
+    elif not exchange(partial, folder):
+        old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
+        folder.replace(old)  # a reader finds it there, see `existing_folder`
+        try:
+            partial.replace(folder)
+        except OSError:
+            old.replace(folder)
+            raise
+    fsync_dir(folder.parent)
+    shutil.rmtree(partial, ignore_errors=True)
+    _clear(folder, "old")
+
+
+def _clear(folder: Path, kind: str) -> None:
+    """Remove what writers of this folder left behind when they were killed, and what we leave ourselves."""
+    for path in folder.parent.glob(f".{glob.escape(folder.name)}.{kind}.*"):
+        pid = path.suffix[1:]
+        if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,15 @@
+"""Landing model of a simulated craft. Apart from the simulator itself, which a flight filter never loads."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from hardware.safety.landing import CraftModel
+from sim.engines.quad.craft import Craft
+
+
+def craft_model(craft: Craft) -> CraftModel:
+    """The parameters of the craft that a landing needs."""
+    values: dict[str, Any] = {item.name: getattr(craft, item.name) for item in fields(CraftModel)}
+    return CraftModel(**values)
