@@ -44,7 +44,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class FlightMemory:
-    """What the policy remembers of its flight, for the C functions `remember` and `observe`.
+    """Memory of a flight, for the C functions `remember` and `observe`.
 
     history: how many of its last actions it sees. hover_action: what fills them at the start, in -1 ... 1.
     integral: does it see the integral of the position error (m s, kept within +-integral_limit)? dt_s:
@@ -67,7 +67,7 @@ class FlightMemory:
 
 @dataclass(frozen=True, slots=True)
 class CExport:
-    """What a manifest says about a header."""
+    """Facts about a header for the manifest."""
 
     file: str
     name: str
@@ -241,7 +241,7 @@ def _crc32(layers: Layers, scale: Tensor) -> int:
 
 
 def _checked(layers: Layers, input_scale: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Float32 copies on the CPU, or the reason why they are no network."""
+    """Float32 copies of the layers on the CPU. Raises ConfigError for layers that make no network."""
     if not layers:
         raise ConfigError("There is no layer to export.")
     scale = plain("input_scale", input_scale)

@@ -109,7 +109,7 @@ _KIND = """
 
 @dataclass(frozen=True, slots=True)
 class CSwarm:
-    """What a report says about a header."""
+    """Facts about a header for the report."""
 
     file: str
     name: str

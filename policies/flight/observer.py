@@ -101,6 +101,6 @@ class FlightObserver:
         return np.concatenate(parts).astype(np.float32)
 
     def acted(self, action: Float[ndarray, " 4"]) -> None:
-        """What was sent in this step, in [-1, 1]: after limits, not before them."""
+        """Remember the action that was sent in this step, in [-1, 1], after all limits."""
         if self.history:
             self._actions = np.concatenate([action, self._actions[:-4]])

@@ -75,7 +75,7 @@ class SwarmPolicy(nn.Module):
         return torch.tanh(_apply(self.last, hidden))
 
     def _attend(self, x: Tensor, own: Tensor) -> Float[Tensor, "t n"]:
-        """What the heads take from the things near."""
+        """Values that the heads take from the things near."""
         num, split = x.shape[1], self.token // self.heads
         tokens, masks, at = [], [], self.own_rows
         for (count, rows), thing, context in zip(self.kinds, self.things, self.contexts, strict=True):

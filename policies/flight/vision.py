@@ -129,7 +129,7 @@ class VisionPolicy(nn.Module):
         return torch.cat([poses[0][:, :3] + age_s * velocity, velocity, heading], dim=1)
 
     def act(self, estimate: Float[Tensor, "b 8"], state: Float[Tensor, "b s"]) -> Float[Tensor, "b a"]:
-        """What the teacher does in the state that is believed in."""
+        """The teacher's action in the estimated state."""
         believed = [
             estimate[:, 0:3],
             attitude(state[:, TILT], estimate[:, 6:8]),

@@ -32,8 +32,8 @@ MOTORS = ActionSpec((-1.0,) * 4, (1.0,) * 4, UNITS["motors"])
 
 @dataclass(frozen=True, slots=True)
 class CommandLevel:
-    """What is commanded, whatever the craft. rate_rad_s: at level=rates most of roll and pitch, half of it of
-    yaw.
+    """Level of command, independent of the craft. rate_rad_s: at level=rates most of roll and pitch, half of
+    it of yaw.
     """
 
     name: str = "motors"
@@ -56,7 +56,7 @@ class Command:
 
     @property
     def loops(self) -> bool:
-        """Does `rotors` look at the state, so that every substep has to ask it anew?"""
+        """True where `rotors` depends on the state, so that every substep calls it again."""
         return self.level != "motors"
 
     def normalized(self, values: Float[Tensor, "4 n"]) -> Float[Tensor, "4 n"]:
@@ -95,9 +95,7 @@ def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
 
 
 def level_physics(level: CommandLevel, dt_s: float) -> QuadPhysics:
-    """What suits a level where nothing else is asked for: a rate loop wants substeps, and they are precise in
-    Euler.
-    """
+    """Default physics of a level: a rate loop needs substeps, which are precise in Euler."""
     return (
         QuadPhysics(dt_s=dt_s)
         if level.name == "motors"

@@ -40,7 +40,7 @@ def obs_rows(task: FlightTask, senses: FlightSenses) -> int:
 
 
 def noise_rows(realism: Realism | None = None) -> int:
-    """How many standard normal numbers a step takes."""
+    """Number of standard normal numbers that a step takes."""
     return SEEN_ROWS + (0 if realism is None else realism.noise_rows)
 
 
@@ -170,7 +170,7 @@ def _late(now: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _biased(state: Tensor, bias: Tensor) -> Tensor:
-    """What the gyro says at rest is added to what it measures."""
+    """The state with the bias of the gyro added to its rates."""
     return torch.cat([state[: RATE.start], state[RATE] + bias, state[RATE.stop :]]) if len(bias) else state
 
 

@@ -146,12 +146,12 @@ class Flights:
 
     @property
     def final_obs(self) -> Float[Tensor, "o n"]:
-        """What the last step led to, in the lanes that have begun anew since as well."""
+        """Observations after the last step, in restarted lanes those before the restart."""
         rows, columns = self._overwritten
         return self._reached.index_copy(1, rows, columns) if len(rows) else self._reached
 
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """One control step in which nobody is replaced. Returns (cost, has the episode ended)."""
+        """One control step without replacing flights that end. Returns (cost, has the episode ended)."""
         cost, left = self._fly(action)
         return cost, left > 0.0
 

@@ -19,7 +19,7 @@ SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
 
 @dataclass(frozen=True, slots=True)
 class FlightSenses:
-    """What the policy sees besides position, rotation matrix, velocity and rates."""
+    """Observations of the policy besides position, rotation matrix, velocity and rates."""
 
     history: int = 8  # last actions
     integral: bool = True  # integral of the position error: what removes the error under a constant force
@@ -37,7 +37,7 @@ class FlightSenses:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """Where everything lies in the memory; what is off has no rows."""
+    """Rows of the memory; effects that are off have none."""
 
     seen: slice  # last actions, newest first; integral of the position error: shown to the policy
     kept: slice  # the task's own: clock, counts

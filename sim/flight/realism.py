@@ -24,7 +24,7 @@ _CELL = (3.7348, 0.00876, 0.468, 3.5294)  # V, V, V, 1 / (charge): E0, K, A, B o
 
 @dataclass(frozen=True, slots=True)
 class Realism:
-    """How real a flight is. Times are whole control steps."""
+    """Imperfections of a flight. Times are whole control steps."""
 
     latency_steps: int = 0  # commands act this much later
     delay_steps: int = 0  # positions arrive this much later, as from motion capture
@@ -39,7 +39,7 @@ class Realism:
         return 3 * (self.gyro_bias_rad_s > 0.0) + 3 * (self.gust_m_s > 0.0) + (self.battery_s > 0.0)
 
     def bias(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:
-        """Of the gyro, for a whole flight."""
+        """Bias of the gyro, constant over a flight."""
         return [self.gyro_bias_rad_s * noise[-3:]] if self.gyro_bias_rad_s > 0.0 else []
 
     def start(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:

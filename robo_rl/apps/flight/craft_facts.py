@@ -1,4 +1,4 @@
-"""Facts about a craft that a C header states: who uses it has neither the craft file nor the simulator."""
+"""Facts about a craft for the comment of a C header, whose reader has no craft file."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def craft_facts(craft: Craft) -> dict[str, str]:
 
 
 def _spin(yaw_sign: float) -> str:
-    """Direction of a rotor: its drag turns the body the other way (+1: counter-clockwise)."""
+    """Direction of a rotor: its drag turns the body the other way, so +1 is clockwise seen from above."""
     return "clockwise" if yaw_sign > 0.0 else "counter-clockwise"

@@ -24,7 +24,7 @@ from sim.tasks.flight.protocol import FlightTask
 
 @dataclass(frozen=True)
 class FlightRun:
-    """A policy and what it flies."""
+    """A policy with its task and craft."""
 
     folder: Path
     policy: FlightPolicy
@@ -49,7 +49,7 @@ class FlightRun:
 
 
 def load_flight_run(config: TransferConfig) -> FlightRun:
-    """From a run, one of its policy folders, or a bundle.
+    """Load a policy and its setup from a run, one of its policy folders, or a bundle.
 
     Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a policy that
     is not one of `robo-rl fly`, or that does not see what the task shows.

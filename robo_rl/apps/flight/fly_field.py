@@ -32,7 +32,7 @@ def write_field_pictures(
 
 
 def field_log(task: ObstacleTask, name: str, trial: Trial, start: int) -> SwarmLog:
-    """One start. Who touched something stays there: a log has no holes."""
+    """Log of one start; a drone that touched something stays there."""
     assert trial.external is not None
     steps = len(trial.position_m)
     position, quat, goal = (

@@ -204,6 +204,6 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """None where a seed has no figure."""
+    """Mean over seeds; None where one of them has no figure."""
     known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None

@@ -104,7 +104,7 @@ _COST: list[Column] = [
 
 
 def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
-    """To the terminal, at least 120 columns wide where there is none."""
+    """Print to the terminal; where there is none, at least 120 columns wide."""
     where = " in PyBullet" if isinstance(config, VisionConfig) or config.engine == "pybullet" else ""
     title = f"{config.task}{where}, {config.eval_episodes} starts with disturbance and sensor noise"
     table = Table(

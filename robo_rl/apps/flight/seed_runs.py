@@ -16,7 +16,7 @@ from robo_rl.apps.runs.run_dir import RunDir
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """What a run trains: `seeds` policies from `first` on, `updates` each."""
+    """Trainings of a run: `seeds` policies from `first` on, `updates` each."""
 
     verb: str
     first: int

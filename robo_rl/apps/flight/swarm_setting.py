@@ -1,6 +1,4 @@
-"""What `robo-rl swarm` flies, from its settings: the craft, the worlds, what a drone sees, and in whose
-physics.
-"""
+"""Craft, worlds, senses and engine of `robo-rl swarm`, from its settings."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
 @dataclass(frozen=True)
 class SwarmSetting:
-    """What is flown: the craft, the worlds that are measured, and what a drone sees."""
+    """The craft, the measured worlds, the senses of a drone, and the engine."""
 
     craft: Craft
     world: SwarmWorld
@@ -38,7 +36,7 @@ class SwarmSetting:
 
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:
-        """What the settings ask for. Raises ConfigError for worlds that cannot be, with the bound."""
+        """The setting of a config. Raises ConfigError for worlds that cannot be, with the bound."""
         craft = load_craft(config.craft)
         for name in ("ramp", "replay", "train_density"):
             if not 0.0 <= getattr(config, name) <= 1.0:
@@ -76,7 +74,7 @@ class SwarmSetting:
         )
 
     def swarm(self, config: SwarmConfig, world: SwarmWorld, seed: int, batch: int = 0) -> Swarm:
-        """As many drones in all as in training, so that the same compiled kernels serve."""
+        """Worlds to measure in, with as many drones in all as in training: the compiled kernels are reused."""
         worlds = max(1, config.worlds * config.drones // world.drones)
         return Swarm(
             self.craft,
@@ -93,7 +91,7 @@ class SwarmSetting:
         )
 
     def elsewhere(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
-        """What moves the drones where it is not our dynamics."""
+        """The other engine that moves the drones; None for engine=quad."""
         return (
             None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, self.scene, pure=pure)
         )
@@ -123,7 +121,7 @@ class SwarmSetting:
 
 
 def check_air(config: SwarmConfig, craft: Craft) -> None:
-    """Raises ConfigError for a downwash that nobody has measured, or that is always there."""
+    """Raises ConfigError for a downwash without coefficients, or beside an engine that always has one."""
     if config.downwash and config.engine == "pybullet":
         raise ConfigError(
             "downwash=true is for engine=quad: in engine=pybullet the air of those above always pushes those "

@@ -42,9 +42,7 @@ class EngineResult:
 
 
 def is_for_arms(config: TransferConfig) -> bool:
-    """Was the policy trained on a task in a scene? False as well where there is none: others say what is
-    missing.
-    """
+    """True for a policy of a task in a scene. False as well where there is none: others say what is missing."""
     given = config.run or config.bundle
     return given is not None and open_policy(given, pick_device("cpu")).env.split("/")[0] in SUITES
 

@@ -61,7 +61,7 @@ def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | Non
 
 
 def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
-    """Pilot -> what it loses."""
+    """Pilot -> cost of the change of engine."""
     pairs = zip(rows[::2], rows[1::2], strict=True)
     return {home.pilot: Drop.of(home, away) for home, away in pairs}
 

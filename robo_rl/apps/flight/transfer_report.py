@@ -1,4 +1,4 @@
-"""What `robo-rl transfer` leaves behind: the table, results.json and pictures."""
+"""Outputs of `robo-rl transfer`: the table, results.json and pictures."""
 
 from __future__ import annotations
 

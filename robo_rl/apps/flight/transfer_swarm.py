@@ -49,7 +49,7 @@ class SwarmDrop:
 
     @property
     def points(self) -> float:
-        """Of success, in per cent; positive: fewer succeeded away."""
+        """Lost success in percentage points; positive: fewer succeeded in the other engine."""
         first, second = self.rates
         return 100.0 * (first.rate - second.rate)
 
@@ -67,7 +67,7 @@ class SwarmDrop:
 
 
 def is_swarm(config: TransferConfig) -> bool:
-    """Was the policy trained by `robo-rl swarm`?"""
+    """True for a policy of `robo-rl swarm`."""
     given = config.run or config.bundle
     return given is not None and read_policy_json(find_policy(given))["kind"] == SwarmPolicy.kind
 
@@ -117,7 +117,7 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
 
 
 def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
-    """The policy, and the settings that it was trained with, of as many worlds as are asked for.
+    """Folder and policy, and its training settings with the number of worlds to measure in.
 
     Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a bundle that
     does not tell how it was trained.

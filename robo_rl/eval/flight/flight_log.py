@@ -77,7 +77,7 @@ class FlightLog:
         return float(self.time_s[-1] - self.time_s[0])
 
     def flying(self) -> Bool[ndarray, "t n"]:
-        """Where a drone has a pose."""
+        """Mask of the moments at which a drone has a pose."""
         finite: ndarray = np.isfinite(self.position_m).all(-1) & np.isfinite(self.quat_wxyz).all(-1)
         return finite
 

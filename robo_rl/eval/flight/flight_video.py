@@ -74,7 +74,7 @@ class FlightScene:
             self._draw_gate(self._ground, gate)
 
     def _facts(self, enlarged: float, spacing_m: float) -> list[str]:
-        """What a viewer must know to read distances and speeds off the picture."""
+        """Facts that a viewer needs to read distances and speeds off the picture."""
         facts = ["real time", f"grid {100 * self.grid_m:g} cm"]
         facts.append(
             f"crafts drawn {enlarged:.1f} times their size" if enlarged > 1.05 else "crafts to scale"

@@ -25,7 +25,7 @@ class GateFrame:
         return np.array([np.cos(angle), np.sin(angle), 0.0])
 
     def corners(self, side_m: float) -> Float[ndarray, "4 3"]:
-        """Of a square of this side in the gate's plane, around its middle."""
+        """Corners of a square of this side in the gate's plane, around its middle."""
         nx, ny, _ = self.normal()
         across = np.array([-ny, nx, 0.0])
         flat = _SQUARE * side_m

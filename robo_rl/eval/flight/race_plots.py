@@ -119,7 +119,7 @@ def _speed(log: FlightLog) -> Float[ndarray, "t n"]:
 def _bounds(
     logs: Sequence[FlightLog], gates: Sequence[GateFrame], drones: int
 ) -> tuple[Float[ndarray, " 3"], Float[ndarray, " 3"]]:
-    """Of all that is drawn, with a rim; the floor belongs to it."""
+    """Bounds of everything drawn and of the floor, with a margin."""
     corners = [gate.corners(1.4 * gate.outer_m) for gate in gates]
     points = np.concatenate([*corners, *(log.position_m[:, :drones].reshape(-1, 3) for log in logs)])
     points = points[np.isfinite(points).all(-1)]

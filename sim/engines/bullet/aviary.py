@@ -80,8 +80,8 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ndarray, dict[str, Any]]:
-        """Every episode starts alike: at rest, rotors stopped, just over the floor or where it was asked
-        for.
+        """Start an episode; all start alike: at rest, rotors stopped, just over the floor or at the given
+        place.
         """
         super().reset(seed=seed)
         self._world.place(self._initial)

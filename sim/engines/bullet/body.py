@@ -53,7 +53,7 @@ def make_drone(p: Any, client: int, craft: Craft, shapes: tuple[int, int], meets
 
 
 def set_mass(p: Any, client: int, body: int, mass_kg: float, inertia_kg_m2: list[float]) -> None:
-    """Bullet would derive inertia from the collision shape: it is told instead."""
+    """Set mass and inertia; Bullet would derive the inertia from the collision shape."""
     p.changeDynamics(body, -1, mass=mass_kg, physicsClientId=client)
     p.changeDynamics(body, -1, localInertiaDiagonal=inertia_kg_m2, physicsClientId=client)
 

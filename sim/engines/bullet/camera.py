@@ -16,7 +16,7 @@ NEAR_M, FAR_M = 0.01, 60.0
 
 
 class Picture(NamedTuple):
-    """What a camera sees."""
+    """Picture of a camera."""
 
     rgb: UInt8[ndarray, "h w 3"]
     depth_m: Float[ndarray, "h w"]  # along the camera's axis; FAR_M where nothing is

@@ -29,7 +29,7 @@ NARROWEST_M = 1e-3  # the width c_2 dz + c_3 passes through zero
 
 @dataclass(frozen=True, slots=True)
 class AirEffects:
-    """Where drones fly and what the air does there."""
+    """Surroundings of the drones: height over the floor, other craft, effects of the air."""
 
     effects: tuple[str, ...] = EFFECTS
     height_m: float = 1.0  # of the origin over the floor
@@ -38,7 +38,7 @@ class AirEffects:
     donor: str = "cf2x_gym"  # craft whose coefficients stand in where the flown one has none
 
     def substeps(self, dt_s: float) -> int:
-        """Of a control step."""
+        """Steps of the engine in a control step."""
         return max(1, math.ceil(dt_s * self.rate_hz - 1e-9))
 
 

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 
 class Motion(NamedTuple):
-    """Of n drones, each seen from the origin of its arena; in the order of the `quad` engine's rows."""
+    """Motion of n drones, each from the origin of its arena, in the order of the `quad` engine's rows."""
 
     position_m: Float[ndarray, "3 n"]
     quat_wxyz: Float[ndarray, "4 n"]  # body -> world

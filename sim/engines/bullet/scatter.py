@@ -1,4 +1,4 @@
-"""Pictures from poses that nobody flew to: what teaches an eye where it is before anything flies by it."""
+"""Pictures from scattered poses, which train an eye before anything flies by it."""
 
 from __future__ import annotations
 

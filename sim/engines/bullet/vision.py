@@ -129,7 +129,7 @@ class VisionFlights:
         return APART * (FRAMES - 1) * self.every
 
     def _feel(self) -> None:
-        """What the accelerometer measured over the last step, less gravity, in level axes."""
+        """Acceleration over the last step as measured, less gravity, in level axes."""
         state, tilt = self.flights.state, self._tilt()
         velocity = state[VEL].T
         turn = rotation_matrix(state[QUAT]).T.reshape(-1, 3, 3)

@@ -26,7 +26,7 @@ SPACING_M = 50.0  # between arenas; drones of different arenas never touch, what
 
 
 class BulletWorld:
-    """Owns the connection to PyBullet; closed with `close` or when nobody holds it any more."""
+    """Owner of the connection to PyBullet; closed by `close` or by garbage collection."""
 
     def __init__(
         self, craft: Craft, num: int, substep_s: float, *, floor_m: float | None = 0.0, per_arena: int = 1
@@ -71,7 +71,7 @@ class BulletWorld:
             p.resetBaseVelocity(self._bodies[i], v, w, physicsClientId=client)
 
     def motion(self) -> Motion:
-        """Where everybody is."""
+        """Motion of all drones."""
         poses, moves, client = self._p.getBasePositionAndOrientation, self._p.getBaseVelocity, self._client
         parts = [(*poses(i, physicsClientId=client), *moves(i, physicsClientId=client)) for i in self._bodies]
         rows = np.array([(*a, *b, *c, *d) for a, b, c, d in parts]).T
@@ -88,7 +88,7 @@ class BulletWorld:
         p.stepSimulation(physicsClientId=client)
 
     def touching(self) -> Bool[ndarray, " n"]:
-        """Who is in contact, with the floor or with somebody."""
+        """Mask of the drones in contact with the floor or with another drone."""
         p, client = self._p, self._client
         return np.array([bool(p.getContactPoints(body, physicsClientId=client)) for body in self._bodies])
 
@@ -104,7 +104,7 @@ class BulletWorld:
         self._pillars.stand(axes_m, there)
 
     def pressed(self) -> Bool[ndarray, "3 n"]:
-        """Who was pushed in the last sub-step: by a drone, by a cylinder, by the floor.
+        """Masks of the drones pushed in the last sub-step by a drone, by a cylinder, by the floor.
 
         Bullet keeps points of contact from some centimetres on, before anything touches: those that bear no
         force and have not met are none.

@@ -40,7 +40,7 @@ class Drones:
 
     @classmethod
     def of(cls, craft: Craft, params: Float[ndarray, "12 #n"], num: int) -> Drones:
-        """From the rows of `sim.engines.quad.rows.parameters`, of one drone or of each."""
+        """Parameters from the rows of `sim.engines.quad.rows.parameters`, of one drone or of each."""
         p = dict(zip(NAMES, np.broadcast_to(params, (len(NAMES), num)).astype(np.float64), strict=True))
         x, y = np.array(craft.rotors_m).T
         sign, rad_s = np.array(craft.yaw_sign), craft.max_rpm * 2.0 * math.pi / 60.0
@@ -63,7 +63,7 @@ class Drones:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What acts on the drones besides their rotors; None: nothing."""
+    """Forces on the drones besides their rotors; None: none."""
 
     force_n: Float[ndarray, "3 n"] | None = None  # world
     torque_nm: Float[ndarray, "3 n"] | None = None  # body
@@ -119,6 +119,6 @@ def drag(
 
 
 def rotor_heights(craft: Craft, motion: Motion, floor_m: float) -> Float[ndarray, "4 n"]:
-    """Of each rotor over the floor."""
+    """Height of each rotor over the floor."""
     heights: ndarray = motion.position_m[2] - floor_m + np.array(craft.rotors_m) @ motion.turn[2, :2]
     return heights

@@ -57,7 +57,7 @@ class Craft:
 
     @property
     def max_thrust_n(self) -> float:
-        """Of all four rotors."""
+        """Full thrust of all four rotors."""
         return 4.0 * sum(self.thrust_n)
 
     @property

@@ -23,7 +23,7 @@ _NARROWEST_M = 1e-3  # the width c_2 h + c_3 passes through zero
 
 
 def check_downwash(craft: Craft) -> None:
-    """Raises ConfigError for a craft whose downwash nobody has measured."""
+    """Raises ConfigError for a craft without coefficients of downwash."""
     if craft.downwash[0] <= 0.0 or craft.prop_radius_m <= 0.0:
         raise ConfigError(
             f"Craft '{craft.name}' has no downwash coefficients. Take craft=cf2x_gym, or give `downwash` and "

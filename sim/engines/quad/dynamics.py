@@ -33,7 +33,7 @@ INTEGRATORS = ("rk4", "euler")
 
 @dataclass(frozen=True, slots=True)
 class QuadPhysics:
-    """What is simulated, fixed when the step is built: what is off costs nothing."""
+    """Effects to simulate, fixed when the step is built; effects that are off cost nothing."""
 
     dt_s: float = 0.01
     integrator: str = "rk4"

@@ -1,4 +1,4 @@
-"""Where everything lies in the engine's tensors. Struct of arrays: row = component, column = drone.
+"""Rows of the engine's tensors. Struct of arrays: row = component, column = drone.
 
 A row is contiguous, so one compiled loop walks all drones with full vector width; (n, 3) arrays cost five
 times more.
@@ -89,7 +89,7 @@ def parameters(
     spread: Spread | None = None,
     unit: Float[Tensor, "9 n"] | None = None,
 ) -> Float[Tensor, "12 n"]:
-    """What the step needs to know of each drone, precomputed so that the compiled loop divides by nothing.
+    """Parameters of each drone for the step, precomputed so that the compiled loop has no division.
 
     unit: nine uniform numbers in [-1, 1] per drone that say where in `spread` it lies (mass, 3 inertia,
     thrust, rise, fall, 2 drag). `thrust` scales the thrust curve; `rise` and `fall` are the shares of the way

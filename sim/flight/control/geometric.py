@@ -101,9 +101,7 @@ def attitude_accel(gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) ->
 
 
 def scaled_rates(accel: Vec, gains: ControllerGains) -> Vec:
-    """How much further than they are rates [rad/s] must be asked for, so that a rate loop accelerates like
-    this.
-    """
+    """Excess of commanded over current rates [rad/s] with which a rate loop gives this acceleration."""
     tilt_rate, yaw_rate = rate_gains(gains)
     x, y, z = accel
     return x / tilt_rate, y / tilt_rate, z / yaw_rate

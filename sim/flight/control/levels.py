@@ -42,7 +42,7 @@ from sim.flight.control.vectors import Vec, axes_of, rows3, scale, sub, to_body
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What an action of 1 stands for, where the craft itself does not say."""
+    """Ranges of an action that the craft's data do not give."""
 
     rate_rad_s: float = 6.0  # roll and pitch
     yaw_rate_rad_s: float = 3.0

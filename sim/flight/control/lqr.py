@@ -31,7 +31,7 @@ Matrix = NDArray[np.float64]
 
 
 def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) -> Controller:
-    """No memory."""
+    """LQR controller without memory."""
     limits = gains or gains_for(craft, dt_s)
     motors = make_motors(craft, dt_s, limits.rotor_s)
     gain = lqr_gain(craft, dt_s, limits)

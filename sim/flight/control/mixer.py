@@ -84,7 +84,7 @@ def make_motors(craft: Craft, dt_s: float, rotor_s: float) -> Motors:
 
 
 def _overdrive(dt_s: float, tau_s: float, wanted_s: float) -> float:
-    """How many times further than wanted a rotor is sent, at least 1."""
+    """Factor by which a rotor's command exceeds the wanted change, at least 1."""
     if tau_s <= wanted_s:
         return 1.0
     return float(np.expm1(-dt_s / wanted_s) / np.expm1(-dt_s / tau_s))

@@ -1,4 +1,4 @@
-"""What went before a collision, kept and flown again, at most ten times (QuadSwarm, arXiv 2306.09537)."""
+"""Replay of the moments before collisions, each at most ten times (QuadSwarm, arXiv 2306.09537)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _TUMBLING_RAD_S = 40.0  # ... or that spins faster
 
 @dataclass(frozen=True, slots=True)
 class Practice:
-    """How worlds follow one another in training."""
+    """Rules by which worlds follow one another in training."""
 
     least_density: float = 0.0  # worlds are drawn between this and world.density
     seconds: float = 8.0  # of a world

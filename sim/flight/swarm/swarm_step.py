@@ -14,7 +14,7 @@ from sim.engines.quad.dynamics import QuadPhysics
 
 
 class Touched(NamedTuple):
-    """Who was in contact within the last control step."""
+    """Drones in contact within the last control step."""
 
     drone: Bool[Tensor, " n"]
     cylinder: Bool[Tensor, " n"]

@@ -38,7 +38,7 @@ ATTITUDE_NUMBERS = 15  # uniform numbers that `upright` and `disturbance` take
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where flying is allowed: z = 0 is the floor."""
+    """Room in which flying is allowed; z = 0 is the floor."""
 
     low_m: Vec3
     high_m: Vec3

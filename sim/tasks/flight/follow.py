@@ -60,7 +60,7 @@ class FollowTask(TrackingTask):
 
 
 def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
-    """What `following` hands over at each of steps + 1 moments."""
+    """Rows of the path for `following`, at each of steps + 1 moments."""
     times_s = torch.arange(steps + 1) * dt_s
     now = plans.at(times_s)
     ahead = [plans.at(times_s + later_s)[0] - now[0] for later_s in PREVIEW_S]

@@ -60,12 +60,12 @@ class HoverTask:
 
     @property
     def moves(self) -> bool:
-        """Does the goal move with time?"""
+        """True for a goal that moves with time."""
         return False
 
     @property
     def start_numbers(self) -> int:
-        """How many uniform numbers describe the start of an episode."""
+        """Number of uniform numbers that describe the start of an episode."""
         return START_NUMBERS
 
     @property
@@ -86,7 +86,7 @@ class HoverTask:
 
     @property
     def power(self) -> int:
-        """Of the mean that is the error: 1 the mean distance, 2 its root mean square."""
+        """Power of the mean that is the error: 1 mean distance, 2 root mean square."""
         return 1
 
     @property
@@ -105,7 +105,7 @@ class HoverTask:
         return state
 
     def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """What the sensors say, as they say it."""
+        """The sensors' measurements, unchanged."""
         return seen, seen[:0]
 
     def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ class HoverTask:
         return error_m < self.hold_radius_m, error_m
 
     def outside(self, state: Float[Tensor, "17 n"], box_m: float) -> Bool[Tensor, " n"]:
-        """Is it beyond `box_m` on any axis?"""
+        """Mask of positions beyond `box_m` on any axis."""
         return (state[POS].abs() > box_m).any(0)
 
 

@@ -80,7 +80,7 @@ class ObstacleTask:
 
     @property
     def moves(self) -> bool:
-        """What is seen comes from the vehicle's own mapping."""
+        """True: what is seen comes from the vehicle's own mapping."""
         return True
 
     @property
@@ -175,7 +175,7 @@ class ObstacleTask:
         return torch.cat([state[POS] - external[_GOAL], state[3:]])
 
     def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """In body axes; cylinders by where the craft believes that it is."""
+        """Observations in body axes; cylinders relative to the estimated position."""
         place = seen[0:3] + external[_GOAL]
         axes = nearest_cylinders(external[_BITS], place, self.world, self.cylinders)
         things = [in_body(seen, sight(axis - place[0:2], self.world.cylinder_m)) for axis in axes.unbind(1)]
@@ -211,7 +211,7 @@ class ObstacleTask:
         return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """What staying in flight is worth is part of the cost already."""
+        """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:

@@ -1,6 +1,4 @@
-"""What the flight engine asks of a task. Everything is a pure function of rows, so it compiles with the
-physics.
-"""
+"""Protocol of a flight task. Everything is a pure function of rows, so it compiles with the physics."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class FlightOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a task says of recorded episodes."""
+    """A task's verdict on recorded episodes."""
 
     error_m: Float[Tensor, " k"]  # of those that stayed, where a distance says something; else empty
     ended: Bool[Tensor, " n"]  # left the box, or crashed
@@ -81,7 +79,7 @@ class FlightTask(Protocol):
 
     @property
     def moves(self) -> bool:
-        """Does the goal move or change with time?"""
+        """True for a goal that moves or changes with time."""
         ...
 
     @property
@@ -89,7 +87,7 @@ class FlightTask(Protocol):
 
     @property
     def start_numbers(self) -> int:
-        """How many uniform numbers describe the start of an episode."""
+        """Number of uniform numbers that describe the start of an episode."""
         ...
 
     @property
@@ -102,12 +100,12 @@ class FlightTask(Protocol):
 
     @property
     def units(self) -> tuple[str, str]:
-        """What `view` returns, in words with units."""
+        """Words with units for the numbers that `view` returns."""
         ...
 
     @property
     def scene(self) -> tuple[tuple[float, float, float], float]:
-        """What a picture shows: its middle [m, world], and how far it goes from there [m]."""
+        """Middle of a picture [m, world] and its extent from there [m]."""
         ...
 
     def start(
@@ -129,9 +127,7 @@ class FlightTask(Protocol):
         ...
 
     def view(self, seen: Float[Tensor, "18 n"], external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """What a policy is shown before and behind its memory, from what sensors say of the state from the
-        goal.
-        """
+        """Observations before and behind the policy's memory, from the measured state relative to the goal."""
         ...
 
     def measured(self, obs: Float[Tensor, "o n"], state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
@@ -145,7 +141,7 @@ class FlightTask(Protocol):
     def cost(self, moment: Moment) -> Float[Tensor, " n"]: ...
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """What a step of this cost is worth to a learner of rewards. After the end of a flight it is 0."""
+        """Reward of a step of this cost. After the end of a flight it is 0."""
         ...
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:

@@ -86,7 +86,7 @@ class RaceTask:
 
     @property
     def free_m(self) -> float:
-        """How far from a gate's axis, to either side, the craft's middle may pass."""
+        """Largest distance from a gate's axis at which the craft's middle may pass."""
         return self.track.opening_m / 2.0 - self.craft_radius_m
 
     @property
@@ -190,7 +190,9 @@ class RaceTask:
         return torch.cat([state[POS] - self.gate(external, kept)[0:3], state[3:]])
 
     def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """In body axes; behind the memory the gate's direction, the next gate's middle and direction."""
+        """Observations in body axes; behind the memory the gate's direction, the next gate's middle and
+        direction.
+        """
         gate, following = self.gate(external, kept), self.gate(external, kept, 1)
         ahead = following[0:3] - gate[0:3] - seen[0:3]
         parts = (_normal(gate), ahead, _normal(following))
@@ -241,7 +243,7 @@ class RaceTask:
         return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """What staying in flight is worth is part of the cost already."""
+        """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
@@ -274,7 +276,7 @@ class RaceTask:
     def verdict(
         self, tally: Float[Tensor, " n"], flying: Flying
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
-        """What happens after the last of them takes nothing away."""
+        """Verdict of a step; events after the last gate or point do not change it."""
         return tally > 0.0, None
 
     def lap_times(self, passed: Float[Tensor, "t n"]) -> Float[Tensor, " laps"]:

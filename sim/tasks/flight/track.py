@@ -47,7 +47,7 @@ class RaceTrack:
 
     @property
     def length_m(self) -> float:
-        """Of the straight lines from gate to gate."""
+        """Length of the straight lines from gate to gate."""
         places = [gate.position_m for gate in self.gates]
         return sum(math.dist(a, b) for a, b in zip(places, [*places[1:], places[0]], strict=True))
 

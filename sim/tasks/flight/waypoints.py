@@ -87,7 +87,7 @@ class WaypointTask:
 
     @property
     def kept_rows(self) -> int:
-        """How many points have been reached."""
+        """Rows of the task: the count of reached points."""
         return 1
 
     @property
@@ -172,7 +172,7 @@ class WaypointTask:
         return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """What staying in flight is worth is part of the cost already."""
+        """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
     def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
@@ -202,7 +202,7 @@ class WaypointTask:
     def verdict(
         self, tally: Float[Tensor, " n"], flying: Flying
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
-        """What happens after the last of them takes nothing away."""
+        """Verdict of a step; events after the last gate or point do not change it."""
         return tally > 0.0, None
 
 

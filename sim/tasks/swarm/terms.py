@@ -30,7 +30,7 @@ WALL_M = 0.4  # staying nearer to a wall, the floor or the ceiling costs
 
 @dataclass(frozen=True, slots=True)
 class SwarmSenses:
-    """How much a drone sees: itself, its goal, and the nearest others and cylinders."""
+    """Senses of a drone: itself, its goal, and the nearest others and cylinders."""
 
     neighbours: int = 6
     cylinders: int = 4
@@ -53,7 +53,7 @@ class SwarmSenses:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of the cost; distances over which it warns."""
+    """Weights of the cost, and distances over which its barriers rise."""
 
     velocity: float = 1.0
     rate: float = 0.005

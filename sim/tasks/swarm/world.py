@@ -71,7 +71,7 @@ class SwarmWorld:
         return round(self.room_m[0] / CELL_M) * round(self.room_m[1] / CELL_M)
 
     def outside(self, position_m: Float[Tensor, "3 n"], margin_m: float = 0.0) -> Bool[Tensor, " n"]:
-        """Has it touched a wall, the floor or the ceiling, or gone `margin_m` beyond?"""
+        """Mask of drones that touch a wall, the floor or the ceiling, or are `margin_m` beyond."""
         x, y, z = position_m
         reach = self.arm_m - margin_m
         flat = (x.abs() > self.room_m[0] / 2 - reach) | (y.abs() > self.room_m[1] / 2 - reach)
@@ -80,7 +80,7 @@ class SwarmWorld:
 
 
 def arm_m(craft: Craft) -> float:
-    """From the middle of a craft to its farthest rotor."""
+    """Distance from the middle of a craft to its farthest rotor."""
     return max(math.hypot(x, y) for x, y in craft.rotors_m)
 
 
