@@ -19,9 +19,9 @@ from robo_rl.nets.critic import CriticEnsemble
 class ResidualPolicy(nn.Module):
     """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
 
-    With a `gate`, the critics that trained the actor come along and the base's own action is kept wherever
-    they prefer it, or, while they margin, might (`CriticEnsemble.compare`). A fresh actor reproduces the base
-    bit for bit. `base` may itself be steered or corrected.
+    gate: the critics that trained the actor. A correction is used only where they prefer it to the base's own
+    action by the gate's margin (`CriticEnsemble.compare`). A fresh actor reproduces the base bit for bit.
+    `base` may itself be steered or corrected.
     """
 
     kind = "residual"
@@ -69,5 +69,10 @@ class ResidualPolicy(nn.Module):
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> ResidualPolicy:
         base, actor = rebuild(data)
-        gate = None if data["gate"] is None else CriticEnsemble(**data["gate"])
+        gate = None if data["gate"] is None else CriticEnsemble(**_renamed(data["gate"]))
         return cls(base, actor, ResidualMap(base.action_spec.dim, **data["residual"]), gate)
+
+
+def _renamed(gate: dict[str, Any]) -> dict[str, Any]:
+    """The gate's arguments; policies saved earlier call the margin `doubt`."""
+    return {"margin" if name == "doubt" else name: value for name, value in gate.items()}

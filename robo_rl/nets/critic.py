@@ -22,8 +22,7 @@ class CriticEnsemble(nn.Module):
     `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a
     better start than 0. Initial weights follow torch.nn.Linear, per head.
 
-    `margin` is for a policy that chooses by these critics, which gives it to `compare`; it may change as they
-    learn.
+    margin: of a policy that chooses between two actions by these critics (`compare`); training may change it.
     """
 
     def __init__(
@@ -64,10 +63,10 @@ class CriticEnsemble(nn.Module):
         second: Float[Tensor, "b a"],
         margin: float = 0.0,
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-        """Q of two candidate actions in one pass: what `first` is worth at least, and `second` at most.
+        """(lower bound of Q for `first`, upper bound for `second`), in one pass.
 
-        That is `margin` standard deviations of the heads below and above their mean; with 1 and two heads, the
-        lower and the higher of them.
+        The bounds lie `margin` standard deviations of the heads below and above their mean; with a margin of 1
+        and two heads they are the lower and the higher head.
         """
         q = self(torch.cat([x, x]), torch.cat([first, second])).view(
             self.heads, 2, -1

@@ -84,7 +84,7 @@ def _recorded(
     """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can
     be merged.
 
-    spec: of the environment without the episode_limit_factor of training, which is no part of the contract.
+    spec: of the environment with the task's own step limit; the shorter one of training is not recorded.
     """
     folder = run.episodes
     if (folder / DATASET_JSON).exists():

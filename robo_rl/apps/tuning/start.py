@@ -75,11 +75,9 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
 def training_episode_limit(
     config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None
 ) -> int | None:
-    """The longest episode of training, in steps; None: the environment's own. Evaluations keep the task's
-    limit.
+    """Step limit of training episodes; None: the environment's own. Evaluations keep the task's limit.
 
-    What has not succeeded after well more than a demonstration's time is lost, and its steps are better spent
-    anew.
+    An attempt that takes much longer than a demonstration has failed; a new one uses its steps better.
     """
     own = config.max_episode_steps
     lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]

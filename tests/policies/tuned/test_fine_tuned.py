@@ -110,6 +110,15 @@ def test_the_gate_keeps_the_base_where_the_critics_prefer_it() -> None:
     assert not torch.equal(out, base)
 
 
+def test_a_policy_saved_with_the_margins_earlier_name_loads() -> None:
+    """Policies saved before the setting was renamed hold the gate's margin as `doubt`."""
+    saved = residual(gate=True, trained=True, margin=0.5).config()
+    saved["gate"]["doubt"] = saved["gate"].pop("margin")
+    gate = ResidualPolicy.from_config(saved).gate
+    assert gate is not None
+    assert gate.margin == 0.5
+
+
 def test_a_gate_with_a_margin_needs_both_heads_for_a_correction() -> None:
     """One head prefers large actions and the other, by less, small ones: the mean is for large, the second
     head not.
