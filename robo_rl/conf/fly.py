@@ -22,7 +22,7 @@ class FlyConfig(FirstOrderConfig):
         "motors", "rates", help="what is commanded; rates: thrust and body rates, as over a link"
     )
     rate_rad_s: float = setting(
-        6.0, "level=rates: most that is asked for, roll and pitch; half of it yaw", at_least=0.0
+        6.0, "level=rates: largest commanded roll and pitch rate; half of it for yaw", at_least=0.0
     )
     start: str = one_of(
         "random", "lqr", help="hover: what the policy is before it learns; lqr: exactly that linear law"
@@ -50,12 +50,12 @@ class FlyConfig(FirstOrderConfig):
     planner: bool = setting(
         False, "obstacles: classical controllers follow a path around the cylinders, not a straight line"
     )
-    engine: str = one_of("quad", "pybullet", help="whose physics; pybullet: at a tenth of the speed")
+    engine: str = one_of("quad", "pybullet", help="physics engine; pybullet runs at a tenth of the speed")
     craft: str = setting("cf2x_l2f", "a craft by name, or a YAML file of one's own")
     out: str = setting("runs/fly", "everything goes here")
-    updates: int = setting(0, "of the policy; 0: what suits the task", at_least=0)
-    horizon: int = setting(0, "steps that a gradient reaches back; 0: what suits the task", at_least=0)
-    lr: float = setting(0.0, "learning rate at the start; 0: what suits the task", at_least=0.0)
+    updates: int = setting(0, "of the policy; 0: the default of the task", at_least=0)
+    horizon: int = setting(0, "steps that a gradient reaches back; 0: the default of the task", at_least=0)
+    lr: float = setting(0.0, "learning rate at the start; 0: the default of the task", at_least=0.0)
     flights: int = setting(128, "flown side by side in training", at_least=1)
     hidden: list[int] = setting([64, 64], "the policy's layers")
     history: int = setting(8, "last actions that the policy sees", at_least=0)
@@ -96,6 +96,6 @@ class FlyConfig(FirstOrderConfig):
     checkpoint_every: int = setting(200, "updates", at_least=1)
     video: bool = setting(True, "film the policy; needs no display")
     eager: bool = setting(False, "do not compile the simulator")
-    resume: bool = setting(False, "go on with the training in `out` after its last checkpoint")
+    resume: bool = setting(False, "continue the training in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`")
     method: Any = variant(METHODS, "how it learns")

@@ -54,7 +54,7 @@ class Td3Method(ReplayConfig, RewardMethod):
 
     name: str = "td3"
     updates: int = setting(32, "of the critics in a round", at_least=1)
-    warmup_rounds: int = setting(4, "in which lanes act at random and nobody learns", at_least=0)
+    warmup_rounds: int = setting(4, "of random actions before learning starts", at_least=0)
     lesson_rounds: int = setting(
         49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
     )
@@ -91,7 +91,7 @@ class SacMethod(ReplayConfig, RewardMethod):
         True, "alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
     )
     updates: int = setting(32, "of the critics in a round", at_least=1)
-    warmup_rounds: int = setting(4, "in which lanes act at random and nobody learns", at_least=0)
+    warmup_rounds: int = setting(4, "of random actions before learning starts", at_least=0)
     lesson_rounds: int = setting(
         49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
     )

@@ -24,7 +24,7 @@ class SwarmConfig(FirstOrderConfig):
     )
     also: list[str] = setting([], "measure the same policy with these too, e.g. [16x40,32x80]: drones x %")
     engine: str = one_of(
-        "quad", "pybullet", help="whose physics: quad, or pybullet: things bounce, air falls; far slower"
+        "quad", "pybullet", help="physics engine; pybullet: contacts bounce, downwash; far slower"
     )
     craft: str = setting("cf2x_l2f", "a craft by name, or a YAML file of one's own")
     downwash: bool = setting(
@@ -62,5 +62,5 @@ class SwarmConfig(FirstOrderConfig):
     checkpoint_every: int = setting(100, "updates", at_least=1)
     video: bool = setting(True, "film the policy; needs no display")
     eager: bool = setting(False, "do not compile the simulator")
-    resume: bool = setting(False, "go on with the training in `out` after its last checkpoint")
+    resume: bool = setting(False, "continue the training in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`")

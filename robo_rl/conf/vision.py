@@ -10,9 +10,7 @@ from robo_rl.core.settings import one_of
 
 @dataclass
 class VisionConfig:
-    """`robo-rl vision`: hover by an onboard camera in PyBullet, learned from a policy of `robo-rl fly` that
-    is told.
-    """
+    """`robo-rl vision`: hover by an onboard camera in PyBullet, taught by a policy that is given the state."""
 
     task: str = one_of("vision_hover", help="the task that is trained")
     teacher: str | None = setting(
@@ -49,6 +47,6 @@ class VisionConfig:
     )
     eager: bool = setting(False, "do not compile the simulator that trains the teacher")
     teacher_updates: int = setting(
-        0, "of the teacher that is trained here; 0: what suits hovering", at_least=0
+        0, "of the teacher that is trained here; 0: the default of task=hover", at_least=0
     )
     overwrite: bool = setting(False, "replace the run in `out`")
