@@ -24,6 +24,10 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 FOLDER = Path(__file__).parent / "robots"
 # how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
 LAG_S = 0.1
+# Largest magnitudes of a joint: four turns either way; ten times the speed and acceleration of fast arms.
+MOST = {
+    "low_rad": 8.0 * math.pi, "high_rad": 8.0 * math.pi, "velocity_rad_s": 100.0, "acceleration_rad_s2": 10_000.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +222,7 @@ def _check(robot: RobotDescription) -> None:
             )
         for key in ("velocity_rad_s", "acceleration_rad_s2"):
             _positive(f"{robot.name}.{joint.name}", key, getattr(joint, key))
+        _check_magnitude(robot.name, joint)
         if joint.step_rad is not None:
             _positive(f"{robot.name}.{joint.name}", "step_rad", joint.step_rad)
     for name, camera in robot.cameras.items():
@@ -225,6 +230,16 @@ def _check(robot: RobotDescription) -> None:
             _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
     if robot.workspace is not None:
         _check_box(robot, robot.workspace)
+
+
+def _check_magnitude(robot: str, joint: Joint) -> None:
+    """Refuse numbers in degrees and typing errors: the safety filter would enforce them as radians."""
+    for key, most in MOST.items():
+        if abs(value := getattr(joint, key)) > most:
+            raise ConfigError(
+                f"Joint '{joint.name}' of '{robot}' has {key} {value:g}, more than any arm has ({most:.4g}). "
+                "Angles are in radians: divide degrees by 57.296."
+            )
 
 
 def _check_box(robot: RobotDescription, box: Box) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from hardware.description import RobotDescription
@@ -88,6 +89,14 @@ def _limits(bundle: Bundle, joints: tuple[str, ...], robot: RobotDescription) ->
 
 
 def _rates(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
+    named = {"control": bundle.env.control_hz, **bundle.manifest["rates_hz"]}
+    unusable = {
+        name: hz for name, hz in named.items() if not 0.0 < float(hz) < math.inf
+    }  # NaN is refused, too
+    if unusable:
+        shown = ", ".join(f"{name} {hz:g} Hz" for name, hz in unusable.items())
+        yield f"Its manifest holds rates that no robot has: {shown}; expected finite positive numbers."
+        return
     if bundle.env.control_hz > robot.command_hz * (1.0 + _SLACK):
         yield f"It acts at {bundle.env.control_hz:g} Hz, the robot takes commands at {robot.command_hz:g} Hz."
     needed = float(bundle.manifest["rates_hz"].get("state", 0.0))

@@ -155,3 +155,16 @@ def test_what_the_page_calls_needed_is_needed_and_nothing_else(tmp_path: Path) -
         joint = {name: value for name, value in JOINT.items() if name != key}
         with pytest.raises(ConfigError, match=rf"joints\[0\] lacks {key}"):
             parse_description(body | {"joints": [joint]}, "mine")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("low_rad", -180.0), ("high_rad", 180.0), ("velocity_rad_s", 1e9), ("acceleration_rad_s2", 1e5)],
+)
+def test_numbers_that_no_arm_has_are_refused(key: str, value: float) -> None:
+    """Limits in degrees would be enforced as radians, that is, not at all."""
+    joint = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 1.0, "acceleration_rad_s2": 5.0}
+    with pytest.raises(ConfigError, match=rf"'a' of 'mine' has {key} .*Angles are in radians"):
+        parse_description(
+            {"name": "mine", "command_hz": 50, "state_hz": 100, "joints": [joint | {key: value}]}, "mine.yaml"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,12 @@ def test_the_verb_says_both(chunks: Bundle, tmp_path: Path, capsys: pytest.Captu
     said = capsys.readouterr().err
     assert "It commands the joints a, b, c" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("hz", [math.nan, -50.0, 0.0, math.inf])
+def test_rates_that_no_robot_has_are_refused(chunks: Bundle, hz: float) -> None:
+    """NaN compares false with everything: a test for `more than the robot` alone lets it through."""
+    sentence = f"control {hz:g} Hz"
+    assert any(sentence in found for found in mismatches(other(chunks, arm_env(control_hz=hz)), arm()))
+    rates = {"state": hz}
+    assert any(f"state {hz:g} Hz" in found for found in mismatches(other(chunks, arm_env(), rates), arm()))
