@@ -1,8 +1,7 @@
-"""What users may say instead: `task=... engine=...`, and words without a key: `robo-rl up <set>`.
+"""Short forms of the command line: `task=... engine=...`, and words without a key such as `robo-rl up <set>`.
 
-Arms are trained on a dataset; what flies is trained from nothing, by another verb with other settings.
-Whoever names a flight, or an engine, is led there. For arms a task and its engine, robot and control are one
-word, the environment's name.
+`train task=<a flight>` becomes the verb that trains it from nothing. For arms, task, engine, robot and control
+become the environment's name.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
     if scenes := _scene_rows(name):
         lines += [
             "",
-            "Tasks in scenes are said by name instead of env=, with what is particular about them:",
+            "Tasks in scenes are given by name instead of env=, with these options:",
             "",
         ]
         lines += _columns([("Setting", "Type", "Default", "Meaning"), *scenes])
