@@ -16,6 +16,10 @@ from robo_rl.nets.registry import NETS
 from sim.registry import list_envs, skilled
 
 WIDTH = 110
+OWN_ENVIRONMENTS = (
+    "gym/<module>:<id> for a Gymnasium environment that importing <module> registers "
+    "(docs/own-robot-task-engine.md)"
+)
 
 
 def main(config: InfoConfig) -> int:
@@ -47,6 +51,7 @@ def text(facts: dict[str, Any]) -> str:
         suite, task = name.split("/", 1)
         suites[suite].append(task)
     blocks = {f"environments {suite}/": tasks for suite, tasks in suites.items()}
+    blocks["your own environments"] = [OWN_ENVIRONMENTS]
     blocks |= {"scripted experts for": facts["experts"]}
     blocks |= {key: facts[key] for key in ("processes", "nets", "policies", "methods") if facts[key]}
     blocks["versions"] = [f"{package} {version}" for package, version in facts["versions"].items()]

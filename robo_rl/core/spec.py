@@ -88,7 +88,21 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """The contract between an environment (or robot), a dataset and a policy."""
+    """The contract between an environment (or robot), a dataset and a policy.
+
+    A robot "my_arm" with six joints and one camera, recorded at 30 Hz::
+
+        EnvSpec(
+            name="robot/my_arm",  # no simulator; "<suite>/<task>" for an environment of `make_env`
+            obs={
+                "state": ArraySpec((6,), unit="joint angles [rad]"),
+                "image.front": ArraySpec((96, 96, 3), "uint8"),
+            },
+            action=ActionSpec(low=(-3.14,) * 6, high=(3.14,) * 6, unit="joint targets [rad]"),
+            max_episode_steps=600,
+            control_hz=30.0,
+        )
+    """
 
     name: str  # "<suite>/<task>", e.g. "metaworld/peg-insert-side-v3"
     obs: dict[str, ArraySpec]

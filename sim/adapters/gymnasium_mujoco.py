@@ -119,6 +119,14 @@ def _make(options: GymnasiumLanes) -> Any:
         raise UnknownNameError(
             "gymnasium environment", options.env_id, gymnasium.registry, OWN_ENVIRONMENTS
         ) from error
+    except ModuleNotFoundError as error:
+        module = options.env_id.partition(":")[0]
+        if error.name is not None and error.name != module:
+            raise
+        raise ConfigError(
+            f"'gym/{options.env_id}' names the module '{module}', which is not found. Start in the folder "
+            "that holds it, with PYTHONPATH=. set."
+        ) from error
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium cannot make '{options.env_id}': {error}") from error
 

@@ -29,7 +29,10 @@ else:  # generic for type checkers only
 
 
 def run_worker(conn: Connection, make_lane: Any, first: int, count: int, environ: Mapping[str, str]) -> None:
-    """Build `count` lanes, tell the parent what they look like, then serve it until it hangs up."""
+    """Import the plugins, build `count` lanes, send the parent their specification, then serve its commands.
+
+    `environ`: variables of the parent, which the fork server may have been started without.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
     exit_with_parent()
     os.environ.update(environ)

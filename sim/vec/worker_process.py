@@ -21,7 +21,7 @@ from sim.vec.worker_main import Connection, run_worker
 
 _GRACE_S = 5.0  # how long a worker may take to close its simulators before it is killed
 _DEATH_S = 1.0  # how long the system may take to report a death
-_FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VISIBLE_DEVICES", PLUGINS)
+_FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VISIBLE_DEVICES")
 
 
 @dataclass(slots=True)
@@ -73,6 +73,7 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["sim.vec.worker_main", *getattr(make_lane, "preload", ())])
     environ = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
+    environ[PLUGINS] = os.environ.get(PLUGINS, "")  # also when unset: the fork server may still hold a value
     conn, theirs = context.Pipe()
     process = context.Process(target=run_worker, args=(theirs, make_lane, first, count, environ), daemon=True)
     try:

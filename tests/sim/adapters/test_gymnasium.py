@@ -91,6 +91,8 @@ def test_environments_that_do_not_fit_are_refused(kind: type, message: str) -> N
 def test_unknown_ids_are_named() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'Hopper-v5'"):
         make_env("gym/Hoper-v5", 1)
+    with pytest.raises(ConfigError, match="module 'not_there', which is not found"):
+        make_env("gym/not_there:Mine-v0", 1)
     with pytest.raises(ConfigError, match="dense"):
         make_env("gym/Hopper-v5", 1, reward="sparse")
 
