@@ -22,8 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
-from robo_rl.apps.flight.fly_runs import SharedStarts, train_run
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.runs import SharedStarts, train_run
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate

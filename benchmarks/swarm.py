@@ -24,8 +24,8 @@ from common import cpu_seconds, emit, parser
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.flight.rows import SwarmRow
-from robo_rl.apps.flight.swarm_runs import train_all
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.flight.swarm.runs import train_all
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig
 from sim.tasks.swarm.world import SwarmWorld

@@ -25,8 +25,8 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_runs import SharedStarts, train_run
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.runs import SharedStarts, train_run
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from sim.flight.trial import Pilot, controller_pilot, policy_pilot

@@ -17,9 +17,9 @@ from numpy import ndarray
 from PIL import Image
 
 from robo_rl.apps.collect import make_demonstrator
-from robo_rl.apps.flight.fly_report import flight_log
-from robo_rl.apps.flight.fly_runs import SharedStarts
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.report import flight_log
+from robo_rl.apps.flight.fly.runs import SharedStarts
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.schema import CollectConfig

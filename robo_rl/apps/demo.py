@@ -7,80 +7,15 @@ time of a stage before Ctrl-C counts.
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from robo_rl.apps.cli import main as cli
-from robo_rl.apps.cli.config import load_config
-from robo_rl.apps.nodes.stage import begin
 from robo_rl.apps.runs import replaced
-from robo_rl.apps.runs.demo_report import finish
-from robo_rl.apps.runs.metrics import read_metrics
 from robo_rl.apps.runs.outputs import check_folder
-from robo_rl.apps.runs.progress import progress
+from robo_rl.apps.workflow.checks import check_env, check_out, check_same, check_steps
+from robo_rl.apps.workflow.report import finish
+from robo_rl.apps.workflow.stages import STAGES_FILE, Stages, again, side_by_side, verb
 from robo_rl.conf.demo import DemoConfig
-from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.files.describe_path import describe_path
-from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.files.lock import FolderLock
-from robo_rl.eval.timing import cpu_seconds
-from sim.registry import make_env, make_expert
-
-STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
-METHODS = ("steering", "residual")
-POLL_S = 2.0
-
-
-class StageError(RoboRLError):
-    """A stage that ended with an error, which it has printed itself."""
-
-    exit_code = 1
-
-
-class Stages:
-    """Finished stages with their times, parts before Ctrl-C included."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path, self._stopped_path = folder / STAGES_FILE, folder / STOPPED_FILE
-        self.done: dict[str, dict[str, Any]] = read_json(self.path) if self.path.exists() else {}
-        self._stopped: dict[str, list[float]] = (
-            read_json(self._stopped_path) if self._stopped_path.exists() else {}
-        )
-
-    def run(self, name: str, title: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-        """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`.
-
-        `stopped_s`: the part of `wall_s` that was spent before Ctrl-C.
-        """
-        number = f"{len(self.done) + 1}. " if name not in self.done else ""
-        print(f"\n{number}{title}{'' if number else ' (done before)'}", flush=True)
-        if name not in self.done:
-            before_s, before_cpu_s = self._stopped.get(name, [0.0, 0.0])
-            start_s, start_cpu_s = time.monotonic() - before_s, cpu_seconds() - before_cpu_s
-            try:
-                noted = work() or {}
-            except KeyboardInterrupt:
-                self._stopped[name] = [time.monotonic() - start_s, cpu_seconds() - start_cpu_s]
-                write_json(self._stopped_path, self._stopped)
-                raise
-            spent = {
-                "wall_s": time.monotonic() - start_s,
-                "cpu_s": cpu_seconds() - start_cpu_s,
-                "stopped_s": before_s,
-            }
-            self.done[name] = noted | spent
-            write_json(self.path, self.done)
-        return self.done[name]
-
-    @property
-    def wall_s(self) -> float:
-        return float(sum(stage["wall_s"] for stage in self.done.values()))
 
 
 def main(config: DemoConfig) -> int:
@@ -100,17 +35,6 @@ def main(config: DemoConfig) -> int:
         code = run_stages(config, out)
         replaced.drop(out)
     return code
-
-
-def check_out(out: Path) -> None:
-    """Raise ConfigError for a folder that holds something else than a demo."""
-    if not out.is_dir() or not replaced.contents(out):
-        return
-    if not any((out / name).exists() for name in (SETTINGS_FILE, STAGES_FILE)):
-        raise ConfigError(
-            f"out={out} {describe_path(out)}, expected a new folder or that of an earlier demo. Choose "
-            "another path."
-        )
 
 
 def run_stages(config: DemoConfig, out: Path) -> int:
@@ -135,119 +59,3 @@ def run_stages(config: DemoConfig, out: Path) -> int:
     stages.run("finetune", "Fine-tune the base: noise steering and a residual, side by side",
                lambda: side_by_side(config, out))  # fmt: skip
     return finish(config, out, stages)
-
-
-def check_steps(config: DemoConfig) -> None:
-    """Raise ConfigError, before any work, for so few steps that a method would not begin to learn."""
-    for name in METHODS:
-        key = f"{name}_steps"
-        steps = getattr(config, key)
-        base_steps = load_config(
-            "finetune", [f"method={name}", f"out={config.out}"], FinetuneVerb
-        ).method.base_steps
-        if steps <= base_steps:
-            raise ConfigError(
-                f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's "
-                "alone. Ask for more."
-            )
-
-
-def check_env(name: str) -> None:
-    """Raise a RoboRLError, before any work, for an unknown environment or one without a scripted expert."""
-    make_expert(name)
-    make_env(name, 1).close()
-
-
-def check_same(config: DemoConfig, out: Path) -> None:
-    """Raise ConfigError for settings other than those of the demo in `out`; note them in a new one.
-
-    Its report would otherwise name settings that did not make its results.
-    """
-    path, settings = out / SETTINGS_FILE, asdict(config)
-    asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
-    began = (out / STAGES_FILE).exists() or (out / "demonstrations").exists()
-    if not began or not path.exists():
-        write_json(path, asked)
-        return
-    kept = read_json(path)
-    for key, value in asked.items():
-        if kept.get(key) != value:
-            raise ConfigError(
-                f"The demo in {out} was started with {key}={kept.get(key)} and cannot go on with "
-                f"{key}={value}. Give the setting it was started with, start over by overwrite=true, or "
-                "choose another folder."
-            )
-
-
-def verb(name: str, *overrides: str) -> None:
-    """Call a verb in this process. Raises StageError when it fails."""
-    code = cli.main([*name.split(), *filter(None, overrides)])
-    if code == 130:
-        raise KeyboardInterrupt("the same command goes on with the stage that was stopped")
-    if code != 0:
-        raise StageError(
-            f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to go on"
-        )
-
-
-def again(run: Path) -> str:
-    """Override that resumes a run which a stopped demo has left behind."""
-    return "resume=true" if (run / "run.json").exists() else ""
-
-
-def side_by_side(config: DemoConfig, out: Path) -> dict[str, Any]:
-    """Both methods at once, each in a process of its own with one thread."""
-    steps = {"steering": config.steering_steps, "residual": config.residual_steps}
-    started = time.monotonic()
-    logs = {method: (out / f"{method}.log").open("w") for method in METHODS}
-    runs = {method: _start(config, out, method, steps[method], logs[method]) for method in METHODS}
-    wall_s: dict[str, float] = {}
-    try:
-        with progress(sum(steps.values()), "fine-tune", "step") as bar:
-            while len(wall_s) < len(runs):
-                time.sleep(POLL_S)
-                bar.update(sum(_step(out / method) for method in METHODS) - bar.n)
-                bar.set_postfix_str(
-                    ", ".join(f"{method} {_success(out / method)}" for method in METHODS), refresh=False
-                )
-                for method, run in runs.items():
-                    if method not in wall_s and run.poll() is not None:
-                        wall_s[method] = time.monotonic() - started
-                        _check(method, run.returncode, out)
-            bar.update(sum(steps.values()) - bar.n)
-    finally:
-        for run in runs.values():
-            if run.poll() is None:
-                run.send_signal(signal.SIGINT)
-                run.wait()
-        for log in logs.values():
-            log.close()
-    return {"wall_s_by_method": wall_s}
-
-
-def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> subprocess.Popen[bytes]:
-    words = [
-        "finetune", f"base={out / 'base'}", f"out={out / method}",
-        f"method={method}", f"env_steps={steps}", f"demos={out / 'demonstrations'}", f"seed={config.seed}",
-        f"eval_every={max(steps // 4, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
-    ]  # fmt: skip
-    return begin(words, log)
-
-
-def _check(method: str, code: int, out: Path) -> None:
-    if code != 0:
-        tail = "\n".join((out / f"{method}.log").read_text().splitlines()[-15:])
-        raise StageError(f"`robo-rl finetune method={method}` failed (exit code {code}):\n{tail}")
-
-
-def _lines(run: Path) -> Sequence[dict[str, Any]]:
-    return list(read_metrics(run / "metrics.jsonl"))
-
-
-def _step(run: Path) -> int:
-    return max((int(line["step"]) for line in _lines(run)), default=0)
-
-
-def _success(run: Path) -> str:
-    rates = [line["eval/success"] for line in _lines(run) if "eval/success" in line]
-    return " -> ".join(f"{100 * rate:.0f} %" for rate in rates[-2:]) or "..."

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from robo_rl.apps.flight.mission_flights import POLICY, flown, load_tracker, planned_for
-from robo_rl.apps.flight.mission_report import finish
+from robo_rl.apps.flight.mission.flights import POLICY, flown, load_tracker, planned_for
+from robo_rl.apps.flight.mission.report import finish
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.mission import MissionConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.swarm_report import print_table, write_outputs
-from robo_rl.apps.flight.swarm_runs import start_run, train_all
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.flight.swarm.report import print_table, write_outputs
+from robo_rl.apps.flight.swarm.runs import start_run, train_all
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight import transfer_arm, transfer_swarm
 from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.transfer_film import check_size
-from robo_rl.apps.flight.transfer_flights import drops_of, measure, scene_of
-from robo_rl.apps.flight.transfer_report import finish
+from robo_rl.apps.flight.transfer import arm as transfer_arm
+from robo_rl.apps.flight.transfer import swarm as transfer_swarm
+from robo_rl.apps.flight.transfer.film import check_size
+from robo_rl.apps.flight.transfer.flights import drops_of, measure, scene_of
+from robo_rl.apps.flight.transfer.report import finish
 from robo_rl.apps.runs.outputs import check_folder
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.fly_table import print_table
-from robo_rl.apps.flight.vision_report import write_outputs
-from robo_rl.apps.flight.vision_runs import compared, sight_of, taught, train_students, with_craft_of
+from robo_rl.apps.flight.fly.table import print_table
+from robo_rl.apps.flight.vision.report import write_outputs
+from robo_rl.apps.flight.vision.runs import compared, sight_of, taught, train_students, with_craft_of
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.vision import VisionConfig
 from sim.engines.bullet.client import load_pybullet

@@ -16,8 +16,9 @@ import pytest
 from robo_rl.apps import demo
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.nodes.stage import begin
-from robo_rl.apps.runs.demo_report import head_row
 from robo_rl.apps.runs.loaded_policy import LoadedPolicy
+from robo_rl.apps.workflow import checks, stages
+from robo_rl.apps.workflow.report import head_row
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
 
@@ -69,12 +70,14 @@ def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
     made.
     """
     first = DemoConfig(out=str(tmp_path))
-    demo.check_same(first, tmp_path)
-    demo.check_same(replace(first, env="metaworld/push-v3"), tmp_path)  # nothing was done yet: a slip, mended
-    (tmp_path / demo.STAGES_FILE).write_text("{}")
-    demo.check_same(replace(first, env="metaworld/push-v3", overwrite=True), tmp_path)
+    checks.check_same(first, tmp_path)
+    checks.check_same(
+        replace(first, env="metaworld/push-v3"), tmp_path
+    )  # nothing was done yet: a slip, mended
+    (tmp_path / stages.STAGES_FILE).write_text("{}")
+    checks.check_same(replace(first, env="metaworld/push-v3", overwrite=True), tmp_path)
     with pytest.raises(ConfigError, match=r"started with demos=20 and cannot go on with demos=50"):
-        demo.check_same(replace(first, env="metaworld/push-v3", demos=50), tmp_path)
+        checks.check_same(replace(first, env="metaworld/push-v3", demos=50), tmp_path)
 
 
 def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
@@ -85,10 +88,10 @@ def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        demo.Stages(tmp_path).run("train", "Train", stopped)
-    spent = demo.Stages(tmp_path).run("train", "Train", lambda: None)
+        stages.Stages(tmp_path).run("train", "Train", stopped)
+    spent = stages.Stages(tmp_path).run("train", "Train", lambda: None)
     assert spent["wall_s"] >= spent["stopped_s"] >= 0.2
-    assert demo.Stages(tmp_path).wall_s == spent["wall_s"]
+    assert stages.Stages(tmp_path).wall_s == spent["wall_s"]
 
 
 def test_a_head_costs_what_its_training_did() -> None:

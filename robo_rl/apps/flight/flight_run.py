@@ -10,7 +10,7 @@ from typing import Any
 
 from policies.checkpoint import read_policy_json
 from policies.flight.policy import STATE, FlightPolicy
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.runs.loaded_policy import flight_policy, trained_settings
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig

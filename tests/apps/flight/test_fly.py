@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.fly_recipe import resolved
-from robo_rl.apps.flight.fly_report import next_steps
-from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.flight.fly.recipe import resolved
+from robo_rl.apps.flight.fly.report import next_steps
+from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.apps.runs.metrics import read_metrics
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig

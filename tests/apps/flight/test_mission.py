@@ -10,7 +10,7 @@ import pytest
 from policies.checkpoint import save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 

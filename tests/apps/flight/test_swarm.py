@@ -13,8 +13,8 @@ from torch import Tensor
 
 from policies.deploy.bundle import load_bundle
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.swarm_runs import start_run, train_all
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.flight.swarm.runs import start_run, train_all
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.apps.runs.metrics import read_metrics
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig

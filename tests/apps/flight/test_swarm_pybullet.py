@@ -12,9 +12,9 @@ import torch
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.swarm_runs import evaluated
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
-from robo_rl.apps.flight.transfer_swarm import load_swarm
+from robo_rl.apps.flight.swarm.runs import evaluated
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
+from robo_rl.apps.flight.transfer.swarm import load_swarm
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
 from sim.engines.quad.rows import POS

@@ -17,7 +17,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.rows import Drop, TransferRow
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.vision_runs import taught, with_craft_of
+from robo_rl.apps.flight.vision.runs import taught, with_craft_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.apps.flight.fly_learners import new_policy
-from robo_rl.apps.flight.fly_setting import FlightSetup, check_own
+from robo_rl.apps.flight.fly.learners import new_policy
+from robo_rl.apps.flight.fly.setup import FlightSetup, check_own
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import UNITS

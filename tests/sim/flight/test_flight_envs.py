@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from robo_rl.apps.flight.flight_run import FlightRun
-from robo_rl.apps.flight.fly_report import FILMED, flight_log
-from robo_rl.apps.flight.fly_table import LABELS
-from robo_rl.apps.flight.transfer_film import check_size, film
+from robo_rl.apps.flight.fly.report import FILMED, flight_log
+from robo_rl.apps.flight.fly.table import LABELS
+from robo_rl.apps.flight.transfer.film import check_size, film
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text

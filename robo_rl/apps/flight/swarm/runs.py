@@ -13,8 +13,8 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.flight.rows import SwarmRow
 from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
-from robo_rl.apps.flight.swarm_training import make_training
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
+from robo_rl.apps.flight.swarm.training import make_training
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig

@@ -9,9 +9,9 @@ from pathlib import Path
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from policies.flight.vision import VisionPolicy
-from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.flight.vision_training import Sight, blind, seeing, train, work
+from robo_rl.apps.flight.vision.training import Sight, blind, seeing, train, work
 from robo_rl.apps.runs.loaded_policy import find_policy
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir

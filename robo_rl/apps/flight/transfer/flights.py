@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robo_rl.apps.flight.flight_run import FlightRun
-from robo_rl.apps.flight.fly_runs import counted
+from robo_rl.apps.flight.fly.runs import counted
 from robo_rl.apps.flight.rows import Drop, TransferRow
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.transfer import TransferConfig

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_learners import make_training
-from robo_rl.apps.flight.fly_recipe import resolved, total_updates
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.learners import make_training
+from robo_rl.apps.flight.fly.recipe import resolved, total_updates
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.apps.runs.progress import progress

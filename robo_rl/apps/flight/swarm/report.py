@@ -29,7 +29,7 @@ from sim.tasks.swarm.scenarios import SCENARIOS
 from sim.tasks.swarm.world import ABSENT_M
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.swarm_setting import SwarmSetting
+    from robo_rl.apps.flight.swarm.setting import SwarmSetting
     from robo_rl.conf.swarm import SwarmConfig
     from sim.flight.swarm.swarm_trial import SwarmPaths
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_recipe import recipe, total_updates
-from robo_rl.apps.flight.fly_setting import FlightSetup
+from robo_rl.apps.flight.fly.recipe import recipe, total_updates
+from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.seeds import SeedTraining
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import PpoMethod, RewardMethod

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from policies.checkpoint import read_policy_json
 from policies.flight.swarm import SwarmPolicy
-from robo_rl.apps.flight.swarm_report import FILMED, swarm_logs
-from robo_rl.apps.flight.swarm_runs import evaluated
-from robo_rl.apps.flight.swarm_setting import SwarmSetting
+from robo_rl.apps.flight.swarm.report import FILMED, swarm_logs
+from robo_rl.apps.flight.swarm.runs import evaluated
+from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.apps.runs.loaded_policy import find_policy, flight_policy, trained_settings
 from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.swarm import SwarmConfig

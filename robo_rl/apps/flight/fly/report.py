@@ -14,8 +14,8 @@ from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle_writer import write_bundle
 from policies.flight.policy import STATE, FlightPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
-from robo_rl.apps.flight.fly_field import write_field_pictures
-from robo_rl.apps.flight.fly_table import LABELS
+from robo_rl.apps.flight.fly.field import write_field_pictures
+from robo_rl.apps.flight.fly.table import LABELS
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.runs.progress import progress, show
 from robo_rl.apps.runs.run_dir import RunDir
@@ -35,7 +35,7 @@ from sim.tasks.flight.race import RaceTask
 from sim.tasks.flight.waypoints import WaypointTask
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.fly_setting import FlightSetup
+    from robo_rl.apps.flight.fly.setup import FlightSetup
     from robo_rl.conf.fly import FlyConfig
     from sim.flight.trial import Trial
 

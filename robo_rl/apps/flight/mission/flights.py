@@ -13,7 +13,7 @@ from torch import Tensor
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly_runs import train_run
+from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.apps.runs.loaded_policy import find_policy
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir

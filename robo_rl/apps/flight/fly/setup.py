@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.apps.flight.fly_recipe import latency_s
+from robo_rl.apps.flight.fly.recipe import latency_s
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec

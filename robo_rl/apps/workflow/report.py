@@ -29,7 +29,7 @@ from robo_rl.eval.video import record_episodes
 from sim.registry import make_env
 
 if TYPE_CHECKING:
-    from robo_rl.apps.demo import Stages
+    from robo_rl.apps.workflow.stages import Stages
 
 EVAL_SEED = (
     1  # of the table; evaluations on the way of training use 0, so that nothing was chosen on these episodes
@@ -52,7 +52,7 @@ class Contestant:
 
 def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
     """All stages after fine-tuning."""
-    from robo_rl.apps.demo import again, verb
+    from robo_rl.apps.workflow.stages import again, verb
 
     torch.set_num_threads(1)
     stages.run(
