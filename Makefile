@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint format results clean
+.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint docs format results clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -23,6 +23,7 @@ SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/flig
   tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)
 NOT_SHAPES := not learns and not teach and not lowers and not solved and not resumed and not controllers and not decorator
 ARGS ?=
+DOCS = NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict
 # One thread per process: two test workers on two cores would otherwise fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
@@ -55,14 +56,19 @@ test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the l
 	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) \
 	  tests/sim/actuators tests/sim/engines tests/sim/scenes tests/sim/tasks tests/sim/arms
 
-lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results, the site of docs/
 	@failed=0; \
 	$(BIN)/ruff check . || failed=1; \
 	$(BIN)/ruff format --check . || failed=1; \
 	$(BIN)/mypy || failed=1; \
 	$(BIN)/lint-imports || failed=1; \
 	$(BIN)/python benchmarks/readme_table.py --check || failed=1; \
+	$(DOCS) -q || failed=1; \
 	exit $$failed
+
+docs: $(STAMP) ## the site of docs/ in build/site; a broken link fails
+	@$(DOCS)
+	@echo "Open build/site/index.html"
 
 format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .

@@ -54,12 +54,25 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not list(broken_links(page))
 
 
-def test_the_index_leads_to_every_page() -> None:
-    """A page that nobody links to is not read."""
-    index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)\)", index.read_text())}
-    assert set(PAGES) - {index} <= linked
+def navigated(entry: Any) -> Iterator[str]:
+    """Pages of a part of the navigation, which is nested lists of {title: page or part}."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for part in entry if isinstance(entry, list) else entry.values():
+            yield from navigated(part)
+
+
+def test_the_navigation_holds_every_page_once() -> None:
+    """The site shows each page of docs/ in one place; README.md leads to the first of them."""
+    nav = list(navigated(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    assert sorted(nav) == sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES)
     assert "(docs/index.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_front_page_is_short() -> None:
+    """README.md is for newcomers; figures and caveats stand in docs/."""
+    assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
 def commands() -> dict[str, list[dict[str, str]]]:
@@ -161,9 +174,41 @@ def test_every_method_has_a_command() -> None:
     assert {command["method"] for command in commands()["finetune"] if "method" in command} == set(METHODS)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "algorithms"], ids=name_of)
+NAMED_PAGES = [path for path in [*ROOT.glob("*.md"), *PAGES] if path.name != "results.md"]
+PACKAGES = "robo_rl|policies|sim|hardware|benchmarks|tests|launch|docker|docs|examples"
+
+
+@pytest.mark.parametrize("page", NAMED_PAGES, ids=name_of)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
-    """An equation that says where it lives must not outlive the file."""
-    named = re.findall(r"`((?:robo_rl|policies|sim|benchmarks)/[\w/]+\.py)`", page.read_text())
-    assert named
-    assert not [file for file in named if not (ROOT / file).is_file()]
+    """Paths such as `sim/registry.py`; <name> and * stand for several files, -v0 ends an environment's name."""
+    named = re.findall(rf"(?<![\w/.])((?:{PACKAGES})/[\w/.{{}}*<>-]*[\w}}>*])", page.read_text())
+    paths = [file for file in named if "<" not in file and "-v0" not in file]
+    gone = [file for file in paths if not list(ROOT.glob(without_braces(file)))]
+    assert not gone
+
+
+def without_braces(path: str) -> str:
+    """`sim/{a,b}.py` as a pattern of glob, which knows no braces."""
+    return re.sub(r"\{[^}]*\}?", "*", path)
+
+
+@pytest.mark.parametrize("page", NAMED_PAGES, ids=name_of)
+def test_modules_that_a_page_names_are_there(page: Path) -> None:
+    """Dotted names such as `sim.registry.make_env`: the module exists and has what is named of it."""
+    text = re.sub(r"[\w-]+\.(?:md|launch\.py)\b", "", page.read_text())  # names of files, not of modules
+    named = re.findall(r"(?<![\w/.])(?:robo_rl|policies|sim|hardware)(?:\.[A-Za-z_]\w*)+", text)
+    assert not [name for name in set(named) if not resolves(name)]
+
+
+def resolves(name: str) -> bool:
+    """True if the longest prefix that is a file defines the next part of the dotted name."""
+    parts = name.split(".")
+    for used in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:used])
+        module = path if path.is_dir() else path.with_suffix(".py")
+        if module.is_dir():
+            return used == len(parts)
+        if module.is_file():
+            rest = parts[used : used + 1]
+            return not rest or bool(re.search(rf"\b{rest[0]}\b", module.read_text()))
+    return False

@@ -135,7 +135,7 @@ def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
 
 
 def test_headlines_stand_beside_their_references() -> None:
-    """A name in braces is replaced by that line's value; a row whose reference is missing is left out."""
+    """A name in braces stands for that line's value; a row whose reference is missing is left out."""
     lines = {
         "hover/first_order/700_updates/position_error_m": {"value": 0.0075, "unit": "m"},
         "hover/pid/position_error_m": {"value": 0.032, "unit": "m"},
@@ -181,9 +181,22 @@ def test_demo_table_has_a_row_per_policy(tmp_path: Path) -> None:
         + "\n"
         + line(name="demo/steered/decision_ms_p50", value=2.85, unit="ms", p99=4.7)
     )
-    assert "| noise steering | 98/100 | 0.93–0.99 | 1e-08 | 2.9 / 4.7 | 12,000 | 69 |" in for_readme(
+    assert "| noise steering | 98/100 | 0.93–0.99 | 1e-08 | 2.9 / 4.7 | 12,000 | 69 |" in for_docs(
         load(tmp_path)
     )
+
+
+def test_the_front_table_takes_the_newest_of_several_machines() -> None:
+    """One row per headline: value, number of seeds, and the peer of the same machine."""
+    slow = {"value": 0.8, "unit": "fraction", "per_seed": [0.7, 0.9], "date": "2026-02-01"}
+    fast = {"value": 0.7, "unit": "fraction", "per_seed": [0.7], "date": "2026-01-01"}
+    name = "finetune/pick-place/auto"
+    results: dict[str, dict[str, dict[str, Any]]] = {
+        "a": {f"{name}/success": fast, f"{name}/base/success": {"value": 0.3, "unit": "fraction"}},
+        "b": {f"{name}/success": slow, f"{name}/base/success": {"value": 0.4, "unit": "fraction"}},
+    }
+    assert "| 0.8 (2 seeds) | base policy 0.4 |" in for_readme(results)
+    assert "0.7" not in for_readme(results)
 
 
 def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
