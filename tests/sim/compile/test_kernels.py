@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.compile import kernels
-from sim.compile.kernels import compile_kernel, differentiable
+from sim.compile.kernels import Kernel, compile_kernel, differentiable
 
 
 @pytest.fixture
@@ -34,18 +35,41 @@ def wave(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 EXAMPLES = (torch.linspace(-1.0, 1.0, 16).view(2, 8), torch.linspace(0.0, 3.0, 8))
 
 
-def test_a_kernel_is_built_once_and_equals_its_function(cache: Path) -> None:
-    """The second process to ask finds the file; another formula is another file."""
-    said: list[str] = []
-    first = compile_kernel(wave, EXAMPLES, say=said.append)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Path, list[str]]]:
+    """The compiled `wave`, its cache folder and the messages of the build. Compiled once for all tests."""
+    folder, said = tmp_path_factory.mktemp("cache"), list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROBO_RL_CACHE", str(folder))
+        yield compile_kernel(wave, EXAMPLES, say=said.append), folder, said
+
+
+def test_a_kernel_is_built_once_and_equals_its_function(built: tuple[Kernel, Path, list[str]]) -> None:
+    """Asking again finds the file; another formula has another key."""
+    first, folder, said = built
     again = compile_kernel(wave, EXAMPLES, say=said.append)
     assert first.compile_s > 0.0
     assert again.compile_s == 0.0
     assert len(said) == 1
     for ours, theirs in zip(again(*EXAMPLES), wave(*EXAMPLES), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-    compile_kernel(lambda x, y: (x[0] * y,), EXAMPLES, say=said.append)
-    assert len(list((cache / "kernels").glob("*.pt2"))) == 2
+    assert len(list((folder / "kernels").glob("*.pt2"))) == 1
+
+
+def test_another_formula_is_another_file(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's name holds the formula and the shapes of its inputs."""
+    paths: list[Path] = []
+
+    def stop(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: Path) -> None:
+        paths.append(path)
+        raise ConfigError("not built in this test")
+
+    monkeypatch.setattr(kernels, "build_kernel", stop)
+    shorter = tuple(x[..., :4].contiguous() for x in EXAMPLES)
+    for fn, examples in ((wave, EXAMPLES), (lambda x, y: (x[0] * y,), EXAMPLES), (wave, shorter)):
+        with pytest.raises(ConfigError, match="not built"):
+            compile_kernel(fn, examples)
+    assert len(set(paths)) == 3
 
 
 @pytest.mark.parametrize(
@@ -57,15 +81,15 @@ def test_a_kernel_is_built_once_and_equals_its_function(cache: Path) -> None:
         (EXAMPLES[:1], "takes 2 inputs, found 1"),
     ],
 )
-def test_a_kernel_refuses_what_it_would_misread(cache: Path, inputs: tuple[Tensor, ...], fault: str) -> None:
-    """Machine code takes memory for what it was compiled for: a wrong type would be numbers, but wrong
-    ones.
-    """
+def test_a_kernel_refuses_inputs_that_it_was_not_compiled_for(
+    built: tuple[Kernel, Path, list[str]], inputs: tuple[Tensor, ...], fault: str
+) -> None:
+    """Machine code reads memory as the type it was compiled for: a wrong type would give wrong numbers."""
     with pytest.raises(ConfigError, match=re.escape(fault)):
-        compile_kernel(wave, EXAMPLES)(*inputs)
+        built[0](*inputs)
 
 
-def test_gradients_of_a_kernel_are_those_of_autograd(cache: Path) -> None:
+def test_gradients_of_a_kernel_are_those_of_autograd(built: tuple[Kernel, Path, list[str]]) -> None:
     """Compiled backward against autograd through the eager function; inputs not wanted get none."""
     run, _ = differentiable(wave, EXAMPLES, (0,))
     x, y = EXAMPLES[0].clone().requires_grad_(), EXAMPLES[1]
