@@ -18,6 +18,7 @@ from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.main import GROUPS
+from robo_rl.apps.cli.multirun import expand_sweeps
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf.fields import settings
 
@@ -83,9 +84,13 @@ def commands() -> dict[str, list[dict[str, str]]]:
     for words in [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("robo-rl ")]:
         name = " ".join(words[: 2 if words[0] in GROUPS else 1])
         given = [word for word in words[len(name.split()) :] if not word.startswith("--")]
-        name, given = by_engine(name, given)
-        assert all("=" in word for word in given), words
-        found.setdefault(name, []).append(dict(word.split("=", 1) for word in given))
+        if any(word.startswith("config=") for word in given):  # a settings file may hold what is missing here
+            continue
+        swept = given[:1] == ["-m"]
+        for each in expand_sweeps(name, given[1:]) if swept else [given]:
+            verb, plain = by_engine(name, each)
+            assert all("=" in word for word in plain), words
+            found.setdefault(verb, []).append(dict(word.split("=", 1) for word in plain))
     return found
 
 
