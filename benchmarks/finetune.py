@@ -136,7 +136,7 @@ def make_base(call: Call) -> None:
 
 
 def _run(call: Call) -> SeedResult:
-    from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
+    from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve
     from robo_rl.core.files.durable import read_json
 
     method, quick, home, label = call.method, call.quick, call.home, call.label

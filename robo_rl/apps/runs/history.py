@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.runs.success_note import EVALUATION_FILE
-from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
 

@@ -21,9 +21,9 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
 from policies.tuned.single_step import SingleStepPolicy
+from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import measure, report

@@ -9,12 +9,12 @@ from typing import Any
 
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
+from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.runs.metrics import Metrics
 from robo_rl.apps.runs.progress import progress
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
-from robo_rl.apps.tuning.curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.apps.tuning.report import measure
 from robo_rl.apps.tuning.start import env_name, env_options, replanned, training_episode_limit
 from robo_rl.apps.tuning.warm_start import start_from

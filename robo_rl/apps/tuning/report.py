@@ -8,9 +8,9 @@ from pathlib import Path
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from robo_rl.apps.runs.learning_curve import TuningResult
 from robo_rl.apps.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.tuning.curve import TuningResult
 from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
