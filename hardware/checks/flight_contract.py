@@ -36,8 +36,9 @@ def envelope_of(bundle: Bundle) -> FlightEnvelope:
     """Raises CheckpointError for a bundle without one: nothing flies without limits."""
     if bundle.envelope is None:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' carries no flight envelope, so nobody knows where it may fly. Train "
-            "it by robo-rl fly, which measures one, and export it again."
+            f"The bundle '{bundle.name}' carries no flight envelope: none of its measured flights succeeded, "
+            "or none was measured. Train it for longer by robo-rl fly, which measures flights and writes the "
+            "envelope of those that succeed."
         )
     return bundle.envelope
 

@@ -142,10 +142,11 @@ class TopicIntrospector:
         return BusError(f"There is no topic '{topic}' (looked for {waited_s:g} s).{hint}{known}")
 
     def silence(self) -> str:
-        """What to say where no topic at all is found."""
+        """Message for a bus on which no topic was found."""
         return (
-            f"Nobody is on the bus in domain {self.domain} on interface '{self.interface}': start nodes, "
-            "e.g. by robo-rl up arm_sim, and compare ROS_DOMAIN_ID and ROBO_RL_INTERFACE on both sides."
+            f"No node was found in domain {self.domain} on interface '{self.interface}'. Nodes that are "
+            "starting are found after some seconds: ask again, or wait_s=10. Else start nodes, e.g. by "
+            "robo-rl up arm_sim, and compare ROS_DOMAIN_ID and ROBO_RL_INTERFACE on both sides."
         )
 
 

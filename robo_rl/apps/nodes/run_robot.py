@@ -118,7 +118,7 @@ class _Director:
         if self.died:
             return f"a fault: {self.died}"
         done = self._wanted is not None and len(self.success) >= self._wanted
-        return "all episodes have ended" if done else "the time is over"
+        return "all episodes are done" if done else "the time is over"
 
     def over(self) -> bool:
         """Asked after every callback: goes on, and says when to end."""
@@ -167,7 +167,7 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _
     rate = f"{sum(success)}/{len(success)} episodes succeeded" if success else "no episode ended"
     print(f"{bundle.name} on {config.robot}: {rate}; {cell.timing()}")
     print(f"safety filter: {in_words(cell.counts)}")
-    print(f"ended by {end}")
+    print(f"ended: {end}")
     if config.out:
         counts = {reason.name.lower(): count for reason, count in cell.counts.items()}
         body = {

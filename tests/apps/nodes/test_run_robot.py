@@ -53,7 +53,7 @@ def test_an_arm_is_driven_and_the_filter_speaks(
     out = tmp_path / "report.json"
     assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", f"out={out}"]) == 0
     said = capsys.readouterr().out
-    for words in ("ticks at 50 Hz", "missed deadlines", "safety filter:", "chunks were inferred", "ended by"):
+    for words in ("ticks at 50 Hz", "missed deadlines", "safety filter:", "chunks were inferred", "ended: "):
         assert words in said
     report = json.loads(out.read_text())
     assert (report["robot"], report["success"]) == (
@@ -61,7 +61,7 @@ def test_an_arm_is_driven_and_the_filter_speaks(
         [],
     )  # its episode had not ended: neither k nor n
     assert "no episode ended" in said
-    assert "ended by the time is over" in said
+    assert "ended: the time is over" in said
     times = [report[f"{key}"] for key in ("decision_ms_p50", "decision_ms_p99", "tick_ms_p99", "late_ms_p99")]
     assert all(0.0 < time_ms < 1500.0 for time_ms in times)
     assert report["decision_ms_p50"] <= report["decision_ms_p99"]
@@ -118,7 +118,7 @@ def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
     [
         ({"seconds": 7.0}, 7.0, [True], "the time is over"),  # the second episode was cut off
         ({"seconds": 10.0}, 10.0, [True, False], "the time is over"),
-        ({"episodes": 2}, 10.0, [True, False], "all episodes have ended"),
+        ({"episodes": 2}, 10.0, [True, False], "all episodes are done"),
     ],
 )
 def test_only_episodes_that_ended_are_counted(
@@ -176,7 +176,7 @@ def test_mistakes_are_one_sentence(
 
 @pytest.mark.parametrize(
     ("seed", "end"),
-    [(2, "ended by the safety filter: "), (0, "ended by a fault: the inference process has died")],
+    [(2, "ended: the safety filter: "), (0, "ended: a fault: the inference process has died")],
 )
 def test_a_killed_inference_stops_the_arm(
     reach: Bundle, capsys: pytest.CaptureFixture[str], seed: int, end: str

@@ -146,7 +146,7 @@ def test_mistakes_are_one_sentence(
 
 def test_an_empty_bus_says_where_it_looked(domain: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "list", "wait_s=0.1"]) == 3
-    assert f"Nobody is on the bus in domain {domain} on interface 'lo'" in capsys.readouterr().err
+    assert f"No node was found in domain {domain} on interface 'lo'" in capsys.readouterr().err
 
 
 def test_without_the_packages_the_command_that_installs_them_is_said(tmp_path: Path) -> None:
