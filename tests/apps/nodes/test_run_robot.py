@@ -35,7 +35,7 @@ from robo_rl.apps.run import next_step as after_run
 from robo_rl.conf.schema import ContractConfig, RunConfig
 from robo_rl.core.seeding import derive_seed
 from sim.registry import make_env
-from tests.hardware.bundles import arm_bundle, quad_bundle
+from tests.hardware.bundles import ENVELOPE, arm_bundle, quad_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -259,5 +259,7 @@ def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.Ca
     assert after_run(reach) == f"robo-rl contract bundle={reach.folder} robot=sim_arm"
     push = replace(reach, env=replace(reach.env, name="pusht", action=replace(reach.env.action, unit="px")))
     assert after_run(push) == ""
-    fly = replace(reach, env=replace(reach.env, name="quad/hover"))
+    fly = replace(reach, env=replace(reach.env, name="quad/hover"), envelope=ENVELOPE)
     assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"
+    assert after_run(replace(fly, envelope=None)) == ""  # the simulated craft refuses it, too
+    assert after_run(replace(fly, env=replace(fly.env, name="quad/race"))) == ""
