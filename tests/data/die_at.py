@@ -73,9 +73,12 @@ def _orphan(path: Path) -> int:
     if (pid := os.fork()) == 0:
         episode = DatasetWriter.open(path, min_free_bytes=0).episode(seed=1)
         add_frames(episode, 1, FRAMES)
+        ready, begun = os.pipe()
         if (child := os.fork()) == 0:
+            os.write(begun, b".")  # from here on the child has dropped the locks that it inherited
             time.sleep(60)
             os._exit(0)
+        os.read(ready, 1)
         os.write(write, str(child).encode())
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)

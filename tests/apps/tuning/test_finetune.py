@@ -68,14 +68,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def finetune(base: tuple[Path, Path], out: Path, method: str, *more: str) -> list[str]:
+    given = {word.partition("=")[0] for word in more}
     return [
         "finetune",
         f"base={base[1]}",
         f"demos={base[0]}",
         f"out={out}",
         f"method={method}",
-        *STEPS,
-        *QUICK,
+        *(word for word in (*STEPS, *QUICK) if word.partition("=")[0] not in given),
         *more,
     ]
 
