@@ -16,7 +16,7 @@ from robo_rl.core.errors import ConfigError, DriverError
 
 @dataclass(frozen=True, slots=True)
 class JointLimits:
-    """Of the device, one entry per joint."""
+    """Limits of the device, one entry per joint."""
 
     low_rad: tuple[float, ...]
     high_rad: tuple[float, ...]

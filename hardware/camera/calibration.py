@@ -29,7 +29,7 @@ _COEFFICIENTS = {"plumb_bob": 5, "rational_polynomial": 8, "equidistant": 4}
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Of pictures of one size."""
+    """Calibration of a camera, for pictures of one size."""
 
     width_px: int
     height_px: int

@@ -48,7 +48,7 @@ class Guarded:
 
     @property
     def pid(self) -> int | None:
-        """Of the guarded process."""
+        """Process id of the guarded process."""
         return None if self._process is None else self._process.pid
 
     def connect(self) -> None:

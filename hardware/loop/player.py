@@ -66,7 +66,7 @@ class Counter:
         self._seen.append((stamp_s, played))
 
     def find(self, stamp_s: float) -> int | None:
-        """Of the newest state not after `stamp_s` (one may have been lost on the way here); None before the
+        """Index of the newest state not after `stamp_s` (one may have been lost on the way here); None before the
         first.
         """
         return next((played for stamp, played in reversed(self._seen) if stamp <= stamp_s), None)

@@ -171,7 +171,7 @@ class RecorderNode:
         return True, self._tell(f"discarded {running.path.name}")
 
     def _asked(self, ask: Text, received_s: float) -> None:
-        """Who asks by a topic hears what came of it on `episode/status`."""
+        """Do what the topic asks for; the result goes to `episode/status`."""
         act = self._asks.get(ask.text)
         done, sentence = (
             act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._asks)}")

@@ -93,7 +93,7 @@ class ArmFilter:
 
     @property
     def source(self) -> Source:
-        """Who is in command: a human who has taken over, else the policy."""
+        """Sender in command: a human who has taken over, else the policy."""
         return "teleop" if self._intervening else "policy"
 
     def on_state(self, message: JointState, received_s: float) -> None:
@@ -249,7 +249,7 @@ class ArmFilter:
         return Reason.JUMP_AT_START if far.any() else None
 
     def _is_first(self, source: Source, epoch: int) -> bool:
-        """Of this sender since arming, since it took over, or since it was reset."""
+        """True for this sender's first command since arming, taking over or a reset."""
         return not self._begun or self._orders[source].is_new(epoch)
 
     def _goal_speed(self, position: Joints) -> Joints:

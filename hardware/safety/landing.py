@@ -173,5 +173,5 @@ class MotorsLander:
 
 
 def _share(period_s: float, tau_s: float) -> float:
-    """Of the way to its command that a rotor covers in a period."""
+    """Share of the way to its command that a rotor covers in a period."""
     return 1.0 if tau_s <= 0.0 else -math.expm1(-period_s / tau_s)

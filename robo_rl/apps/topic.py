@@ -106,7 +106,7 @@ def _words(end: Endpoint) -> str:
 
 
 def _line(meter: PaceMeter, new: int, silent_s: float) -> str:
-    """Of what came since the last line, and before."""
+    """One line on the messages since the last line, or on those before when none came."""
     pace = meter.pace()
     if new == 0:
         return f"silent for {silent_s:.1f} s" + (f"; before: {pace}" if pace else "")

@@ -51,7 +51,7 @@ class EvalResult:
 
     @property
     def mean_error_m(self) -> float | None:
-        """Of the episodes that have an error; None where there are none."""
+        """Mean error of the episodes that have one [m]; None where none has."""
         known = [error for error in self.errors_m or () if error is not None]
         return sum(known) / len(known) if known else None
 

@@ -44,7 +44,7 @@ class SuccessRate:
 
     @classmethod
     def of_groups(cls, outcomes: Bool[ndarray, "groups members"]) -> SuccessRate:
-        """Of outcomes that hang together within a group, as drones do in one world: n over the design
+        """Rate of outcomes that correlate within a group, as drones in one world do: n over the design
         effect.
         """
         effect = design_effect(outcomes)

@@ -146,7 +146,7 @@ class FineTuner:
         self.learner.critic.margin = margin
 
     def _warm_up(self) -> Act | None:
-        """Who acts before learning starts; None is the base alone."""
+        """Policy that acts before learning starts; None is the base alone."""
         if self.config.warmup == "actor":
             return self._explore
         return self._perturb if self.config.warmup_noise > 0.0 else None

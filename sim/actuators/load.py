@@ -66,7 +66,7 @@ class Actuator:
                     joint.damping = _more(joint.damping, torque)
 
     def motors(self, model: Any) -> ServoMotors | None:
-        """Of this model's servos; None where only friction is said. Raises ConfigError for what is no
+        """Motors of this model's servos; None where only friction is set. Raises ConfigError for what is no
         servo.
         """
         if not any(getattr(self, key) for key in _MOTOR):

@@ -167,5 +167,5 @@ def _make(options: EnvPoolLanes, seed: int) -> Any:
 
 
 def _first(obs: Any) -> Any:
-    """Of the only environment in the pool."""
+    """Observation of the only environment in the pool."""
     return {key: _first(value) for key, value in obs.items()} if isinstance(obs, Mapping) else obs[0]

@@ -113,7 +113,7 @@ class Wheels:
     def targets(
         self, wish: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], yaw_rad: Float[Tensor, " n"]
     ) -> Float[Tensor, "n 3"]:
-        """Of the servos of x, y and heading."""
+        """Targets of the servos of x, y and heading."""
         forward, turn = wish.unbind(-1)
         along = yaw_rad + 0.5 * self._dt_s * turn
         inward, c, s = self._tau_s * forward * turn, along.cos(), along.sin()

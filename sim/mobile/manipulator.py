@@ -72,7 +72,7 @@ class Local(NamedTuple):
 
 
 class ManipulatorView(BaseView):
-    """Of n worlds; see `BaseView`. Names without `local` are in the world."""
+    """View of n worlds; see `BaseView`. Names without `local` are in the world."""
 
     def __init__(self, physics: Physics, wiring: ManipulatorWiring, goal: Float[Tensor, "n g"]) -> None:
         super().__init__(physics, wiring, goal)

@@ -23,7 +23,7 @@ _BOX, _CYLINDER = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_CYLI
 
 
 class Shapes(NamedTuple):
-    """Of n worlds. Boxes come first; a post has no heading that matters."""
+    """Shapes of n worlds. Boxes come first; a post's heading is not used."""
 
     m: Float[Tensor, "n g 2"]
     yaw_rad: Float[Tensor, "n g"]

@@ -86,7 +86,7 @@ class MujocoRenderer:
         )
 
     def _metres(self) -> NDArray[np.float32]:
-        """Of the depths that were read last."""
+        """The depths that were read last, in metres."""
         near_m = self._model.vis.map.znear * self._model.stat.extent
         far_m = self._model.vis.map.zfar * self._model.stat.extent
         # The depth buffer holds z = (1 / near - 1 / d) / (1 / near - 1 / far).

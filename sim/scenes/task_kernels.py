@@ -117,7 +117,7 @@ class TaskKernels:
 
 
 def begin_counts(num: int, device: torch.device) -> Counts:
-    """Of episodes that begin."""
+    """Counters of episodes that begin."""
     zero = torch.zeros(num, dtype=torch.long, device=device)
     return Counts(zero, zero.clone(), zero.bool())
 

@@ -163,7 +163,7 @@ def _field(ros: RosTypes, described: tuple[Any, Any]) -> Any:
 
 
 def endpoint_qos(reliable: bool, latched: bool, depth: int, user_data: str = "") -> Qos:
-    """Of a reader or writer, as rmw_cyclonedds makes them."""
+    """Quality of service of a reader or writer, as rmw_cyclonedds sets it."""
     history = Policy.History.KeepLast(depth)
     policies = [
         Policy.Reliability.Reliable(duration(milliseconds=BLOCK_MS))
@@ -182,6 +182,6 @@ def endpoint_qos(reliable: bool, latched: bool, depth: int, user_data: str = "")
 
 
 def profile_qos(quality: Quality, publishing: bool, type_hash: str) -> Qos:
-    """Of one side of a topic."""
+    """Quality of service of one side of a topic."""
     reliable = quality.offers_reliable if publishing else quality.asks_reliable
     return endpoint_qos(reliable, quality.latched, quality.depth, f"typehash={type_hash};")

@@ -82,7 +82,7 @@ class Crazyswarm2Topics:
         )
 
     def set_parameter(self, name: str, value: int, timeout_s: float) -> str:
-        """Of the firmware, by the server; returns why it refused, or "". Raises BusError without an
+        """Set a parameter of the firmware through the server; returns why it refused, or "". Raises BusError without an
         answer.
         """
         wanted = self._ros.new("rcl_interfaces/msg/ParameterValue", type=INTEGER, integer_value=value)

@@ -308,7 +308,7 @@ class _Course:
             self.best, self.next, self.sure = after, after, False
 
     def _folder(self, name: str) -> Path:
-        """Of the next stage of this name: residual, residual2, residual3, ..."""
+        """Folder of the next stage of this name: residual, residual2, residual3, ..."""
         self._counts[name] = count = self._counts.get(name, 0) + 1
         return self.run.path / (name if count == 1 else f"{name}{count}")
 

@@ -69,7 +69,7 @@ class Rounds:
 
     @property
     def updates(self) -> int:
-        """Of all rounds together."""
+        """Updates of all rounds together."""
         return 0 if self.distiller is None else self.round * self.config.steps + self.distiller.step
 
     @property

@@ -228,7 +228,7 @@ class WarpEngine:
             )
 
     def _sentence(self, error: RuntimeError) -> RuntimeError | EnvError:
-        """Of a GPU that is full, how many worlds would fit; any other error is passed on."""
+        """For a full GPU, an error with the number of worlds that fit; else the error itself."""
         full = isinstance(error, torch.cuda.OutOfMemoryError) or "Failed to allocate" in str(error)
         if not full or not self._warp_device.is_cuda:
             return error

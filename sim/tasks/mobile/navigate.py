@@ -132,7 +132,7 @@ def _bearings(like: Tensor) -> Float[Tensor, " r"]:
 
 
 def _middle(cell: Tensor) -> Float[Tensor, "*k 2"]:
-    """Of cells by number [m]."""
+    """Centres of cells, by number [m]."""
     both = torch.stack([cell // CELLS, cell % CELLS], -1)
     return (both.to(torch.float64) - 0.5 * (CELLS - 1)) * CELL_M
 
@@ -149,7 +149,7 @@ def _far_apart(cell: Tensor) -> Tensor:
 
 
 def _radii(wiring: BaseWiring) -> Float[Tensor, " s"]:
-    """Of circles around the shapes [m]."""
+    """Radii of the circles around the shapes [m]."""
     sizes = {name: wiring.scene.model.geom(name).size for name in SHAPES}
     reach = [math.hypot(size[0], size[1]) if name[0] == "b" else size[0] for name, size in sizes.items()]
     return wiring.like.new_tensor(reach)

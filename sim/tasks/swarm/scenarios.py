@@ -1,4 +1,4 @@
-"""Who starts where and goes where: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in
+"""Starts and goals of drones: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in
 bulk.
 
 A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a

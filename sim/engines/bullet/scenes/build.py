@@ -89,7 +89,7 @@ def xyzw(pose: Pose) -> list[float]:
 
 
 def _touching(p: Any, client: int, model: Any, body: int, link: int, geom: int, rub: Rub) -> None:
-    """Who meets it, and how slippery it is."""
+    """Set collision filter and friction of a link's geom."""
     if geom < 0:
         p.setCollisionFilterGroupMask(body, link, 0, 0, physicsClientId=client)
         return

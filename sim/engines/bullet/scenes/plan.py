@@ -151,7 +151,7 @@ class _Tree:
                 self._add_body(child, link, frame)
 
     def _inertia(self, body: int, frame: Pose, joint: int = -1) -> Inertia:
-        """Of a body (-1: none) in a link whose frame in the body is `frame`, armature of the joint
+        """Inertia of a body (-1: none) in a link whose frame in the body is `frame`, armature of the joint
         included.
         """
         model = self._model

@@ -19,7 +19,7 @@ _ROOM = 64  # steps to begin with; doubled when they are full
 
 
 class ReplayLog:
-    """Of n worlds; `nq`, `nv`, `nu` and `nf` as in a scene. Commands are kept until a world begins anew."""
+    """Starts and commands of n worlds; `nq`, `nv`, `nu`, `nf` as in a scene. A new start drops the commands."""
 
     def __init__(self, num: int, nq: int, nv: int, nu: int, nf: int) -> None:
         shapes = ((num, nq), (num, nv), (num, nf, 7), (num, nu))

@@ -51,7 +51,7 @@ class ServoGains:
 
     @cached_property
     def _columns(self) -> Int[ndarray, " j"]:
-        """Of ctrl; -1, a zero behind the last, where a joint has no actuator."""
+        """Columns of ctrl; -1, a zero behind the last, where a joint has no actuator."""
         return np.array(self.actuators, dtype=np.int64)
 
 
@@ -141,7 +141,7 @@ def gains(
 
 
 def _slope(scene: Scene, servo: int, scale: float) -> float:
-    """Of its motor's torque-speed curve [Nm s/rad] or [N s/m]; 0 without one."""
+    """Slope of the motor's torque-speed curve [Nm s/rad] or [N s/m]; 0 without one."""
     if scene.motors is None or math.isinf(scene.motors.no_load[servo]):
         return 0.0
     most = float(np.abs(scene.model.actuator_forcerange[servo]).max())
