@@ -115,7 +115,7 @@ def test_pairing_needs_equally_many_seeds() -> None:
 
 
 def test_interquartile_mean_by_hand() -> None:
-    """Of 1..8 the middle half is 3, 4, 5, 6: mean 4.5; an outlier of 1000 instead of 8 changes nothing."""
+    """The middle half of 1..8 is 3, 4, 5, 6: mean 4.5; an outlier of 1000 instead of 8 changes nothing."""
     scores = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 1000.0]])
     estimate = interquartile_mean(scores)
     assert estimate.value == 4.5
@@ -137,7 +137,7 @@ def test_mean_over_seeds_shrinks_to_a_point_when_all_seeds_agree() -> None:
 
 
 def test_mean_over_seeds_by_hand() -> None:
-    """Of two seeds 0 and 1 a resample has mean 0, .5 or 1 (probability 1/4, 1/2, 1/4): the 95 % interval is
+    """A resample of two seeds 0 and 1 has mean 0, .5 or 1 (probability 1/4, 1/2, 1/4): the 95 % interval is
     [0, 1].
     """
     estimate = mean_over_seeds([0.0, 1.0])

@@ -71,8 +71,8 @@ def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
 
 
 def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> None:
-    """Of 4 steps without an end: with the 5th observation and the base's action there, else 3 steps, from the
-    4th.
+    """4 steps without an end bootstrap from the 5th observation and the base's action there; without that
+    observation, 3 steps bootstrap from the 4th.
     """
     base = flow_policy(SPEC)
     seen, unseen = (

@@ -345,8 +345,8 @@ def test_a_goal_of_another_size_is_found_before_any_node_starts(
 
 
 def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: Path) -> None:
-    """Of the simulated arm, of a camera that is named otherwise; where another program may send them it is
-    said.
+    """A bundle whose camera no node of the set has is refused; where another program may send its pictures,
+    a message says so.
     """
     env = arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")})
     bundle = str(arm_bundle(tmp_path / "bundle", env=env).folder)

@@ -360,8 +360,8 @@ def test_the_start_is_the_best_way_to_run_the_base(
     own_zero: int, own_noisy: int, zero: int, noisy: int, execute: int, scale: float,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Of 20 episodes each; on a tie its own rhythm and zero noise. A second call reads what the first one
-    measured.
+    """The best of four rates over 20 episodes each; on a tie the base's own rhythm and zero noise. A second
+    call reads the rates that the first one measured.
     """
     own = iter([own_zero, own_noisy])
     monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(next(own), 20))

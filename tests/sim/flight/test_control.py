@@ -218,8 +218,8 @@ def test_every_mode_about_hover_is_damped(name: str) -> None:
 
 
 def jacobian(craft: Craft, law: Controller, dt_s: float) -> NDArray[np.float64]:
-    """Of one step about hover: position, rotation vector, velocity, rates, rotor speeds, memory; by
-    differences.
+    """Jacobian of one step about hover by finite differences: position, rotation vector, velocity, rates,
+    rotor speeds, memory.
     """
     size, small = 16 + law.memory_rows, 1e-6
     z = small * torch.cat([torch.eye(size), -torch.eye(size)], 1).double()
