@@ -53,9 +53,9 @@ BATCHED = {
         for suite, tasks in SCENES.items()
     },
     "isaaclab": (
-        "sim.engines.isaaclab.vec_env:make_isaaclab",
-        "sim.engines.isaaclab.vec_env:TASKS",
-        "sim.engines.isaaclab.vec_env:make_isaaclab",
+        "sim.adapters.isaaclab.vec_env:make_isaaclab",
+        "sim.adapters.isaaclab.vec_env:TASKS",
+        "sim.adapters.isaaclab.vec_env:make_isaaclab",
     ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too

@@ -18,8 +18,7 @@ import numpy as np
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import ServoMotors, check_servo
-from sim.engines.scene import ASSETS
-from sim.scenes.settings_file import read_settings
+from sim.asset_files import ASSETS, read_settings
 
 PRESETS = ("none", "dc_motor", "lag", "geared", "hobby")
 Numbers = Mapping[str, float]  # by servo; "" is for every servo of a hinge

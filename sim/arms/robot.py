@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.engines.scene import ASSETS
+from sim.asset_files import ASSETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 
 @dataclass(frozen=True, slots=True)

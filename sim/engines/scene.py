@@ -20,8 +20,6 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import ServoMotors
 from sim.engines.meshes import check_meshes
 
-ASSETS = Path(__file__).resolve().parents[1] / "assets"
-
 
 @dataclass(frozen=True)
 class Scene:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robo_rl.core.errors import UnknownNameError
-from sim.engines.scene import ASSETS
+from sim.asset_files import ASSETS
 
 
 @dataclass(frozen=True, slots=True)

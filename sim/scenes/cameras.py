@@ -18,9 +18,9 @@ from sim.arms.chain import Pose
 from sim.arms.control import Reach
 from sim.arms.rotation import multiply, rotate
 from sim.engines.protocol import Engine, Physics
+from sim.engines.visual_randomisation import VisualRandomisation
 from sim.scenes.point_cloud import cloud, rays
 from sim.scenes.segments import classes
-from sim.scenes.visual_randomisation import VisualRandomisation
 from sim.tasks.table import TaskOptions
 
 SENSES = ("rgb", "depth", "points", "segmentation")

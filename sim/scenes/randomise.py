@@ -4,7 +4,7 @@ seed.
 factor = low (high / low)^u        of mass, friction, stiffness and damping: as often halved as doubled
 delay  = low ... high, whole steps of control, before an action takes effect or an observation arrives
 seen   = true + noise * N(0, I)    by the unit of each part of the observation
-look   = cameras moved and turned, colours and light scaled; see `sim.scenes.visual_randomisation`
+look   = cameras moved and turned, colours and light scaled; see `sim.engines.visual_randomisation`
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.engines.scene import ASSETS, Scene
+from sim.asset_files import ASSETS, read_settings
+from sim.engines.scene import Scene
+from sim.engines.visual_randomisation import VisualRandomisation, draw_visuals, numbers
 from sim.scenes.keyed import keyed_normal, keyed_uniform
-from sim.scenes.settings_file import read_settings
-from sim.scenes.visual_randomisation import VisualRandomisation, draw_visuals, numbers
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {

@@ -15,10 +15,10 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ArraySpec
 from sim.engines.protocol import Engine, Physics
+from sim.engines.visual_randomisation import VisualRandomisation
 from sim.scenes.cameras import Cameras
 from sim.scenes.observation_delay import ObservationDelay
 from sim.scenes.randomise import Randomise, seen
-from sim.scenes.visual_randomisation import VisualRandomisation
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")

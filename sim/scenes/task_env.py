@@ -16,10 +16,11 @@ from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
+from sim.asset_files import ASSETS
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.scene import Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged

@@ -27,7 +27,7 @@ from sim.engines.isaacgym.process import WORKER, GymWorker
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_quat", "touch_n")
 

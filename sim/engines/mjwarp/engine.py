@@ -24,7 +24,7 @@ from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 try:
     import mujoco_warp as mjw

@@ -29,7 +29,7 @@ from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_force
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 _PARTS = (
     "QPOS",

@@ -14,7 +14,7 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation, plain
+from sim.engines.visual_randomisation import VisualRandomisation, plain
 
 KINDS = ("rgb", "pretty", "depth", "rgbd", "segment")
 

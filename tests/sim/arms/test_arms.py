@@ -21,7 +21,8 @@ from sim.arms.chain import KinematicChain, Pose, damped_step, pose_error, solve_
 from sim.arms.control import Cartesian, JointPosition, JointVelocity, Reach
 from sim.arms.robot import PANDA, ArmRobot, load_robot
 from sim.arms.rotation import about_z, axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec, yaw_of
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.asset_files import ASSETS
+from sim.engines.scene import Scene, compile_scene
 
 vectors = hnp.arrays(np.float64, (3,), elements=st.floats(-3.0, 3.0))
 

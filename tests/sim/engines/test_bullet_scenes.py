@@ -13,11 +13,12 @@ import torch
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.seeding import EpisodeSeeds
+from sim.asset_files import ASSETS
 from sim.engines.bullet.scenes.engine import BulletEngine
 from sim.engines.bullet.scenes.friction import split_friction, touching_pairs
 from sim.engines.bullet.scenes.plan import plan_scene
 from sim.engines.bullet.scenes.servo import torques
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.scene import Scene, compile_scene
 from sim.scenes.task_env import make_task_env
 from tests.sim.engines.worlds import begin, scene_of, start_of
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.engines.scene import ASSETS, compile_scene
+from sim.asset_files import ASSETS
+from sim.engines.scene import compile_scene
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from tests.sim.engines.worlds import ENGINES, engine_of, start_of
 

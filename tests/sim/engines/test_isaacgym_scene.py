@@ -18,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robo_rl.core.errors import ConfigError
+from sim.asset_files import ASSETS
 from sim.engines.isaacgym import frames, protocol
 from sim.engines.isaacgym.describe import describe
 from sim.engines.isaacgym.engine import IsaacGymEngine
 from sim.engines.isaacgym.filters import collision_filters, may_touch
 from sim.engines.isaacgym.process import WORKER
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.scene import Scene, compile_scene
 from sim.tasks.table import MANIPULATION, TaskOptions, make_task
 from tests.sim.engines.warp_scenes import grasping, scene_of
 

@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from robo_rl.core.seeding import EpisodeSeeds
+from sim.asset_files import ASSETS
 from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.mujoco.lean import lean_model, weigh_by_forces, weights
-from sim.engines.scene import ASSETS, compile_scene
+from sim.engines.scene import compile_scene
 from sim.scenes.task_env import make_task_env
 from tests.sim.engines.worlds import scene_of
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.asset_files import ASSETS
 from sim.engines.protocol import Engine
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.scene import Scene, compile_scene
 from tests.sim.engines.worlds import ENGINES, begin, engine_of, start_of
 
 READY = [0.0, -0.3, 0.0, -2.2, 0.0, 2.0, 0.785]

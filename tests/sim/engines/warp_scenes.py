@@ -10,8 +10,9 @@ import mujoco
 import torch
 from torch import Tensor
 
+from sim.asset_files import ASSETS
 from sim.engines.protocol import Start
-from sim.engines.scene import ASSETS, Scene, compile_scene
+from sim.engines.scene import Scene, compile_scene
 
 HOME_RAD = (0.0, -0.5, 0.0, -2.2, 0.0, 1.7, 0.785)  # the gripper points down
 ARM = tuple(f"joint{i}" for i in range(1, 8))

@@ -15,7 +15,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
 from sim.arms.control import MODES
 from sim.arms.expert import ManipulationExpert
-from sim.engines.scene import ASSETS
+from sim.asset_files import ASSETS
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.scenes import task_env
 from sim.scenes.task_env import TaskVecEnv, make_task_env

@@ -26,7 +26,7 @@ from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold some
 

@@ -34,7 +34,7 @@ from sim.engines.forward_kinematics import place
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.visual_randomisation import VisualRandomisation
+from sim.engines.visual_randomisation import VisualRandomisation
 
 _WORLDS_PER_PROCESS = 8  # fewer are not worth starting one for
 _START_S, _ANSWER_S = 300.0, 120.0  # imports on a busy machine; the longest of all requests is `load`

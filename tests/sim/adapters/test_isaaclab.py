@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Dict
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.engines.isaaclab.vec_env import IsaacLabVecEnv
+from sim.adapters.isaaclab.vec_env import IsaacLabVecEnv
 from sim.registry import make_env
 from sim.vec.conformance import check_vec_env
 

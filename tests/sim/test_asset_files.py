@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.scenes.settings_file import read_settings
+from sim.asset_files import read_settings
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""YAML files of named settings: what a randomisation or an actuator model is said in."""
+"""The folder of models and presets, and the YAML files of named settings in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+
+ASSETS = Path(__file__).resolve().parent / "assets"
 
 
 def read_settings(path: Path, known: Collection[str]) -> dict[str, Any]:

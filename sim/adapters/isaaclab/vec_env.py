@@ -20,7 +20,7 @@ from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
-from sim.engines.isaaclab.layout import action_spec, obs_of, obs_spec
+from sim.adapters.isaaclab.layout import action_spec, obs_of, obs_spec
 from sim.vec.history import place_of
 from sim.vec.vec_env import METADATA, take_seeds
 
