@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownName
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
-from sim.experts import Expert, WatchingExpert
+from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 
 # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
@@ -69,7 +69,7 @@ TASKS = {  # suite -> (names of its tasks; are these all)
     "envpool": ("sim.adapters.envpool:IDS", False),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
-    "metaworld": ("sim.experts:MetaWorldExpert", "sim"),
+    "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
     "quad": ("sim.flight.expert:FlightExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
     "scene": ("sim.arms.expert:ManipulationExpert", "sim"),

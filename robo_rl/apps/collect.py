@@ -30,8 +30,8 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
-from sim.experts import Expert
 from sim.registry import make_env, make_expert
+from sim.vec.expert import Expert
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may hold some of another `seed`

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded, flat, named
-from sim.adapters.options import check_keys, check_reward, check_steps, score
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_keys, check_reward, check_steps, score
 
 REQUIRES = ("envpool",)
 RATES_HZ = {  # steps a second, by how a name begins: the package tells nobody

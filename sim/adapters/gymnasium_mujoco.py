@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from sim.adapters.options import check_steps
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_steps
 from sim.vec.vec_env import INFO_KEYS
 
 REQUIRES = ("gymnasium", "mujoco")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded, flat, named
-from sim.adapters.options import check_keys, check_reward, check_steps, score
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_keys, check_reward, check_steps, score
 
 REQUIRES = ("gymnasium_robotics", "mujoco", "gymnasium")
 IDS = (  # the ones that are listed; any other of the package's works too

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
-from sim.adapters.options import check_reward, check_steps
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_reward, check_steps
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
 PACKAGE_STEPS = 500  # the package's own horizon

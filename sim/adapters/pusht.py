@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from sim.adapters.options import check_reward, check_steps
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_reward, check_steps
 
 CONTROL_HZ = 10.0
 SOLVED_COVERAGE = 0.95  # fraction of the goal's area that the block covers

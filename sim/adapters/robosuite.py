@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from sim.adapters.flat import bounded
-from sim.adapters.options import check_reward, check_steps, score
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_reward, check_steps, score
 
 REQUIRES = ("robosuite", "mujoco")
 TASKS = (

@@ -15,9 +15,9 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
-from sim.scenes.keyed import keyed_normal
 from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.table import suite_of
+from sim.vec.keyed_random import keyed_normal
 
 _STREAM = 2  # of an episode's random numbers, beside those that the environment draws
 

@@ -17,7 +17,7 @@ from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from sim.flight.control.controllers import Controller, make_controller
 from sim.flight.vec_env import QuadVecEnv
-from sim.scenes.keyed import keyed_normal
+from sim.vec.keyed_random import keyed_normal
 
 CONTROLLER = {
     "hover": "pid",

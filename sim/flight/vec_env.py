@@ -30,9 +30,9 @@ from sim.flight.setting import (
     other_step,
     senses_of,
 )
-from sim.scenes.keyed import keyed_normal, keyed_uniform
 from sim.tasks.flight.protocol import FlightTask, Flying
 from sim.vec.history import place_of, seeds_of
+from sim.vec.keyed_random import keyed_normal, keyed_uniform
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers

@@ -22,7 +22,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.asset_files import ASSETS, read_settings
 from sim.engines.scene import Scene
 from sim.engines.visual_randomisation import VisualRandomisation, draw_visuals, numbers
-from sim.scenes.keyed import keyed_normal, keyed_uniform
+from sim.vec.keyed_random import keyed_normal, keyed_uniform
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {

@@ -16,7 +16,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.forward_kinematics import ForwardKinematics
 from sim.engines.protocol import Engine, Start
 from sim.scenes.drive import Begun, Drive, SceneTask
-from sim.scenes.keyed import keyed_uniform
+from sim.vec.keyed_random import keyed_uniform
 
 AHEAD = 256  # episodes
 _START = 0  # stream of an episode's random numbers

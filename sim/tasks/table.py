@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 from robo_rl.core.settings import setting
-from sim.adapters.options import check_reward, check_steps
+from sim.vec.options import check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
     from sim.scenes.drive import Body, SceneTask

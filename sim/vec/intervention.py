@@ -23,7 +23,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings, setting
-from sim.experts import Expert, WatchingExpert
+from sim.vec.expert import Expert, WatchingExpert
 
 Judge = Callable[
     [Obs, Tensor, Tensor], Tensor

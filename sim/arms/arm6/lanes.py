@@ -11,11 +11,11 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from robo_rl.core.errors import UnknownNameError
-from sim.adapters.options import check_reward, check_steps
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.reach import CONTROL_HZ, TASKS, Arm6ReachTask, reach_spec
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
+from sim.vec.options import check_reward, check_steps
 
 REQUIRES = ("mujoco",)
 

@@ -7,9 +7,9 @@ import torch
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.adapters.metaworld import MetaWorldLane, MetaWorldLanes, quaternion_of
+from sim.adapters.metaworld_expert import MetaWorldExpert
 from sim.adapters.metaworld_success import SCREENS
 from sim.adapters.metaworld_tasks import TASKS
-from sim.experts import MetaWorldExpert
 from sim.registry import make_env
 from tests.sim.adapters.metaworld_package import package_env, package_reset
 

@@ -14,9 +14,9 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownName
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from sim import registry
 from sim.adapters.flat import flat, named
-from sim.adapters.options import score
 from sim.registry import list_envs, make_env
 from sim.vec.conformance import check_vec_env
+from sim.vec.options import score
 
 ROBOTICS = (
     "FetchPush-v4",

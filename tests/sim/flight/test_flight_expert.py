@@ -8,10 +8,10 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.experts import WatchingExpert
 from sim.flight.expert import FlightExpert
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env, make_expert
+from sim.vec.expert import WatchingExpert
 from sim.vec.intervention import Intervened, by_distance
 
 ZERO = torch.zeros(4, dtype=torch.long)

@@ -12,9 +12,9 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.quad.craft import load_craft
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import list_envs, make_env
-from sim.scenes.keyed import keyed_normal, keyed_uniform
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask, tilted
 from sim.vec.conformance import check_vec_env
+from sim.vec.keyed_random import keyed_normal, keyed_uniform
 
 
 def test_it_keeps_the_contract() -> None:

@@ -1,10 +1,10 @@
-"""Scripted experts with a noise dial: demonstrations of any quality, without a download."""
+"""Meta-World's scripted policies with adjustable noise: demonstrations of any quality."""
 
 from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,40 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed, episode_noise
 from sim.adapters.metaworld import PACKAGE_STEPS
 from sim.adapters.metaworld_tasks import TASKS
 
 _REMEMBERED = 1024  # episodes whose noise is kept
-
-
-@runtime_checkable
-class Expert(Protocol):
-    """A policy that may look at the simulator's state. Pure: the same arguments give the same actions."""
-
-    def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n a"]:
-        """obs: (n, *shape). episode_seed: of the running episodes. step: steps made since their resets."""
-        ...
-
-
-@runtime_checkable
-class WatchingExpert(Expert, Protocol):
-    """An expert that needs more than observations tell. It acts once per step, in all lanes of the one
-    environment.
-    """
-
-    def watch(self, env: VecEnv) -> None:
-        """Whose lanes it will act in; before the first `act`."""
-        ...
-
-    def memory(self) -> Tensor:
-        """What it remembers of the running episodes, as a copy: part of a snapshot."""
-        ...
-
-    def recall(self, memory: Tensor) -> None:
-        """Be as when `memory` was taken."""
-        ...
 
 
 class MetaWorldExpert:

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.experts import Expert, MetaWorldExpert
+from sim.adapters.metaworld_expert import MetaWorldExpert
 from sim.registry import make_env, make_expert
+from sim.vec.expert import Expert
 
 NO_OBS = {"state": torch.linspace(0, 1, 3 * 39).reshape(3, 39)}
 

@@ -1,4 +1,4 @@
-"""What the adapters share about their options."""
+"""Options that environments share: the kind of reward, and the length of an episode."""
 
 from __future__ import annotations
 
