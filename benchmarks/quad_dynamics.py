@@ -26,7 +26,7 @@ from torch import Tensor
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, ROTOR, Spread, parameters, start
+from sim.engines.quad.layout import EXTERNAL_SIZE, ROTOR, Spread, parameters, start
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
@@ -64,7 +64,7 @@ def inputs(num: int, device: str = "cpu") -> tuple[Tensor, ...]:
     params = parameters(
         CRAFT, 0.01, num, Spread(0.1, 0.1, 0.1, 0.1, 0.1), torch.rand(9, num, generator=random) * 2 - 1
     )
-    return tuple(value.to(device) for value in (state, command, params, torch.zeros(EXTERNAL_ROWS, num)))
+    return tuple(value.to(device) for value in (state, command, params, torch.zeros(EXTERNAL_SIZE, num)))
 
 
 def steps(num: int, integrator: str, args: argparse.Namespace) -> None:

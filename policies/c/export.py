@@ -58,7 +58,7 @@ class FlightMemory:
     hover_action: float
 
     @property
-    def obs_rows(self) -> int:
+    def obs_size(self) -> int:
         """Width of the observation: position, rotation matrix, velocity and rates, and behind them the
         memory.
         """
@@ -282,8 +282,8 @@ def _check_memory(memory: FlightMemory, obs: int, actions: int) -> None:
         map(math.isfinite, (memory.integral_limit, memory.dt_s, memory.hover_action))
     ):
         raise ConfigError(f"{memory} is impossible: history must be at least 0, the other numbers finite.")
-    if (obs, actions) != (memory.obs_rows, 4):
+    if (obs, actions) != (memory.obs_size, 4):
         raise ConfigError(
             f"The network maps {obs} numbers to {actions}; a flight with {memory.history} remembered actions "
-            f"and integral={memory.integral} has {memory.obs_rows} observations and 4 actions."
+            f"and integral={memory.integral} has {memory.obs_size} observations and 4 actions."
         )

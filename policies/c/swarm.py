@@ -138,7 +138,7 @@ def write_c_swarm(
     macs += sum(count * (rows * 2 * token + 2 * token) for count, rows in policy.kinds)
     flash = 4 * sum(part.numel() for part in (*constants.values(), *answers.values()))
     macros: dict[str, str | int] = {
-        "OBS": obs.shape[1], "OWN": policy.own_rows, "WIDTH": width, "TOKEN": token, "HEADS": policy.heads,
+        "OBS": obs.shape[1], "OWN": policy.own_size, "WIDTH": width, "TOKEN": token, "HEADS": policy.heads,
         "ACTIONS": actions, "MACS": macs, "EXAMPLES": len(obs), "CRC32": f"0x{crc}u",
     }  # fmt: skip
     cost = f"{macs} multiply-accumulates, {flash} bytes of flash"
@@ -190,7 +190,7 @@ def weights_of(policy: SwarmPolicy) -> dict[str, Tensor]:
 
 def _kinds(policy: SwarmPolicy) -> str:
     """The calls for every kind of thing, in the order of the observation."""
-    calls, at = [], policy.own_rows
+    calls, at = [], policy.own_size
     for i, (count, rows) in enumerate(policy.kinds, 1):
         calls.append(_KIND.format(i=i, count=count, rows=rows, at=at).strip("\n"))
         at += count * rows

@@ -54,11 +54,11 @@ class SwarmPolicy(nn.Module):
             )
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         self.kinds, self.width, self.token, self.heads = tuple(kinds), width, token, heads
-        self.own_rows = env.obs[STATE].shape[0] - sum(count * rows for count, rows in kinds)
-        if self.own_rows < 1:
+        self.own_size = env.obs[STATE].shape[0] - sum(count * rows for count, rows in kinds)
+        if self.own_size < 1:
             raise ConfigError(f"An observation of {env.obs[STATE].shape[0]} rows has no room for {kinds}.")
-        self.register_buffer("scale", torch.ones(self.own_rows) if scale is None else scale)
-        self.own = nn.Linear(self.own_rows, width)
+        self.register_buffer("scale", torch.ones(self.own_size) if scale is None else scale)
+        self.own = nn.Linear(self.own_size, width)
         self.things = nn.ModuleList(nn.Linear(rows, 2 * token, bias=False) for _, rows in kinds)
         self.contexts = nn.ModuleList(nn.Linear(width, 2 * token) for _ in kinds)
         self.query = nn.Linear(width, token)
@@ -69,7 +69,7 @@ class SwarmPolicy(nn.Module):
 
     def columns(self, x: Float[Tensor, "o n"]) -> Float[Tensor, "a n"]:
         """Actions (a, n) of observations (o, n): the layout of the simulator."""
-        own = torch.tanh(_apply(self.own, x[: self.own_rows] * self.scale.unsqueeze(1)))
+        own = torch.tanh(_apply(self.own, x[: self.own_size] * self.scale.unsqueeze(1)))
         attended = self._attend(x, own)
         hidden = torch.tanh(_apply(self.hidden, torch.cat([own, attended])))
         return torch.tanh(_apply(self.last, hidden))
@@ -77,7 +77,7 @@ class SwarmPolicy(nn.Module):
     def _attend(self, x: Tensor, own: Tensor) -> Float[Tensor, "t n"]:
         """Values that the heads take from the things near."""
         num, split = x.shape[1], self.token // self.heads
-        tokens, masks, at = [], [], self.own_rows
+        tokens, masks, at = [], [], self.own_size
         for (count, rows), thing, context in zip(self.kinds, self.things, self.contexts, strict=True):
             part = x[at : at + count * rows]
             at += count * rows

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from robo_rl.conf.fields import setting
 from robo_rl.core.settings import one_of
 from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.off_policy.replay_rows import ReplayConfig
+from robo_rl.rl.off_policy.replay_trainer import ReplayConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
-from robo_rl.rl.on_policy.ppo_rows import PpoRowsConfig
+from robo_rl.rl.on_policy.ppo_trainer import PpoTrainerConfig
 
 
 @dataclass
@@ -118,7 +118,7 @@ class SacMethod(ReplayConfig, RewardMethod):
 
 
 @dataclass
-class PpoMethod(PpoRowsConfig, RewardMethod):
+class PpoMethod(PpoTrainerConfig, RewardMethod):
     """PPO in thousands of lanes."""
 
     name: str = "ppo"

@@ -14,34 +14,34 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.dynamics import QuadPhysics, Step, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
 from sim.flight.command import ON_MOTORS, Command, CommandLevel, make_command
-from sim.flight.memory import SEEN_ROWS, FlightSenses, MemoryLayout, blank_memory, hidden_start, layout
+from sim.flight.memory import SENSED_SIZE, FlightSenses, MemoryLayout, blank_memory, hidden_start, layout
 from sim.flight.realism import Realism, charge_used, check_realism, next_gust, voltage_share
-from sim.tasks.flight.protocol import FlightTask, Moment
+from sim.tasks.flight.protocol import FlightTask, FlightTransition
 
 __all__ = [
-    "SEEN_ROWS",
+    "SENSED_SIZE",
     "FlightSenses",
     "blank_memory",
     "first_sight",
     "make_flight",
-    "noise_rows",
-    "obs_rows",
+    "noise_size",
+    "obs_size",
 ]
 
 OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotation matrix, velocity and rates
 FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
-def obs_rows(task: FlightTask, senses: FlightSenses) -> int:
+def obs_size(task: FlightTask, senses: FlightSenses) -> int:
     """Width of the observation."""
-    return senses.memory_rows + sum(map(len, task.scales))
+    return senses.memory_size + sum(map(len, task.scales))
 
 
-def noise_rows(realism: Realism | None = None) -> int:
+def noise_size(realism: Realism | None = None) -> int:
     """Number of standard normal numbers that a step takes."""
-    return SEEN_ROWS + (0 if realism is None else realism.noise_rows)
+    return SENSED_SIZE + (0 if realism is None else realism.noise_size)
 
 
 def make_flight(
@@ -84,20 +84,33 @@ def make_flight(
         )
         after = advance(state, acting, power, params, air)
         after = after + shift[0] if shifted else after
-        was = memory[place.kept]
-        kept = task.advance(state, after, external, was)
+        task_state_before = memory[place.task_state]
+        task_state = task.advance(state, after, external, task_state_before)
         last = memory[place.last] if task.w_action_rate > 0.0 else None
-        moment = Moment(state, after, action, last, external, was, kept, hover)
+        transition = FlightTransition(
+            state, after, action, last, external, task_state_before, task_state, hover
+        )
         arrived, positions, velocities = _sensed(after, memory, place)
-        seen = observe(task.relative(arrived, external, kept), noise[:SEEN_ROWS] if senses.noise else None)
+        seen = observe(
+            task.relative(arrived, external, task_state), noise[:SENSED_SIZE] if senses.noise else None
+        )
         remembered = remember(memory[place.seen], action, seen[POS], senses, task.dt_s)
-        front, behind = task.view(seen, external, kept)
-        left, far = (ended.to(after.dtype) for ended in task.over(moment))
+        front, behind = task.view(seen, external, task_state)
+        left, far = (ended.to(after.dtype) for ended in task.over(transition))
         own_last = [action] if place.own_last else []
         rows = torch.cat(
-            [remembered, kept, *own_last, hidden[0], positions, velocities, *hidden[1:], memory[place.bias]]
+            [
+                remembered,
+                task_state,
+                *own_last,
+                hidden[0],
+                positions,
+                velocities,
+                *hidden[1:],
+                memory[place.bias],
+            ]
         )
-        return after, rows, torch.cat([front, remembered, behind]), task.cost(moment), left, far
+        return after, rows, torch.cat([front, remembered, behind]), task.cost(transition), left, far
 
     return flight
 
@@ -114,8 +127,8 @@ def _through_the_world(
     queue = memory[place.queue]
     acting = queue[-4:] if real.latency_steps else action
     hidden = [torch.cat([action, queue[:-4]]) if real.latency_steps else queue]
-    power, air = None, external[:EXTERNAL_ROWS]
-    drawn = noise[SEEN_ROWS:]
+    power, air = None, external[:EXTERNAL_SIZE]
+    drawn = noise[SENSED_SIZE:]
     if real.gust_m_s > 0.0:
         gust = next_gust(memory[place.gust], drawn[0:3], real.gust_m_s, dt_s)
         air = torch.cat([external[: WIND.start], external[WIND] + gust])
@@ -180,14 +193,14 @@ def first_sight(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(memory, observation) at the start of an episode. hover: the action that hovers."""
     real = realism or Realism()
-    remembered, kept = blank_memory(state.shape[1], hover, senses), task.first(external)
+    remembered, task_state = blank_memory(state.shape[1], hover, senses), task.first(external)
     heard = noise if noise is None or senses.noise else None
     place = layout(task, senses, real)
-    hidden = hidden_start(state, noise, hover, place, real, kept)
+    hidden = hidden_start(state, noise, hover, place, real, task_state)
     memory = torch.cat([remembered, *hidden])
     told = _biased(state, memory[place.bias])
-    seen = observe(task.relative(told, external, kept), None if heard is None else heard[:SEEN_ROWS])
-    front, behind = task.view(seen, external, kept)
+    seen = observe(task.relative(told, external, task_state), None if heard is None else heard[:SENSED_SIZE])
+    front, behind = task.view(seen, external, task_state)
     return memory, torch.cat([front, remembered, behind])
 
 

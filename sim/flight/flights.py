@@ -17,9 +17,9 @@ from torch import Tensor
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics, Step
-from sim.engines.quad.rows import NAMES, Spread, parameters
+from sim.engines.quad.layout import NAMES, Spread, parameters
 from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_command
-from sim.flight.flight import FlightFn, first_sight, make_flight, noise_rows
+from sim.flight.flight import FlightFn, first_sight, make_flight, noise_size
 from sim.flight.memory import FlightSenses, layout
 from sim.flight.realism import Realism
 from sim.tasks.flight.protocol import FlightTask
@@ -73,8 +73,8 @@ class Flights:
     ) -> None:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
         self.gradient, self.realism = gradient, realism or Realism()
-        self._kept = layout(task, senses, self.realism).kept
-        self._hears = senses.noise or self.realism.noise_rows > 0
+        self._task_state = layout(task, senses, self.realism).task_state
+        self._hears = senses.noise or self.realism.noise_size > 0
         self.physics = level_physics(level, task.dt_s) if physics is None else physics
         self.command = make_command(level, craft, self.physics.dt_s / self.physics.substeps)
         self.generator = torch.Generator().manual_seed(seed)
@@ -88,7 +88,7 @@ class Flights:
             torch.zeros(num, dtype=torch.bool),
         )
         made = (craft, self.physics, task, senses, self.realism)
-        self._silence, self._far = torch.zeros(noise_rows(self.realism), num), torch.zeros(num)
+        self._silence, self._far = torch.zeros(noise_size(self.realism), num), torch.zeros(num)
         examples = (self.state, self.memory, torch.zeros(4, num), self.params, self.external, self._silence)
         if gradient and step is not None:
             home = level_physics(level, task.dt_s)
@@ -157,18 +157,18 @@ class Flights:
 
     def reference(self) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw of every goal now."""
-        return self.task.reference(self.external, self.kept)
+        return self.task.reference(self.external, self.task_state)
 
     def measured(self) -> Float[Tensor, "17 n"]:
         """The state as far as sensors say it, for classical controllers: their position, velocity and
         rates.
         """
-        return self.task.measured(self.obs, self.state, self.external, self.kept)
+        return self.task.measured(self.obs, self.state, self.external, self.task_state)
 
     @property
-    def kept(self) -> Float[Tensor, "k n"]:
+    def task_state(self) -> Float[Tensor, "k n"]:
         """The task's own rows: a clock, a count."""
-        return self.memory[self._kept]
+        return self.memory[self._task_state]
 
     def _fly(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         """(cost, 1.0 where the episode has ended) of one control step."""
@@ -225,7 +225,7 @@ class Flights:
             spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
             params = parameters(self.craft, small_s, _POOL, self.spread, spread)
         noise = (
-            torch.randn(noise_rows(self.realism), _POOL, generator=self.generator) if self._hears else None
+            torch.randn(noise_size(self.realism), _POOL, generator=self.generator) if self._hears else None
         )
         memory, obs = first_sight(
             state, external, noise, self.command.hover, self.task, self.senses, self.realism
@@ -242,8 +242,19 @@ class Flights:
         return self._noise[self._used - 1]
 
     def state_dict(self) -> dict[str, Any]:
-        kept = ("state", "memory", "params", "external", "obs", "age", "_noise", "_used", "_starts", "_taken")
-        state = {name: getattr(self, name) for name in kept} | {"_starts": list(self._starts)}
+        saved = (
+            "state",
+            "memory",
+            "params",
+            "external",
+            "obs",
+            "age",
+            "_noise",
+            "_used",
+            "_starts",
+            "_taken",
+        )
+        state = {name: getattr(self, name) for name in saved} | {"_starts": list(self._starts)}
         return state | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

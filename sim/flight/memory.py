@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Four
-from sim.engines.quad.rows import POS, VEL
+from sim.engines.quad.layout import POS, VEL
 from sim.flight.realism import Realism
 from sim.tasks.flight.protocol import FlightTask
 
-SEEN_ROWS = 18  # position 3, rotation matrix 9, velocity 3, rates 3
+SENSED_SIZE = 18  # position 3, rotation matrix 9, velocity 3, rates 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class FlightSenses:
     noise: bool = True  # sensors are noisy
 
     @property
-    def memory_rows(self) -> int:
+    def memory_size(self) -> int:
         return 4 * self.history + 3 * self.integral
 
     @property
-    def obs_rows(self) -> int:
-        return SEEN_ROWS + self.memory_rows
+    def obs_size(self) -> int:
+        return SENSED_SIZE + self.memory_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class MemoryLayout:
     """Rows of the memory; effects that are off have none."""
 
     seen: slice  # last actions, newest first; integral of the position error: shown to the policy
-    kept: slice  # the task's own: clock, counts
+    task_state: slice  # the task's own: clock, counts
     last: slice  # the last action, where a cost asks for it
     queue: slice  # actions that are still under way, newest first
     positions: slice  # positions that sensors have not delivered yet, newest first
@@ -56,7 +56,7 @@ def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLa
     """The rows of this task, these senses and this realism."""
     own_last = 4 if task.w_action_rate > 0.0 and not senses.history else 0
     widths = (
-        senses.memory_rows, task.kept_rows, own_last, 4 * realism.latency_steps, 3 * realism.delay_steps,
+        senses.memory_size, task.task_state_size, own_last, 4 * realism.latency_steps, 3 * realism.delay_steps,
         3 * realism.flow_steps, 3 * (realism.gust_m_s > 0.0), int(realism.battery_s > 0.0),
         3 * (realism.gyro_bias_rad_s > 0.0),
     )  # fmt: skip
@@ -64,9 +64,11 @@ def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLa
     for width in widths:
         slices.append(slice(at, at + width))
         at += width
-    seen, kept, last, queue, positions, velocities, gust, used, bias = slices
+    seen, task_state, last, queue, positions, velocities, gust, used, bias = slices
     shown = slice(0, 4) if senses.history else last
-    return MemoryLayout(seen, kept, shown, queue, positions, velocities, gust, used, bias, at, own_last > 0)
+    return MemoryLayout(
+        seen, task_state, shown, queue, positions, velocities, gust, used, bias, at, own_last > 0
+    )
 
 
 def blank_memory(num: int, hover: Four, senses: FlightSenses) -> Tensor:
@@ -81,11 +83,16 @@ def actions_of(hover: Four, times: int, num: int) -> Tensor:
 
 
 def hidden_start(
-    state: Tensor, noise: Tensor | None, hover: Four, place: MemoryLayout, realism: Realism, kept: Tensor
+    state: Tensor,
+    noise: Tensor | None,
+    hover: Four,
+    place: MemoryLayout,
+    realism: Realism,
+    task_state: Tensor,
 ) -> list[Tensor]:
-    """The hidden rows at the start of an episode, from `kept` on."""
+    """The hidden rows at the start of an episode, from `task_state` on."""
     num = state.shape[1]
     still = actions_of(hover, place.own_last + realism.latency_steps, num)
-    drawn = torch.zeros(realism.noise_rows, num) if noise is None else noise[SEEN_ROWS:]
+    drawn = torch.zeros(realism.noise_size, num) if noise is None else noise[SENSED_SIZE:]
     late = [*[state[POS]] * realism.delay_steps, *[state[VEL]] * realism.flow_steps]
-    return [kept, still, *late, *realism.start(drawn), *realism.bias(drawn)]
+    return [task_state, still, *late, *realism.start(drawn), *realism.bias(drawn)]

@@ -34,7 +34,7 @@ class Realism:
     battery_s: float = 0.0  # a full charge hovers this long; 0: it never falls
 
     @property
-    def noise_rows(self) -> int:
+    def noise_size(self) -> int:
         """Rows of standard normal numbers that a step asks for."""
         return 3 * (self.gyro_bias_rad_s > 0.0) + 3 * (self.gust_m_s > 0.0) + (self.battery_s > 0.0)
 

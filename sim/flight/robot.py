@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters, start
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.levels import make_level
 
 _STEP_S = (
@@ -37,7 +37,7 @@ class QuadBody:
             make_step(craft, QuadPhysics(dt_s=_STEP_S, integrator="euler")),
             parameters(craft, _STEP_S),
         )
-        self._calm = torch.zeros(EXTERNAL_ROWS, 1)
+        self._calm = torch.zeros(EXTERNAL_SIZE, 1)
         self.reset()
 
     def reset(self) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR, VEL
+from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR, VEL
 from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
 from sim.tasks.flight.protocol import FlightOutcome
@@ -50,17 +50,17 @@ def fly(flights: Flights, pilot: Pilot) -> Trial:
     for _ in range(task.max_steps):
         action = pilot(flights)
         _, left = flights.advance(action)
-        state, external, kept = flights.state, flights.external, flights.kept
-        offset = task.relative(state, external, kept)[POS]
+        state, external, task_state = flights.state, flights.external, flights.task_state
+        offset = task.relative(state, external, task_state)[POS]
         turning = state[ROTOR] if flights.command.loops else 0.5 * action + 0.5
-        values = (state[POS], state[QUAT], state[VEL], state[RATE], turning, action, left, offset, kept)
+        values = (state[POS], state[QUAT], state[VEL], state[RATE], turning, action, left, offset, task_state)
         for column, value in zip(columns, values, strict=True):
             column.append(value)
-    position, quat, velocity, rate, rotor, action, left_at, offset, kept_at = (
+    position, quat, velocity, rate, rotor, action, left_at, offset, task_state_at = (
         torch.stack(column) for column in columns
     )
     gone = left_at.cummax(0).values
-    score = task.score(FlightOutcome(offset, velocity, kept_at, gone))
+    score = task.score(FlightOutcome(offset, velocity, task_state_at, gone))
     goal = position - offset
     position, quat, velocity, rate, rotor, action = (
         value.masked_fill(gone.unsqueeze(1), float("nan"))
@@ -82,7 +82,7 @@ def controller_pilot(name: str, craft: Craft, dt_s: float, num: int, level: str 
     attitude.
     """
     controller = make_controller(name, craft, dt_s, level=level)
-    memory = torch.zeros(controller.memory_rows, num)
+    memory = torch.zeros(controller.memory_size, num)
 
     def act(flights: Flights) -> Tensor:
         nonlocal memory

@@ -16,9 +16,9 @@ from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.rows import POS, parameters
+from sim.engines.quad.layout import POS, parameters
 from sim.flight.command import MOTORS, level_physics, make_command
-from sim.flight.flight import SEEN_ROWS, first_sight, make_flight, obs_rows
+from sim.flight.flight import SENSED_SIZE, first_sight, make_flight, obs_size
 from sim.flight.memory import FlightSenses, layout
 from sim.flight.picture import picture
 from sim.flight.realism import Realism
@@ -30,13 +30,13 @@ from sim.flight.setting import (
     other_step,
     senses_of,
 )
-from sim.tasks.flight.protocol import FlightTask, Flying
+from sim.tasks.flight.protocol import FlightStep, FlightTask
 from sim.vec.history import place_of, seeds_of
 from sim.vec.keyed_random import keyed_normal, keyed_uniform
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers
-_KEPT = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
+_SAVED = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
 
 
 def flight_spec(
@@ -53,7 +53,7 @@ def flight_spec(
         "integral of position m s" if senses.integral else "",
         behind,
     )
-    state = ArraySpec((obs_rows(task, senses),), unit=", ".join(part for part in parts if part))
+    state = ArraySpec((obs_size(task, senses),), unit=", ".join(part for part in parts if part))
     name = f"quad/{task.name}{'' if options is None else options.words}"
     return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
@@ -100,14 +100,14 @@ class QuadVecEnv:
         small_s = physics.dt_s / physics.substeps
         self.command = make_command(options.commanded, self.craft, small_s)
         self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
-        self._kept_rows = layout(self.task, self.senses, Realism()).kept
+        self._task_state_slice = layout(self.task, self.senses, Realism()).task_state
         self._params = parameters(self.craft, small_s)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
         fn = make_flight(self.craft, physics, self.task, self.senses, step=step, level=options.commanded)
         self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
         examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
-                    torch.zeros(SEEN_ROWS, num_envs))  # fmt: skip
+                    torch.zeros(SENSED_SIZE, num_envs))  # fmt: skip
         self._flight = compile_kernel(
             fn, examples, eager=not (num_envs >= 64 if compiled is None else compiled)
         )
@@ -132,7 +132,7 @@ class QuadVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        noise = keyed_normal(self._episode_seed, self._age + 1, SEEN_ROWS, _SENSOR)
+        noise = keyed_normal(self._episode_seed, self._age + 1, SENSED_SIZE, _SENSOR)
         self._state, self._memory, self._obs, cost, left, _ = self._flight(
             self._state, self._memory, self._pending, self._params, self._external, noise
         )
@@ -140,7 +140,7 @@ class QuadVecEnv:
         self._age = self._age + 1
         terminated = left > 0.0
         truncated = (self._age >= self.task.max_steps) & ~terminated
-        flying = Flying(self._from_goal(), self._kept, self._age, terminated)
+        flying = FlightStep(self._from_goal(), self._task_state, self._age, terminated)
         self._tally = self.task.tally(self._tally, flying)
         success, error_m = self.task.verdict(self._tally, flying)
         ended, seed, final = terminated | truncated, self._episode_seed, self._obs.T.contiguous()
@@ -165,7 +165,7 @@ class QuadVecEnv:
         state, external = self.task.start(
             self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START)
         )
-        noise = keyed_normal(seeds, 0, SEEN_ROWS, _SENSOR)
+        noise = keyed_normal(seeds, 0, SENSED_SIZE, _SENSOR)
         memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
         zero = torch.zeros(len(rows))
         if len(rows) == self.num_envs:
@@ -178,29 +178,29 @@ class QuadVecEnv:
             setattr(self, name, getattr(self, name).index_copy(0, rows, new))
 
     @property
-    def _kept(self) -> Float[Tensor, "k n"]:
-        return self._memory[self._kept_rows]
+    def _task_state(self) -> Float[Tensor, "k n"]:
+        return self._memory[self._task_state_slice]
 
     def _from_goal(self) -> Float[Tensor, "3 n"]:
-        return self.task.relative(self._state, self._external, self._kept)[POS]
+        return self.task.relative(self._state, self._external, self._task_state)[POS]
 
     def measured(self) -> Float[Tensor, "17 n"]:
         """The state, with position, velocity and rates as sensors measure them."""
-        return self.task.measured(self._obs, self._state, self._external, self._kept)
+        return self.task.measured(self._obs, self._state, self._external, self._task_state)
 
     def reference(self) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw for a classical controller to follow now."""
-        return self.task.reference(self._external, self._kept)
+        return self.task.reference(self._external, self._task_state)
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, seeds included."""
         place = place_of(self._seeds)
-        kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
+        saved = {name.removeprefix("_"): getattr(self, name).clone() for name in _SAVED}
         seeds = {
             "seeds_root": None if place is None else list(place[0]),
             "seeds_count": None if place is None else place[1],
         }
-        return {"env": self.spec.name, **kept, **seeds}
+        return {"env": self.spec.name, **saved, **seeds}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
         found = tuple(snapshot["state"].shape) if "state" in snapshot else None
@@ -209,7 +209,7 @@ class QuadVecEnv:
                 f"The snapshot is of {snapshot.get('env')} with a state of {found}, this environment is "
                 f"{self.spec.name} with {tuple(self._state.shape)}. Make one that fits."
             )
-        for name in _KEPT:
+        for name in _SAVED:
             setattr(self, name, snapshot[name.removeprefix("_")].clone())
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None

@@ -23,7 +23,7 @@ from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import parameters
+from sim.engines.quad.layout import parameters
 
 OBSERVATIONS = ("kin", "rgb")
 IMAGE_PX = (64, 48)  # width and height of "rgb"

@@ -29,7 +29,7 @@ from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics
-from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
+from sim.engines.quad.layout import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
 from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.flight import inner_physics
 from sim.flight.flights import Flights

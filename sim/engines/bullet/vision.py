@@ -20,8 +20,8 @@ from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed
 from sim.engines.bullet.motion import rotation
 from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import POS, QUAT, VEL, rotation_matrix
-from sim.flight.memory import SEEN_ROWS, FlightSenses
+from sim.engines.quad.layout import POS, QUAT, VEL, rotation_matrix
+from sim.flight.memory import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.hover import HoverTask
 
 FRAMES = 3  # pictures of different ages in one image
@@ -119,7 +119,7 @@ class VisionFlights:
         """
         obs = self.flights.obs.T
         age = torch.full((len(obs), 1), float(self._step % self.every) / self.every)
-        actions = obs[:, SEEN_ROWS : SEEN_ROWS + 4 * self.history]
+        actions = obs[:, SENSED_SIZE : SENSED_SIZE + 4 * self.history]
         gained = gained_velocity(torch.stack(self._felt), self.task.dt_s, self._span)
         return torch.cat([obs[:, 9:12], obs[:, 15:18], actions, *self._tilts[::APART], age, gained], dim=1)
 

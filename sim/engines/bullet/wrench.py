@@ -17,7 +17,7 @@ from numpy import ndarray
 from sim.engines.bullet.effects import ground_gain
 from sim.engines.bullet.motion import Motion, to_body
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import NAMES
+from sim.engines.quad.layout import NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Drones:
 
     @classmethod
     def of(cls, craft: Craft, params: Float[ndarray, "12 #n"], num: int) -> Drones:
-        """Parameters from the rows of `sim.engines.quad.rows.parameters`, of one drone or of each."""
+        """Parameters from the rows of `sim.engines.quad.layout.parameters`, of one drone or of each."""
         p = dict(zip(NAMES, np.broadcast_to(params, (len(NAMES), num)).astype(np.float64), strict=True))
         x, y = np.array(craft.rotors_m).T
         sign, rad_s = np.array(craft.yaw_sign), craft.max_rpm * 2.0 * math.pi / 60.0

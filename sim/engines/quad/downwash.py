@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT
+from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT
 
 _BESIDE_M = 10.0  # farther beside, nothing is felt
 _NARROWEST_M = 1e-3  # the width c_2 h + c_3 passes through zero
@@ -47,5 +47,5 @@ def downwash(state: Float[Tensor, "17 n"], drones: int, craft: Craft) -> Float[T
     push = push.clamp(max=craft.mass_kg * GRAVITY_M_S2)
     w, x, y, z = state[QUAT]
     axis = torch.stack([2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)])
-    rest = state.new_zeros(EXTERNAL_ROWS - FORCE.stop, state.shape[1])
+    rest = state.new_zeros(EXTERNAL_SIZE - FORCE.stop, state.shape[1])
     return torch.cat([-push * axis, rest])

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import NAMES
+from sim.engines.quad.layout import NAMES
 
 Rows = tuple[Tensor, ...]  # each (n,)
 Step = Callable[

@@ -20,7 +20,7 @@ from sim.engines.quad.craft import Craft
 from sim.flight.control.gains import ControllerGains
 
 REF_POS, REF_VEL, REF_ACC, REF_YAW = slice(0, 3), slice(3, 6), slice(6, 9), 9
-REFERENCE_ROWS = 10  # position [m], velocity [m/s], acceleration [m/s^2], all in the world; yaw [rad]
+REFERENCE_SIZE = 10  # position [m], velocity [m/s], acceleration [m/s^2], all in the world; yaw [rad]
 
 Law = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -38,12 +38,12 @@ class Controller:
     """controller(state, reference, memory) -> (command, memory), to be called every `dt_s` that it was made
     for.
 
-    state: (17, n) as in sim/engines/quad/rows.py. The rotor speeds in it are used; where no sensor gives
+    state: (17, n) as in sim/engines/quad/layout.py. The rotor speeds in it are used; where no sensor gives
     them, fill them from a model of the rotors, the first-order lag of the commands that were sent. command:
     (4, n) rotor speeds, 0 ... 1; at level=rates thrust [weights] and body rates [rad/s].
     """
 
-    memory_rows: int
+    memory_size: int
     law: Law
 
     def __call__(
@@ -53,7 +53,7 @@ class Controller:
 
     def blank(self, num: int, device: torch.device | str = "cpu") -> Float[Tensor, "m n"]:
         """Memory of a controller that has flown nothing yet."""
-        return torch.zeros(self.memory_rows, num, device=device)
+        return torch.zeros(self.memory_size, num, device=device)
 
 
 def make_controller(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import QUAT, RATE, ROTOR
+from sim.engines.quad.layout import QUAT, RATE, ROTOR
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for

@@ -25,7 +25,7 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import QUAT, VEL
+from sim.engines.quad.layout import QUAT, VEL
 from sim.flight.control.attitude import (
     attitude_gains,
     attitude_rates,

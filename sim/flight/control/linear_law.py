@@ -22,10 +22,10 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters
 from sim.flight.control.gains import gains_for
 from sim.flight.control.lqr import deviations
-from sim.flight.memory import SEEN_ROWS, FlightSenses
+from sim.flight.memory import SENSED_SIZE, FlightSenses
 
 Matrix = NDArray[np.float64]
 POSITION, TILT, ROTORS, INTEGRAL = slice(0, 3), slice(6, 9), slice(12, 16), slice(16, 19)
@@ -49,7 +49,7 @@ def linear_law(craft: Craft, dt_s: float, senses: FlightSenses) -> LinearLaw:
     weight = -gain @ see
     hover = 2.0 * craft.hover_speed - 1.0
     # Remembered actions are absolute, the law is about hover.
-    bias = hover - weight[:, SEEN_ROWS : SEEN_ROWS + 4 * senses.history].sum(axis=1) * hover
+    bias = hover - weight[:, SENSED_SIZE : SENSED_SIZE + 4 * senses.history].sum(axis=1) * hover
     law = LinearLaw(weight, bias, gain)
     if (size := growth(law, a, b, senses)) >= 1.0:
         raise ConfigError(
@@ -65,7 +65,7 @@ def plant(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
     unit.
     """
     step, params = make_step(craft, QuadPhysics(dt_s=dt_s)), parameters(craft, dt_s).double()
-    external = torch.zeros(EXTERNAL_ROWS, 1, dtype=torch.float64)
+    external = torch.zeros(EXTERNAL_SIZE, 1, dtype=torch.float64)
 
     def after(z: Tensor) -> Tensor:
         half = 0.5 * z[6:9]
@@ -102,13 +102,13 @@ def _gain(craft: Craft, dt_s: float, a: Matrix, b: Matrix, integral: bool) -> Ma
 
 def _sight(craft: Craft, dt_s: float, senses: FlightSenses) -> Matrix:
     """(19, o): the states out of an observation, as deviations from hover but for remembered actions."""
-    see = np.zeros((19, senses.obs_rows))
+    see = np.zeros((19, senses.obs_size))
     see[POSITION, 0:3] = see[3:6, 12:15] = see[9:12, 15:18] = np.eye(3)
     r = 3  # row i, column j of the rotation matrix is entry r + 3 i + j
     for axis, (plus, minus) in enumerate((((2, 1), (1, 2)), ((0, 2), (2, 0)), ((1, 0), (0, 1)))):
         see[6 + axis, r + 3 * plus[0] + plus[1]], see[6 + axis, r + 3 * minus[0] + minus[1]] = 0.5, -0.5
     for k, share in enumerate(_lag_shares(craft, dt_s, senses.history)):
-        see[ROTORS, SEEN_ROWS + 4 * k : SEEN_ROWS + 4 * k + 4] = share * np.eye(4)
+        see[ROTORS, SENSED_SIZE + 4 * k : SENSED_SIZE + 4 * k + 4] = share * np.eye(4)
     if senses.integral:
         see[INTEGRAL, -3:] = np.eye(3)
     return see
@@ -133,7 +133,7 @@ def growth(law: LinearLaw, a: Matrix, b: Matrix, senses: FlightSenses) -> float:
         (4, 19 + kept)
     )  # the action from true states and remembered actions, as deviations from hover
     back[:, :12], back[:, INTEGRAL] = -law.gain[:, :12], -law.gain[:, INTEGRAL]
-    back[:, 19:] = own[:, SEEN_ROWS : SEEN_ROWS + kept]
+    back[:, 19:] = own[:, SENSED_SIZE : SENSED_SIZE + kept]
     loop = np.zeros((19 + kept, 19 + kept))
     loop[:19, :19] = a
     loop[:19] += b @ back

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, VEL, parameters
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_mixer, make_motors
@@ -68,7 +68,7 @@ def linearise(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
     """(A (12, 12), B (12, 4)) of one step about hover, rotors without lag: they already turn as commanded."""
     step, mix = make_step(craft, QuadPhysics(dt_s=dt_s)), make_mixer(craft)
     params = parameters(craft, dt_s).double()
-    external = torch.zeros(EXTERNAL_ROWS, 1, dtype=torch.float64)
+    external = torch.zeros(EXTERNAL_SIZE, 1, dtype=torch.float64)
 
     def after(z: Tensor) -> Tensor:
         half = 0.5 * z[6:9]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR
+from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_POS, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for, integral_gain

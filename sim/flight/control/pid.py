@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, QUAT, VEL
+from sim.engines.quad.layout import POS, QUAT, VEL
 from sim.flight.control.attitude import attitude_rates, heading_of, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for, integral_gain

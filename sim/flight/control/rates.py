@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import RATE, ROTOR
+from sim.engines.quad.layout import RATE, ROTOR
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.vectors import Vec, rows3

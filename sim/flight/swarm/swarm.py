@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, RATE, VEL
-from sim.flight.flight import SEEN_ROWS
+from sim.engines.quad.layout import POS, RATE, VEL
+from sim.flight.flight import SENSED_SIZE
 from sim.flight.swarm.collision_replay import CollisionReplay, stacked
 from sim.flight.swarm.swarm_engine import SwarmEngine
 from sim.flight.swarm.swarm_state import Contacts, SwarmState
@@ -170,9 +170,9 @@ class Swarm:
         """Set the observation of every drone; returns the cost."""
         world, now = self.world, self.now
         self.aim = torch.cat(goal_at(now.goal, (now.age * world.dt_s).repeat_interleave(world.drones)))
-        noise = torch.zeros(SEEN_ROWS, self.num)
+        noise = torch.zeros(SENSED_SIZE, self.num)
         if self.senses.noise:
-            noise = torch.randn(SEEN_ROWS, self.num, generator=self.generator)
+            noise = torch.randn(SENSED_SIZE, self.num, generator=self.generator)
         now.memory, self.obs, cost = self.engine.sense(
             now.state, now.memory, action, self.aim, self.near, noise, float(self.caution)
         )

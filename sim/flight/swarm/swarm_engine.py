@@ -10,9 +10,9 @@ from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.downwash import check_downwash, downwash
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, parameters, start
+from sim.engines.quad.layout import EXTERNAL_SIZE, parameters, start
 from sim.flight.command import motors_hover
-from sim.flight.flight import SEEN_ROWS, blank_memory
+from sim.flight.flight import SENSED_SIZE, blank_memory
 from sim.flight.swarm.swarm_step import SwarmStep, Touched, led
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
 from sim.tasks.swarm.world import Near, SwarmWorld
@@ -33,7 +33,7 @@ class SwarmEngine:
             check_downwash(craft)
         self.craft, self.world, self.num = craft, world, num
         self.with_downwash, self.gradient, self._elsewhere = with_downwash, gradient, elsewhere
-        self._params, self._calm = parameters(craft, world.dt_s), torch.zeros(EXTERNAL_ROWS, num)
+        self._params, self._calm = parameters(craft, world.dt_s), torch.zeros(EXTERNAL_SIZE, num)
         if elsewhere is not None:
             self._params_there = parameters(craft, elsewhere.physics.dt_s / elsewhere.physics.substeps)
         self._compile(senses, weights, eager)
@@ -49,7 +49,7 @@ class SwarmEngine:
         memory = blank_memory(n, motors_hover(self.craft), senses.own)
         sense = make_sense(self.craft, self.world, senses, weights)
         near = torch.zeros(6, senses.neighbours, n), torch.zeros(2, senses.cylinders, n)
-        seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SEEN_ROWS, n), torch.zeros(3, n),
+        seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SENSED_SIZE, n), torch.zeros(3, n),
                 torch.zeros(1, n))  # fmt: skip
         self._guide = compile_kernel(make_guide(weights), (state, torch.zeros(6, n), *near), eager=eager)
         flown = (state, action, self._params, self._calm)

@@ -10,13 +10,13 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, ROTOR, start
+from sim.engines.quad.layout import POS, ROTOR, start
 from sim.flight.command import motors_hover
 from sim.flight.flight import blank_memory
 from sim.flight.memory import FlightSenses
 from sim.flight.swarm.collision_replay import World
 from sim.flight.swarm.swarm_step import Touched
-from sim.tasks.swarm.scenarios import GOAL_ROWS, Setup
+from sim.tasks.swarm.scenarios import GOAL_SIZE, Setup
 from sim.tasks.swarm.world import Near, SwarmWorld
 
 _OF_DRONES = ("state", "memory", "home", "goal")
@@ -44,7 +44,7 @@ class SwarmState:
         zero = torch.zeros(worlds, dtype=torch.long)
         return cls(
             resting(home, craft), blank_memory(home.shape[1], motors_hover(craft), own), home,
-            setup.goal.reshape(GOAL_ROWS, -1), setup.cylinders, setup.scenario, zero, zero,
+            setup.goal.reshape(GOAL_SIZE, -1), setup.cylinders, setup.scenario, zero, zero,
             torch.full_like(zero, steps),
         )  # fmt: skip
 

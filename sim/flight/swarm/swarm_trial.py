@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from sim.engines.quad.rows import POS, QUAT
+from sim.engines.quad.layout import POS, QUAT
 from sim.flight.swarm.swarm import Swarm
 from sim.tasks.swarm.world import SwarmWorld
 

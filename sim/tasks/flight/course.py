@@ -15,20 +15,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import (
-    EXTERNAL_ROWS,
+from sim.engines.quad.layout import (
+    EXTERNAL_SIZE,
     FORCE,
     POS,
     QUAT,
     RATE,
     ROTOR,
-    STATE_ROWS,
+    STATE_SIZE,
     TORQUE,
     VEL,
     rotation_matrix,
 )
 from sim.tasks.flight.hover import tilted
-from sim.tasks.flight.protocol import Moment
+from sim.tasks.flight.protocol import FlightTransition
 
 Vec3 = tuple[float, float, float]
 FRONT_SCALES = (1.0,) * 3 + (1.0,) * 3 + (0.5,) * 3 + (0.2,) * 3
@@ -70,7 +70,7 @@ def upright(
     tilt_rad: float, rate_rad_s: float, rotor: float,
 ) -> Float[Tensor, "17 n"]:  # fmt: skip
     """A start there, tilted by at most `tilt_rad`, turning by at most `rate_rad_s` about each axis."""
-    state = torch.empty(STATE_ROWS, position_m.shape[1])
+    state = torch.empty(STATE_SIZE, position_m.shape[1])
     state[POS], state[VEL], state[ROTOR] = position_m, velocity_m_s, rotor
     state[QUAT] = tilted(unit[0:3], tilt_rad)
     state[RATE] = (2.0 * unit[3:6] - 1.0) * rate_rad_s
@@ -85,7 +85,7 @@ def disturbance(
     """
     weight_n = craft.mass_kg * GRAVITY_M_S2
     normal = math.sqrt(2.0) * torch.erfinv(2.0 * unit - 1.0)
-    external = torch.zeros(EXTERNAL_ROWS, unit.shape[1])
+    external = torch.zeros(EXTERNAL_SIZE, unit.shape[1])
     external[FORCE], external[TORQUE] = (
         normal[0:3] * (force_std * weight_n),
         normal[3:6] * (torque_std * weight_n),
@@ -131,7 +131,7 @@ def from_body_front(
 
 
 def handling_terms(
-    moment: Moment,
+    transition: FlightTransition,
     w_rate: float,
     w_action: float,
     w_action_rate: float,
@@ -141,16 +141,16 @@ def handling_terms(
     """What every course charges for how a craft is flown: rates, effort, change of action, speed above the
     limit.
     """
-    rates, velocity = moment.after[RATE], moment.after[VEL]
+    rates, velocity = transition.after[RATE], transition.after[VEL]
     speed = (velocity.square().sum(0) + 1e-6).sqrt()
-    away = [a - h for a, h in zip(moment.action.unbind(0), moment.hover, strict=True)]
+    away = [a - h for a, h in zip(transition.action.unbind(0), transition.hover, strict=True)]
     terms = {
         "rate": w_rate * rates.square().sum(0),
         "action": w_action * torch.stack(away).square().sum(0),
         "speed": w_speed * torch.relu(speed - most_speed_m_s).square(),
     }
-    if moment.last is not None:
-        terms["action_rate"] = w_action_rate * (moment.action - moment.last).square().sum(0)
+    if transition.last is not None:
+        terms["action_rate"] = w_action_rate * (transition.action - transition.last).square().sum(0)
     return terms
 
 

@@ -13,20 +13,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask
 from sim.tasks.flight.tracking import PREVIEW_S, TrackingTask
 from sim.tasks.stl.plan import Plans
 
-PATH_ROWS = 9 + 3 * len(PREVIEW_S)  # position, velocity, acceleration, and where it will be, from where it is
-_NOW = slice(EXTERNAL_ROWS, EXTERNAL_ROWS + 9)
+PATH_SIZE = 9 + 3 * len(PREVIEW_S)  # position, velocity, acceleration, and where it will be, from where it is
+_NOW = slice(EXTERNAL_SIZE, EXTERNAL_SIZE + 9)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowTask(TrackingTask):
-    """Stay with the path whose rows of this moment stand below the disturbance; `following` writes them."""
+    """Stay with the path whose rows of this transition stand below the disturbance; `following` writes them."""
 
     start_m: float = 0.05
     start_tilt_rad: float = 0.2
@@ -45,16 +45,16 @@ class FollowTask(TrackingTask):
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "27 n"]]:
         """Near the origin, where every path begins."""
         state, external = HoverTask.start(self, craft, unit)
-        return state, torch.cat([external, torch.zeros(PATH_ROWS, unit.shape[1])])
+        return state, torch.cat([external, torch.zeros(PATH_SIZE, unit.shape[1])])
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         now = external[_NOW]
         return torch.cat([state[POS] - now[0:3], state[3:7], state[VEL] - now[3:6], state[10:]])
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        return seen, external[EXTERNAL_ROWS + 6 :]
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
+        return seen, external[EXTERNAL_SIZE + 6 :]
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         now = external[_NOW]
         return torch.cat([now, torch.zeros_like(now[:1])])
 
@@ -68,12 +68,12 @@ def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
 
 
 def hand_over(flights: Flights, row: Float[Tensor, "18 n"]) -> None:
-    """The first moment of the path, to flights that have begun without one and see it as if it lay at the
+    """The first transition of the path, to flights that have begun without one and see it as if it lay at the
     origin.
     """
-    flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], row])
+    flights.external = torch.cat([flights.external[:EXTERNAL_SIZE], row])
     obs = flights.obs.clone()
-    obs[0:3], obs[12:15], obs[6 - PATH_ROWS :] = obs[0:3] - row[0:3], obs[12:15] - row[3:6], row[6:]
+    obs[0:3], obs[12:15], obs[6 - PATH_SIZE :] = obs[0:3] - row[0:3], obs[12:15] - row[3:6], row[6:]
     flights.obs = obs
 
 
@@ -87,7 +87,7 @@ def following(pilot: Pilot, rows: Float[Tensor, "t 18 n"]) -> Pilot:
             hand_over(flights, rows[0])
         action = pilot(flights)
         step += 1
-        flights.external = torch.cat([flights.external[:EXTERNAL_ROWS], rows[step]])
+        flights.external = torch.cat([flights.external[:EXTERNAL_SIZE], rows[step]])
         return action
 
     return act

@@ -2,7 +2,7 @@
 
 Start, box, noise and disturbance are those of Learning to Fly in Seconds (Eschmann et al. 2024, its released
 code), so that figures can be laid side by side. Scored by pure functions of rows: state (17, n) as in
-sim/engines/quad/rows.py.
+sim/engines/quad/layout.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, STATE_ROWS, TORQUE, VEL
-from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
+from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT, RATE, ROTOR, STATE_SIZE, TORQUE, VEL
+from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 
 START_NUMBERS = 19  # uniform numbers that describe the start of an episode
 
@@ -69,7 +69,7 @@ class HoverTask:
         return START_NUMBERS
 
     @property
-    def kept_rows(self) -> int:
+    def task_state_size(self) -> int:
         return 0
 
     @property
@@ -97,25 +97,25 @@ class HoverTask:
     def first(self, external: Tensor) -> Tensor:
         return external[:0]
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return kept
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return task_state
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         """The state as seen from the goal."""
         return state
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
         """The sensors' measurements, unchanged."""
         return seen, seen[:0]
 
-    def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def measured(self, obs: Tensor, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         """The state with what the sensors say of it; the attitude stays the true one."""
-        goal = self.reference(external, kept)
+        goal = self.reference(external, task_state)
         seen = state.clone()
         seen[POS], seen[VEL], seen[RATE] = obs[0:3] + goal[0:3], obs[12:15] + goal[3:6], obs[15:18]
         return seen
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw of the goal, as classical controllers take it."""
         return torch.zeros(10, external.shape[1])
 
@@ -124,16 +124,16 @@ class HoverTask:
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "9 n"]]:
         """Start states and the disturbances of their episodes, from uniform numbers in (0, 1)."""
         num, both = unit.shape[1], 2.0 * unit - 1.0
-        state = torch.empty(STATE_ROWS, num)
+        state = torch.empty(STATE_SIZE, num)
         state[POS] = both[0:3] * self.start_m
         state[QUAT] = tilted(unit[3:6], self.start_tilt_rad)
         state[VEL], state[RATE] = both[6:9] * self.start_speed_m_s, both[9:12] * self.start_rate_rad_s
         state[ROTOR] = self.start_rotor
-        rest = torch.zeros(STATE_ROWS, 1)
+        rest = torch.zeros(STATE_SIZE, 1)
         rest[3], rest[ROTOR] = 1.0, craft.hover_speed
         weight_n = craft.mass_kg * GRAVITY_M_S2
         normal = math.sqrt(2.0) * torch.erfinv(both[12:18])
-        external = torch.zeros(EXTERNAL_ROWS, num)
+        external = torch.zeros(EXTERNAL_SIZE, num)
         external[FORCE] = normal[0:3] * (self.force_std * weight_n)
         external[TORQUE] = normal[3:6] * (self.torque_std * weight_n)
         return torch.where(unit[18] < self.at_goal, rest, state), external
@@ -159,12 +159,12 @@ class HoverTask:
             "edge": self.w_edge * edge,
         }
 
-    def cost(self, moment: Moment) -> Float[Tensor, " n"]:
-        seen = self.relative(moment.after, moment.external, moment.kept)
-        total = sum(self.terms(seen, moment.action, moment.hover).values(), torch.zeros_like(seen[0]))
-        if moment.last is None:
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
+        seen = self.relative(transition.after, transition.external, transition.task_state)
+        total = sum(self.terms(seen, transition.action, transition.hover).values(), torch.zeros_like(seen[0]))
+        if transition.last is None:
             return total
-        return total + self.w_action_rate * (moment.action - moment.last).square().sum(0)
+        return total + self.w_action_rate * (transition.action - transition.last).square().sum(0)
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """alive exp(-cost / alive): alive - cost near the goal, and above 0 wherever the craft is.
@@ -174,9 +174,9 @@ class HoverTask:
         """
         return self.alive * torch.exp(-cost / self.alive)
 
-    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+    def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         """Outside the box; outside the wider one of training."""
-        seen = self.relative(moment.after, moment.external, moment.kept)
+        seen = self.relative(transition.after, transition.external, transition.task_state)
         return self.outside(seen, self.box_m), self.outside(seen, self.train_box_m)
 
     def score(self, flown: FlightOutcome) -> Score:
@@ -194,13 +194,13 @@ class HoverTask:
         far_m = position_m[-self.hold_steps :].norm(dim=1)
         return far_m.pow(self.power).mean(0).pow(1.0 / self.power)[~ended], ended
 
-    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+    def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
         """Sum over the last steps of the distance to the `power`."""
         late = flying.age > self.max_steps - self.hold_steps
         return tally + torch.where(late, flying.offset_m.norm(dim=0).pow(self.power), 0.0)
 
     def verdict(
-        self, tally: Float[Tensor, " n"], flying: Flying
+        self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
         """Known at the end of an episode, not before."""
         stayed = (flying.age >= self.max_steps) & ~flying.left

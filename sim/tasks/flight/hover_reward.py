@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sim.engines.quad.rows import POS, QUAT, VEL
+from sim.engines.quad.layout import POS, QUAT, VEL
 from sim.tasks.flight.hover import HoverTask
 
 GROUPS = ("position", "velocity", "action", "rest")  # what grows alike
@@ -25,7 +25,7 @@ GROUPS = ("position", "velocity", "action", "rest")  # what grows alike
 
 @dataclass(frozen=True, slots=True)
 class HoverReward:
-    """Rows are drones in what comes out; the state is as in sim/engines/quad/rows.py."""
+    """Rows are drones in what comes out; the state is as in sim/engines/quad/layout.py."""
 
     task: HoverTask
     kind: str = "l2f"  # l2f | task

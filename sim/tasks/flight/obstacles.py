@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     FRONT_SCALES,
@@ -29,7 +29,7 @@ from sim.tasks.flight.course import (
     pay,
     upright,
 )
-from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, grid, nearest_cylinders, touches_cylinder
 from sim.tasks.swarm.guidance import Vec, wanted_velocity
 from sim.tasks.swarm.scenarios import cell_points, stand_cylinders
@@ -37,10 +37,10 @@ from sim.tasks.swarm.terms import FINE_M, GOAL_M, Weights, danger, short
 from sim.tasks.swarm.world import CELL_M, SwarmWorld, arm_m, check_world
 
 PATHS = ("none", "straight", "planned")  # what classical controllers are given
-SEEN_ROWS = 3  # per cylinder
-_GOAL = slice(EXTERNAL_ROWS, EXTERNAL_ROWS + 3)
-_START = slice(EXTERNAL_ROWS + 3, EXTERNAL_ROWS + 6)
-_BITS = slice(EXTERNAL_ROWS + 6, None)
+CYLINDER_SIZE = 3  # per cylinder
+_GOAL = slice(EXTERNAL_SIZE, EXTERNAL_SIZE + 3)
+_START = slice(EXTERNAL_SIZE + 3, EXTERNAL_SIZE + 6)
+_BITS = slice(EXTERNAL_SIZE + 6, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class ObstacleTask:
         return ATTITUDE_NUMBERS + 1 + self.world.cells + self.world.floor_cells + 4
 
     @property
-    def kept_rows(self) -> int:
+    def task_state_size(self) -> int:
         """Has it touched a cylinder; place and velocity of the point on the path, where there is one."""
         return 1 if self.path == "none" else 7
 
     @property
     def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return FRONT_SCALES, (1.0,) * (SEEN_ROWS * self.cylinders)
+        return FRONT_SCALES, (1.0,) * (CYLINDER_SIZE * self.cylinders)
 
     @property
     def units(self) -> tuple[str, str]:
@@ -144,11 +144,13 @@ class ObstacleTask:
             else torch.cat([untouched, external[_START], 0.0 * external[_START]])
         )
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        touched = torch.maximum(kept[:1], self.touches(after, external).to(kept.dtype).unsqueeze(0))
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        touched = torch.maximum(
+            task_state[:1], self.touches(after, external).to(task_state.dtype).unsqueeze(0)
+        )
         if self.path == "none":
             return touched
-        at = kept[1:4]
+        at = task_state[1:4]
         near = (
             nearest_cylinders(external[_BITS], at, self.world, self.cylinders)
             if self.path == "planned"
@@ -171,29 +173,29 @@ class ObstacleTask:
         )  # fmt: skip
         return torch.stack(wanted)
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         return torch.cat([state[POS] - external[_GOAL], state[3:]])
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
         """Observations in body axes; cylinders relative to the estimated position."""
         place = seen[0:3] + external[_GOAL]
         axes = nearest_cylinders(external[_BITS], place, self.world, self.cylinders)
         things = [in_body(seen, sight(axis - place[0:2], self.world.cylinder_m)) for axis in axes.unbind(1)]
         return body_front(torch.cat([short(seen[0:3], GOAL_M), seen[3:]])), torch.cat(things)
 
-    def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def measured(self, obs: Tensor, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         return from_body_front(torch.cat([_long(obs[0:3], GOAL_M), obs[3:]]), state, external[_GOAL])
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The point on the path; the goal where there is none."""
-        led = kept[1:7] if self.path != "none" else torch.cat([external[_GOAL], 0.0 * external[_GOAL]])
+        led = task_state[1:7] if self.path != "none" else torch.cat([external[_GOAL], 0.0 * external[_GOAL]])
         return torch.cat([led, torch.zeros(4, led.shape[1])])
 
-    def terms(self, moment: Moment) -> dict[str, Tensor]:
+    def terms(self, transition: FlightTransition) -> dict[str, Tensor]:
         """Cost terms by name, each (n,). No gradient goes through the wanted velocity: it is a target."""
-        place, velocity, how = moment.after[POS], moment.after[VEL], self.weights
-        axes = nearest_cylinders(moment.external[_BITS], place.detach(), self.world, self.cylinders)
-        error = (velocity - self.wanted(place.detach(), moment.external, axes).detach()).square().sum(0)
+        place, velocity, how = transition.after[POS], transition.after[VEL], self.weights
+        axes = nearest_cylinders(transition.external[_BITS], place.detach(), self.world, self.cylinders)
+        error = (velocity - self.wanted(place.detach(), transition.external, axes).detach()).square().sum(0)
         beside, flat = place[0:2].unsqueeze(1) - axes, velocity[0:2].unsqueeze(1)
         peril = danger(
             beside, flat, self.world.touch_cylinder_m, how.warn_cylinder_m, how.brake_cylinder_m, how
@@ -203,19 +205,19 @@ class ObstacleTask:
             "velocity": self.w_velocity * (torch.sqrt(error + 0.01) - 0.1),
             "danger": peril,
             "edge": self.w_edge * self.room.edge(place, 0.4),
-            **handling_terms(moment, self.w_rate, self.w_action, self.w_action_rate, self.w_speed,
+            **handling_terms(transition, self.w_rate, self.w_action, self.w_action_rate, self.w_speed,
                              1.2 * how.guidance.most_m_s),
         }  # fmt: skip
 
-    def cost(self, moment: Moment) -> Float[Tensor, " n"]:
-        return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
+        return sum(self.terms(transition).values(), torch.zeros_like(transition.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
-    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-        ended = (moment.kept[0] > 0.5) | self.room.outside(moment.after[POS])
+    def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+        ended = (transition.task_state[0] > 0.5) | self.room.outside(transition.after[POS])
         return ended, ended
 
     def score(self, flown: FlightOutcome) -> Score:
@@ -229,7 +231,7 @@ class ObstacleTask:
         inside = far < self.world.reach_m
         arrived = (inside.float().cummax(0).values < 0.5).sum(0)[success] * self.dt_s
         speed = flown.velocity_m_s.norm(dim=1)[~flown.left & ~inside]
-        hit = ((flown.kept[:, 0] > 0.5) & (flown.left.cumsum(0) <= 1)).any(0)
+        hit = ((flown.task_state[:, 0] > 0.5) & (flown.left.cumsum(0) <= 1)).any(0)
         facts = {
             "hit_a_cylinder": float(hit.float().mean()),
             "time_to_goal_s": float(arrived.mean()) if len(arrived) else None,
@@ -237,13 +239,13 @@ class ObstacleTask:
         }
         return Score(error[~ended], ended, success, facts)
 
-    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+    def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
         """Sum over the last second of the distance to the goal."""
         late = flying.age > self.max_steps - self.settle_steps
         return tally + torch.where(late, flying.offset_m.norm(dim=0), 0.0)
 
     def verdict(
-        self, tally: Float[Tensor, " n"], flying: Flying
+        self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
         """Known at the end of an episode, not before."""
         stayed = (flying.age >= self.max_steps) & ~flying.left

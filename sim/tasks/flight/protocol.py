@@ -11,24 +11,24 @@ from torch import Tensor
 from sim.engines.quad.craft import Craft, Four
 
 
-class Moment(NamedTuple):
-    """One control step as a task sees it; columns are drones, states as in sim/engines/quad/rows.py."""
+class FlightTransition(NamedTuple):
+    """One control step as a task sees it; columns are drones, states as in sim/engines/quad/layout.py."""
 
     before: Float[Tensor, "17 n"]
     after: Float[Tensor, "17 n"]
     action: Float[Tensor, "4 n"]  # in [-1, 1], as the policy gave it
     last: Float[Tensor, "4 n"] | None  # the action before it; None where nothing asks for it
     external: Float[Tensor, "e n"]  # the disturbance, and what the task's `start` wrote below it
-    was: Float[Tensor, "k n"]  # the task's own rows before the step
-    kept: Float[Tensor, "k n"]  # ... after it
+    task_state_before: Float[Tensor, "k n"]  # the task's own rows before the step
+    task_state: Float[Tensor, "k n"]  # ... after it
     hover: Four  # the action that hovers
 
 
-class Flying(NamedTuple):
+class FlightStep(NamedTuple):
     """One step of episodes that are under way, for scoring them without a recording; n = drones."""
 
-    offset_m: Float[Tensor, "3 n"]  # from the goal of the moment
-    kept: Float[Tensor, "k n"]
+    offset_m: Float[Tensor, "3 n"]  # from the current goal
+    task_state: Float[Tensor, "k n"]
     age: Int[Tensor, " n"]  # steps made, this one included
     left: Bool[Tensor, " n"]  # ended by this step
 
@@ -37,9 +37,9 @@ class Flying(NamedTuple):
 class FlightOutcome:
     """Whole recorded episodes, for scoring; t = steps, n = drones."""
 
-    offset_m: Float[Tensor, "t 3 n"]  # from the goal of the moment
+    offset_m: Float[Tensor, "t 3 n"]  # from the current goal
     velocity_m_s: Float[Tensor, "t 3 n"]
-    kept: Float[Tensor, "t k n"]
+    task_state: Float[Tensor, "t k n"]
     left: Bool[Tensor, "t n"]  # ended in this step, or later than that
 
 
@@ -57,7 +57,7 @@ class Score:
 
 @runtime_checkable
 class FlightTask(Protocol):
-    """A task of the flight engine. `kept` are rows that it carries from step to step: a clock, a count of
+    """A task of the flight engine. `task_state` are rows that it carries from step to step: a clock, a count of
     gates.
     """
 
@@ -91,7 +91,7 @@ class FlightTask(Protocol):
         ...
 
     @property
-    def kept_rows(self) -> int: ...
+    def task_state_size(self) -> int: ...
 
     @property
     def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -115,47 +115,53 @@ class FlightTask(Protocol):
         ...
 
     def first(self, external: Float[Tensor, "e n"]) -> Float[Tensor, "k n"]:
-        """`kept` at the start of an episode."""
+        """`task_state` at the start of an episode."""
         ...
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Float[Tensor, "k n"]:
-        """`kept` after a step."""
+    def advance(
+        self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor
+    ) -> Float[Tensor, "k n"]:
+        """`task_state` after a step."""
         ...
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Float[Tensor, "17 n"]:
-        """The state as seen from the goal of the moment, in axes of the world."""
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Float[Tensor, "17 n"]:
+        """The state as seen from the current goal, in axes of the world."""
         ...
 
-    def view(self, seen: Float[Tensor, "18 n"], external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(
+        self, seen: Float[Tensor, "18 n"], external: Tensor, task_state: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Observations before and behind the policy's memory, from the measured state relative to the goal."""
         ...
 
-    def measured(self, obs: Float[Tensor, "o n"], state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def measured(
+        self, obs: Float[Tensor, "o n"], state: Tensor, external: Tensor, task_state: Tensor
+    ) -> Tensor:
         """The state (17, n), its position, velocity and rates as observed: for classical controllers."""
         ...
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
         ...
 
-    def cost(self, moment: Moment) -> Float[Tensor, " n"]: ...
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]: ...
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Reward of a step of this cost. After the end of a flight it is 0."""
         ...
 
-    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+    def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         """(has the episode ended, has a training flight), apart from the clock."""
         ...
 
     def score(self, flown: FlightOutcome) -> Score: ...
 
-    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+    def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
         """The one number, 0 at the start, that `verdict` has to know about the past."""
         ...
 
     def verdict(
-        self, tally: Float[Tensor, " n"], flying: Flying
+        self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
         """What `score` says, step by step: (success so far, error [m], infinite where there is none, or
         None).

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     FRONT_SCALES,
@@ -34,10 +34,10 @@ from sim.tasks.flight.course import (
     upright,
 )
 from sim.tasks.flight.path import lap_reference
-from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 from sim.tasks.flight.track import RaceTrack
 
-GATE_ROWS = 5  # position [m, world], direction (cos, sin of the heading)
+GATE_SIZE = 5  # position [m, world], direction (cos, sin of the heading)
 PASSED, FIRST, CRASHED, CLOCK = range(4)
 
 
@@ -98,7 +98,7 @@ class RaceTask:
         return ATTITUDE_NUMBERS + 6 + 3 * self.num
 
     @property
-    def kept_rows(self) -> int:
+    def task_state_size(self) -> int:
         """Gates passed, gate that was the first, crashed, clock."""
         return 4
 
@@ -122,11 +122,11 @@ class RaceTask:
         both = 2.0 * unit - 1.0
         gates = self._gates(both[21:])
         first = (unit[18] * self.num).floor() if self.start_anywhere else torch.zeros_like(unit[0])
-        gate = pick(gates, first, GATE_ROWS)
+        gate = pick(gates, first, GATE_SIZE)
         position = gate[0:3] - self.start_before_m * _normal(gate)
         velocity = torch.zeros_like(position)
         if self.start_anywhere:
-            last = pick(gates, torch.remainder(first - 1.0, self.num), GATE_ROWS)
+            last = pick(gates, torch.remainder(first - 1.0, self.num), GATE_SIZE)
             way = gate[0:3] - last[0:3]
             at_speed = last[0:3] + (0.05 + 0.85 * unit[19]) * way
             # A fifth begins as measured flights do.
@@ -152,23 +152,23 @@ class RaceTask:
         zero = torch.zeros_like(external[:1])
         return torch.cat([zero, external[-1:], zero, zero])
 
-    def gate(self, external: Tensor, kept: Tensor, later: int = 0) -> Float[Tensor, "5 n"]:
+    def gate(self, external: Tensor, task_state: Tensor, later: int = 0) -> Float[Tensor, "5 n"]:
         """The gate to fly through, or one that comes later."""
-        index = torch.remainder(kept[PASSED] + kept[FIRST] + later, self.num)
-        return pick(external[EXTERNAL_ROWS:-1], index, GATE_ROWS)
+        index = torch.remainder(task_state[PASSED] + task_state[FIRST] + later, self.num)
+        return pick(external[EXTERNAL_SIZE:-1], index, GATE_SIZE)
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        passed, _ = self.crossing(self.gate(external, kept), before[POS], after[POS])
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        passed, _ = self.crossing(self.gate(external, task_state), before[POS], after[POS])
         hit = torch.zeros_like(passed)
         for k in range(self.num):
-            at = EXTERNAL_ROWS + GATE_ROWS * k
-            hit = hit | self.crossing(external[at : at + GATE_ROWS], before[POS], after[POS])[1]
+            at = EXTERNAL_SIZE + GATE_SIZE * k
+            hit = hit | self.crossing(external[at : at + GATE_SIZE], before[POS], after[POS])[1]
         return torch.stack(
             [
-                kept[PASSED] + passed.to(kept.dtype),
-                kept[FIRST],
-                torch.maximum(kept[CRASHED], hit.to(kept.dtype)),
-                kept[CLOCK] + self.dt_s,
+                task_state[PASSED] + passed.to(task_state.dtype),
+                task_state[FIRST],
+                torch.maximum(task_state[CRASHED], hit.to(task_state.dtype)),
+                task_state[CLOCK] + self.dt_s,
             ]
         )
 
@@ -186,46 +186,46 @@ class RaceTask:
         outer = self.track.outer_m / 2.0 + self.craft_radius_m
         return forward & (off <= self.free_m), (forward | backward) & (off > self.free_m) & (off <= outer)
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return torch.cat([state[POS] - self.gate(external, kept)[0:3], state[3:]])
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return torch.cat([state[POS] - self.gate(external, task_state)[0:3], state[3:]])
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
         """Observations in body axes; behind the memory the gate's direction, the next gate's middle and
         direction.
         """
-        gate, following = self.gate(external, kept), self.gate(external, kept, 1)
+        gate, following = self.gate(external, task_state), self.gate(external, task_state, 1)
         ahead = following[0:3] - gate[0:3] - seen[0:3]
         parts = (_normal(gate), ahead, _normal(following))
         return body_front(seen), torch.cat([in_body(seen, part) for part in parts])
 
-    def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return from_body_front(obs, state, self.gate(external, kept)[0:3])
+    def measured(self, obs: Tensor, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return from_body_front(obs, state, self.gate(external, task_state)[0:3])
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The smooth path through all gates, at its time."""
         path = lap_reference(
             self.track, self.baseline_speed_m_s, self.dt_s, self.max_steps, self.start_before_m
         )
-        step = (kept[CLOCK] / self.dt_s).round().long().clamp(max=self.max_steps)
-        return torch.cat([path[:, step], torch.zeros_like(kept[:1])])
+        step = (task_state[CLOCK] / self.dt_s).round().long().clamp(max=self.max_steps)
+        return torch.cat([path[:, step], torch.zeros_like(task_state[:1])])
 
-    def terms(self, moment: Moment) -> dict[str, Tensor]:
+    def terms(self, transition: FlightTransition) -> dict[str, Tensor]:
         """Cost terms by name, each (n,). Progress is towards the gate that was aimed at when the step
         began.
         """
-        gate = self.gate(moment.external, moment.was)
-        before, after = gate_axes(gate, moment.before[POS]), gate_axes(gate, moment.after[POS])
+        gate = self.gate(transition.external, transition.task_state_before)
+        before, after = gate_axes(gate, transition.before[POS]), gate_axes(gate, transition.after[POS])
         off = sum(
             (torch.relu(x.abs() / self.free_m - 0.4).square() for x in after[1:]), torch.zeros_like(after[0])
         )
         near = torch.exp(-(after[0] / self.track.opening_m).square() * 4.0)
         return {
-            "alive": torch.full_like(moment.after[0], -self.w_alive),
+            "alive": torch.full_like(transition.after[0], -self.w_alive),
             "progress": self.w_progress * (self.way_left(after) - self.way_left(before)) / self.dt_s,
             "centre": self.w_centre * near * off,
-            "edge": self.w_edge * self.track.room.edge(moment.after[POS], 0.3),
+            "edge": self.w_edge * self.track.room.edge(transition.after[POS], 0.3),
             **handling_terms(
-                moment, self.w_rate, self.w_action, self.w_action_rate, self.w_speed, self.most_speed_m_s
+                transition, self.w_rate, self.w_action, self.w_action_rate, self.w_speed, self.most_speed_m_s
             ),
         }
 
@@ -239,25 +239,27 @@ class RaceTask:
         off = (side * side + up * up + 1e-4).sqrt()
         return ((along + self.funnel * off).square() + off * off).sqrt()
 
-    def cost(self, moment: Moment) -> Float[Tensor, " n"]:
-        return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
+        return sum(self.terms(transition).values(), torch.zeros_like(transition.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
-    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-        ended = self.track.room.outside(moment.after[POS]) | (moment.kept[CRASHED] > 0.0)
+    def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+        ended = self.track.room.outside(transition.after[POS]) | (transition.task_state[CRASHED] > 0.0)
         return ended, ended
 
     def score(self, flown: FlightOutcome) -> Score:
         """Success: so many laps before anything ended the flight. Lap times are those of flying laps."""
-        passed = flown.kept[:, PASSED].masked_fill(flown.left, 0.0).cummax(0).values
+        passed = flown.task_state[:, PASSED].masked_fill(flown.left, 0.0).cummax(0).values
         done = (((passed - 1.0) / self.num).floor()).clamp(min=0.0)[-1]
         times = self.lap_times(passed)
         flying = ~flown.left
         speed = flown.velocity_m_s.norm(dim=1)[flying]
-        crashed = ((flown.kept[:, CRASHED] > 0.0) & (flown.left.cumsum(0) <= 1)).any(0)  # not after the end
+        crashed = ((flown.task_state[:, CRASHED] > 0.0) & (flown.left.cumsum(0) <= 1)).any(
+            0
+        )  # not after the end
         facts = {
             "lap_time_best_s": float(times.min()) if len(times) else None,
             "lap_time_s": float(times.median()) if len(times) else None,
@@ -268,13 +270,13 @@ class RaceTask:
         }
         return Score(torch.zeros(0), flown.left.any(0), done >= self.laps, facts)
 
-    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+    def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
         """1 once the laps have been flown."""
-        done = (flying.kept[PASSED] >= 1 + self.laps * self.num) & ~flying.left
+        done = (flying.task_state[PASSED] >= 1 + self.laps * self.num) & ~flying.left
         return torch.maximum(tally, done.to(tally.dtype))
 
     def verdict(
-        self, tally: Float[Tensor, " n"], flying: Flying
+        self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
         """Verdict of a step; events after the last gate or point do not change it."""
         return tally > 0.0, None

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask
 
-CURVE_ROWS = 9  # amplitude [m], angular rate [rad/s] and phase [rad] of x, y and z
+CURVE_SIZE = 9  # amplitude [m], angular rate [rad/s] and phase [rad] of x, y and z
 PREVIEW_S = (0.1, 0.2, 0.3)  # how far ahead the policy sees the reference
 _CURVE_NUMBERS = 8  # uniform numbers that describe a random curve
 Curve = tuple[float, ...]
@@ -63,7 +63,7 @@ class TrackingTask(HoverTask):
         return START_NUMBERS + _CURVE_NUMBERS
 
     @property
-    def kept_rows(self) -> int:
+    def task_state_size(self) -> int:
         """The clock [s]."""
         return 1
 
@@ -92,25 +92,25 @@ class TrackingTask(HoverTask):
     def first(self, external: Tensor) -> Tensor:
         return torch.zeros_like(external[:1])
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return kept + self.dt_s
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return task_state + self.dt_s
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         """The state in the frame that moves with the reference."""
-        position, velocity, _ = curve_at(external[EXTERNAL_ROWS:], kept)
+        position, velocity, _ = curve_at(external[EXTERNAL_SIZE:], task_state)
         return torch.cat([state[POS] - position, state[3:7], state[VEL] - velocity, state[10:]])
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
         """Behind the memory: the reference's acceleration, and where it will be, from where it is."""
-        curve = external[EXTERNAL_ROWS:]
-        position, _, acceleration = curve_at(curve, kept)
-        later = (curve_at(curve, kept + later_s)[0] - position for later_s in PREVIEW_S)
+        curve = external[EXTERNAL_SIZE:]
+        position, _, acceleration = curve_at(curve, task_state)
+        later = (curve_at(curve, task_state + later_s)[0] - position for later_s in PREVIEW_S)
         return seen, torch.cat([acceleration, *later])
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """Position, velocity, acceleration and yaw, as classical controllers take it."""
-        curve = external[EXTERNAL_ROWS:]
-        return torch.cat([*curve_at(curve, kept), torch.zeros_like(curve[:1])])
+        curve = external[EXTERNAL_SIZE:]
+        return torch.cat([*curve_at(curve, task_state), torch.zeros_like(curve[:1])])
 
 
 def curve_at(curve: Float[Tensor, "9 #n"], time_s: Float[Tensor, "*one #n"]) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     FRONT_SCALES,
@@ -31,7 +31,7 @@ from sim.tasks.flight.course import (
     pick,
     upright,
 )
-from sim.tasks.flight.protocol import FlightOutcome, Flying, Moment, Score
+from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 
 ROOM = Room((-2.0, -2.0, 0.0), (2.0, 2.0, 2.5))
 INNER = Room((-1.4, -1.4, 0.6), (1.4, 1.4, 1.9))  # where the points are
@@ -86,7 +86,7 @@ class WaypointTask:
         return ATTITUDE_NUMBERS + 4 + 3 * self.count
 
     @property
-    def kept_rows(self) -> int:
+    def task_state_size(self) -> int:
         """Rows of the task: the count of reached points."""
         return 1
 
@@ -124,64 +124,66 @@ class WaypointTask:
     def first(self, external: Tensor) -> Tensor:
         return external[-1:]
 
-    def target(self, external: Tensor, kept: Tensor, later: int = 0) -> Float[Tensor, "3 n"]:
+    def target(self, external: Tensor, task_state: Tensor, later: int = 0) -> Float[Tensor, "3 n"]:
         """The point to fly to, or one that comes later; the last one when all have been reached."""
-        return pick(external[EXTERNAL_ROWS:-1], (kept[0] + later).clamp(max=self.count - 1), 3)
+        return pick(external[EXTERNAL_SIZE:-1], (task_state[0] + later).clamp(max=self.count - 1), 3)
 
-    def advance(self, before: Tensor, after: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        reached = (after[POS] - self.target(external, kept)).square().sum(0, keepdim=True) < self.radius_m**2
-        return (kept + reached.to(kept.dtype)).clamp(max=self.count)
+    def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        reached = (after[POS] - self.target(external, task_state)).square().sum(
+            0, keepdim=True
+        ) < self.radius_m**2
+        return (task_state + reached.to(task_state.dtype)).clamp(max=self.count)
 
-    def relative(self, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return torch.cat([state[POS] - self.target(external, kept), state[3:]])
+    def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return torch.cat([state[POS] - self.target(external, task_state), state[3:]])
 
-    def view(self, seen: Tensor, external: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
         """In body axes; the next point is as far from the craft as the current one and the way from that to
         it.
         """
-        following = self.target(external, kept, 1) - self.target(external, kept)
+        following = self.target(external, task_state, 1) - self.target(external, task_state)
         return body_front(seen), in_body(seen, following - seen[0:3])
 
-    def measured(self, obs: Tensor, state: Tensor, external: Tensor, kept: Tensor) -> Tensor:
-        return from_body_front(obs, state, self.target(external, kept))
+    def measured(self, obs: Tensor, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
+        return from_body_front(obs, state, self.target(external, task_state))
 
-    def reference(self, external: Tensor, kept: Tensor) -> Float[Tensor, "10 n"]:
+    def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The current point, to be reached and held: controllers switch by the same rule as the policy."""
-        target = self.target(external, kept)
+        target = self.target(external, task_state)
         return torch.cat([target, torch.zeros(7, target.shape[1])])
 
-    def terms(self, moment: Moment) -> dict[str, Tensor]:
+    def terms(self, transition: FlightTransition) -> dict[str, Tensor]:
         """Cost terms by name, each (n,). Progress is towards the point that was aimed at when the step
         began.
         """
-        target = self.target(moment.external, moment.was)
-        near, far = norm(moment.after[POS] - target), norm(moment.before[POS] - target)
-        stopping = (moment.was[0] >= self.count - 1).to(near.dtype)
+        target = self.target(transition.external, transition.task_state_before)
+        near, far = norm(transition.after[POS] - target), norm(transition.before[POS] - target)
+        stopping = (transition.task_state_before[0] >= self.count - 1).to(near.dtype)
         return {
-            "alive": torch.full_like(moment.after[0], -self.w_alive),
+            "alive": torch.full_like(transition.after[0], -self.w_alive),
             "progress": self.w_progress * (near - far) / self.dt_s,
             "distance": self.w_distance * near,
-            "stop": self.w_stop * stopping * moment.after[VEL].square().sum(0),
-            "edge": self.w_edge * self.room.edge(moment.after[POS], 0.6),
+            "stop": self.w_stop * stopping * transition.after[VEL].square().sum(0),
+            "edge": self.w_edge * self.room.edge(transition.after[POS], 0.6),
             **handling_terms(
-                moment, self.w_rate, self.w_action, self.w_action_rate, self.w_speed, self.most_speed_m_s
+                transition, self.w_rate, self.w_action, self.w_action_rate, self.w_speed, self.most_speed_m_s
             ),
         }
 
-    def cost(self, moment: Moment) -> Float[Tensor, " n"]:
-        return sum(self.terms(moment).values(), torch.zeros_like(moment.after[0]))
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
+        return sum(self.terms(transition).values(), torch.zeros_like(transition.after[0]))
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
         return pay(cost, self.w_alive)
 
-    def over(self, moment: Moment) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-        left = self.room.outside(moment.after[POS])
+    def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+        left = self.room.outside(transition.after[POS])
         return left, left
 
     def score(self, flown: FlightOutcome) -> Score:
         """Success: all points reached, in time and without leaving the room."""
-        reached = flown.kept[:, 0].masked_fill(flown.left, 0.0)
+        reached = flown.task_state[:, 0].masked_fill(flown.left, 0.0)
         done = (reached >= self.count).any(0)
         flying = ~flown.left & (reached < self.count)
         steps = flying.sum(0).to(torch.float32)[done]
@@ -194,13 +196,13 @@ class WaypointTask:
         }
         return Score(torch.zeros(0), flown.left.any(0), done, facts)
 
-    def tally(self, tally: Float[Tensor, " n"], flying: Flying) -> Float[Tensor, " n"]:
+    def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
         """1 once all points have been reached."""
-        done = (flying.kept[0] >= self.count) & ~flying.left
+        done = (flying.task_state[0] >= self.count) & ~flying.left
         return torch.maximum(tally, done.to(tally.dtype))
 
     def verdict(
-        self, tally: Float[Tensor, " n"], flying: Flying
+        self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
         """Verdict of a step; events after the last gate or point do not change it."""
         return tally > 0.0, None

@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
-GOAL_ROWS = (
+GOAL_SIZE = (
     7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
 )
 EVADER_M_S = 0.5
@@ -200,7 +200,7 @@ def _evader(world: SwarmWorld, num: int, rand: _Dice) -> Float[Tensor, "7 w d"]:
 
 
 def _resting(points: Float[Tensor, "3 w d"]) -> Float[Tensor, "7 w d"]:
-    return torch.cat([points, torch.zeros(GOAL_ROWS - 3, *points.shape[1:])])
+    return torch.cat([points, torch.zeros(GOAL_SIZE - 3, *points.shape[1:])])
 
 
 def _where(worlds: Tensor, new: Tensor, old: Tensor) -> Tensor:

@@ -14,14 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.rows import POS, QUAT, RATE, VEL
-from sim.flight.flight import SEEN_ROWS, observe, remember
+from sim.engines.quad.layout import POS, QUAT, RATE, VEL
+from sim.flight.flight import SENSED_SIZE, observe, remember
 from sim.flight.memory import FlightSenses
 from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
-NEIGHBOUR_ROWS = 7  # bearing 3, relative velocity 3, nearness
-CYLINDER_ROWS = 3  # bearing of the axis 2, nearness
+NEIGHBOUR_SIZE = 7  # bearing 3, relative velocity 3, nearness
+CYLINDER_SIZE = 3  # bearing of the axis 2, nearness
 GOAL_M = 1.5  # a goal farther than about this is seen as a direction
 RANGE_M = 3.0  # nothing farther is seen
 FINE_M = 0.3  # half of a bearing's range is for things nearer than this
@@ -42,13 +42,13 @@ class SwarmSenses:
         return FlightSenses(history=self.history, integral=False, noise=self.noise)
 
     @property
-    def own_rows(self) -> int:
+    def own_size(self) -> int:
         """Goal 3, rotation matrix 9, velocity 3, rates 3, velocity of the goal 3, last actions."""
-        return SEEN_ROWS + 3 + 4 * self.history
+        return SENSED_SIZE + 3 + 4 * self.history
 
     @property
-    def obs_rows(self) -> int:
-        return self.own_rows + NEIGHBOUR_ROWS * self.neighbours + CYLINDER_ROWS * self.cylinders
+    def obs_size(self) -> int:
+        return self.own_size + NEIGHBOUR_SIZE * self.neighbours + CYLINDER_SIZE * self.cylinders
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.apps.flight.transfer.swarm import load_swarm
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
-from sim.engines.quad.rows import POS
+from sim.engines.quad.layout import POS
 
 pytest.importorskip("pybullet")
 

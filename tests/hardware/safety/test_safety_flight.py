@@ -23,7 +23,7 @@ from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.flight.frames import rotation_of
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import POS, QUAT, RATE, ROTOR, VEL, parameters
+from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR, VEL, parameters
 
 DT_S = 0.01
 ENVELOPE = FlightEnvelope(0.6, 8.0, 2.0, (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))

@@ -15,7 +15,7 @@ from policies.c import export as c_export
 from policies.c.export import CExport, FlightMemory, forward, verify_c_header, write_c_header
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, QUAT, RATE, STATE_ROWS, VEL
+from sim.engines.quad.layout import POS, QUAT, RATE, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
 from sim.flight.flight import blank_memory, observe, remember
 from sim.flight.memory import FlightSenses
@@ -109,12 +109,12 @@ def test_memory_in_c_is_that_of_the_simulator(tmp_path: Path, history: int, inte
     """50 steps of random flight, the integral driven into its limit: every observation equal, bit for bit."""
     craft, senses = load_craft("cf21"), FlightSenses(history, integral, integral_limit=0.02)
     memory = FlightMemory(history, integral, 0.02, 0.01, 2.0 * craft.hover_speed - 1.0)
-    export = written(tmp_path / "fly.h", senses.obs_rows, 6, 4, memory=memory)
-    assert export.layers[0] == memory.obs_rows
+    export = written(tmp_path / "fly.h", senses.obs_size, 6, 4, memory=memory)
+    assert export.layers[0] == memory.obs_size
     rng = torch.Generator().manual_seed(0)
     kept, wanted, given = blank_memory(1, motors_hover(craft), senses), [], []
     for _ in range(50):
-        state, action = torch.randn(STATE_ROWS, 1, generator=rng), torch.rand(4, 1, generator=rng) * 2.0 - 1.0
+        state, action = torch.randn(STATE_SIZE, 1, generator=rng), torch.rand(4, 1, generator=rng) * 2.0 - 1.0
         state[QUAT] /= state[QUAT].norm()
         kept = remember(kept, action, state[POS], senses, 0.01)
         wanted.append(torch.cat([observe(state, torch.zeros(18, 1)), kept]))

@@ -48,7 +48,7 @@ def test_what_it_costs_is_counted(tmp_path: Path) -> None:
     """
     export = write_c_swarm(tmp_path / "s.h", "s", sharp(width=8, token=4, heads=2), joined(*looked()).T, NOTE)
     things = 4 * (7 * 8 + 8) + 3 * (3 * 8 + 8)
-    assert export.macs == SENSES.own_rows * 8 + 8 * 4 + 2 * 8 * 8 + things + 12 * 8 + 8 * 4
+    assert export.macs == SENSES.own_size * 8 + 8 * 4 + 2 * 8 * 8 + things + 12 * 8 + 8 * 4
 
 
 @needs_c

@@ -17,17 +17,17 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.craft import load_craft
 from sim.flight.swarm.swarm import Swarm
-from sim.tasks.swarm.terms import CYLINDER_ROWS, NEIGHBOUR_ROWS, SwarmSenses
+from sim.tasks.swarm.terms import CYLINDER_SIZE, NEIGHBOUR_SIZE, SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld
 
 SENSES = SwarmSenses(neighbours=4, cylinders=3, history=1)
-KINDS = ((4, NEIGHBOUR_ROWS), (3, CYLINDER_ROWS))
+KINDS = ((4, NEIGHBOUR_SIZE), (3, CYLINDER_SIZE))
 
 
 def made(seed: int = 0, **sizes: int) -> SwarmPolicy:
     torch.manual_seed(seed)
     spec = EnvSpec(
-        "quad/swarm", {"state": ArraySpec((SENSES.obs_rows,))}, ActionSpec((-1.0,) * 4, (1.0,) * 4), 10, 100.0
+        "quad/swarm", {"state": ArraySpec((SENSES.obs_size,))}, ActionSpec((-1.0,) * 4, (1.0,) * 4), 10, 100.0
     )
     policy = SwarmPolicy(spec, KINDS, **sizes)
     torch.nn.init.normal_(policy.last.weight)  # it starts near zero: any difference would be lost
@@ -37,9 +37,9 @@ def made(seed: int = 0, **sizes: int) -> SwarmPolicy:
 def looked(num: int = 5) -> tuple[Tensor, Tensor, Tensor]:
     """(own rows, 4 drones, 3 cylinders) that are all there; things are (rows, count, n)."""
     generator = torch.Generator().manual_seed(1)
-    own = torch.randn(SENSES.own_rows, num, generator=generator)
-    drones = torch.randn(NEIGHBOUR_ROWS, 4, num, generator=generator)
-    cylinders = torch.randn(CYLINDER_ROWS, 3, num, generator=generator)
+    own = torch.randn(SENSES.own_size, num, generator=generator)
+    drones = torch.randn(NEIGHBOUR_SIZE, 4, num, generator=generator)
+    cylinders = torch.randn(CYLINDER_SIZE, 3, num, generator=generator)
     drones[-1], cylinders[-1] = drones[-1].abs(), cylinders[-1].abs()
     return own, drones, cylinders
 
@@ -74,7 +74,7 @@ def test_what_is_not_there_has_no_say() -> None:
 def test_its_cost_per_drone_is_flat(drones: int) -> None:
     """The same observation and exactly as many multiplications per drone, whatever the size of the swarm."""
     swarm = Swarm(load_craft("cf2x_l2f"), SwarmWorld(drones=drones), SENSES, 1, 0, gradient=False, eager=True)
-    assert swarm.obs.shape == (SENSES.obs_rows, drones)
+    assert swarm.obs.shape == (SENSES.obs_size, drones)
     policy = made()
     with FlopCounterMode(display=False) as counter:
         policy.columns(swarm.obs)

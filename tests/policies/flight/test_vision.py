@@ -17,7 +17,7 @@ from policies.flight.vision import ESTIMATE, IMAGE, STATE, VisionPolicy, attitud
 from policies.flight.vision_fit import Shots, fit_eye, pose_errors
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from sim.engines.quad.rows import rotation_matrix
+from sim.engines.quad.layout import rotation_matrix
 
 HISTORY, PX = 4, 16
 ACTION = ActionSpec((-1.0,) * 4, (1.0,) * 4)

@@ -12,7 +12,7 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import UNITS
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, RATE
+from sim.engines.quad.layout import POS, RATE
 from sim.flight.command import CommandLevel, column, make_command, motors_hover
 from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights

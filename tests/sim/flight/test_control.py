@@ -17,7 +17,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, list_crafts, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import EXTERNAL_ROWS, FORCE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
+from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.controllers import CONTROLLERS, Controller, hold, make_controller
 from sim.flight.control.gains import gains_for
 from sim.flight.control.levels import LEVELS, Level, Ranges, make_level
@@ -78,7 +78,7 @@ def fly(
     num, many = state.shape[1], len(controllers)
     step = make_step(craft, QuadPhysics(dt_s=DT_S, integrator="euler"))
     params = parameters(craft, DT_S, many * num)
-    outside = (torch.zeros(EXTERNAL_ROWS, num) if external is None else external).repeat(1, many)
+    outside = (torch.zeros(EXTERNAL_SIZE, num) if external is None else external).repeat(1, many)
     wanted = hold(torch.zeros(3, num))[None].expand(steps, -1, -1) if reference is None else reference
     states, memories, seen = [state] * many, [c.blank(num) for c in controllers], []
     for now in wanted:
@@ -221,13 +221,13 @@ def jacobian(craft: Craft, law: Controller, dt_s: float) -> NDArray[np.float64]:
     """Jacobian of one step about hover by finite differences: position, rotation vector, velocity, rates,
     rotor speeds, memory.
     """
-    size, small = 16 + law.memory_rows, 1e-6
+    size, small = 16 + law.memory_size, 1e-6
     z = small * torch.cat([torch.eye(size), -torch.eye(size)], 1).double()
     half = 0.5 * z[3:6]
     quat = torch.cat([(1.0 - half.square().sum(0, keepdim=True)).sqrt(), half])
     state = torch.cat([z[0:3], quat, z[6:12], z[12:16] + craft.hover_speed])
     command, memory = law(state, hold(torch.zeros_like(z[0:3])), z[16:])
-    params, outside = parameters(craft, dt_s).double(), torch.zeros(EXTERNAL_ROWS, 1).double()
+    params, outside = parameters(craft, dt_s).double(), torch.zeros(EXTERNAL_SIZE, 1).double()
     after = make_step(craft, QuadPhysics(dt_s=dt_s))(state, command, params, outside)
     rows = torch.cat([after[POS], 2.0 * after[QUAT][1:], after[VEL], after[RATE], after[ROTOR], memory])
     return ((rows[:, :size] - rows[:, size:]) / (2.0 * small)).numpy()
@@ -275,7 +275,7 @@ def test_turning_the_world_about_z_changes_no_command(controller: str) -> None:
         disturbed(CF, 16),
         torch.randn(10, 16, generator=torch.Generator().manual_seed(3)) * 0.3,
     )
-    memory = 0.1 * torch.ones(law.memory_rows, 16)
+    memory = 0.1 * torch.ones(law.memory_size, 16)
     c, s = math.cos(turn), math.sin(turn)
 
     def turned(vectors: Tensor) -> Tensor:
@@ -287,12 +287,12 @@ def test_turning_the_world_about_z_changes_no_command(controller: str) -> None:
     quat = torch.stack([a * w - b * z, a * x - b * y, a * y + b * x, a * z + b * w])
     there = torch.cat([turned(state[POS]), quat, turned(state[VEL]), state[RATE], state[ROTOR]])
     goal = torch.cat([*(turned(reference[i : i + 3]) for i in (0, 3, 6)), reference[9:] + turn])
-    kept = torch.cat([turned(memory[:3]), memory[3:]]) if law.memory_rows else memory
+    kept = torch.cat([turned(memory[:3]), memory[3:]]) if law.memory_size else memory
     command, after = law(state, reference, memory)
     again, after_there = law(there, goal, kept)
     assert command.std() > 0.01
     torch.testing.assert_close(again, command, rtol=0.0, atol=2e-4)
-    if law.memory_rows:
+    if law.memory_size:
         torch.testing.assert_close(after_there[:3], turned(after[:3]), rtol=0.0, atol=1e-5)
 
 
@@ -300,7 +300,7 @@ def test_the_integral_of_pid_takes_a_constant_force_away() -> None:
     """A tenth of the weight, sideways and downwards, is 20 cm to a law without an integral: 2 cm are left
     after 5 s.
     """
-    push = torch.zeros(EXTERNAL_ROWS, 1)
+    push = torch.zeros(EXTERNAL_SIZE, 1)
     push[FORCE] = 0.1 * CF.mass_kg * GRAVITY_M_S2 * torch.tensor([[1.0], [0.0], [-1.0]])
     seen = fly(CF, [make_controller("pid", CF, DT_S)], hovering(CF, 1), 500, external=push)[:, 0]
     error_m = seen[:, POS, 0].norm(dim=1)

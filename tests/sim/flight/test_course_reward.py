@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, VEL
+from sim.engines.quad.layout import POS, VEL
 from sim.flight.setting import DEFAULT, measured_task
 from sim.flight.vec_env import QuadVecEnv
 from sim.tasks.flight.course import pay

@@ -12,7 +12,7 @@ import yaml
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import FOLDER, Craft, list_crafts, load_craft
-from sim.engines.quad.rows import Spread, even_spread
+from sim.engines.quad.layout import Spread, even_spread
 
 ROW = re.compile(r"^\| `(\w+)` \| (yes|no) \|", re.MULTILINE)
 DATA: dict[str, Any] = yaml.safe_load((FOLDER / "cf21.yaml").read_text())

@@ -13,8 +13,8 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, list_crafts, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, largest_step_s, make_step
-from sim.engines.quad.rows import (
-    EXTERNAL_ROWS,
+from sim.engines.quad.layout import (
+    EXTERNAL_SIZE,
     FORCE,
     POS,
     QUAT,
@@ -42,7 +42,7 @@ def fly(
 ) -> Tensor:
     step = make_step(craft, physics)
     params = parameters(craft, physics.dt_s / physics.substeps)
-    outside = torch.zeros(EXTERNAL_ROWS, state.shape[1], dtype=state.dtype) if external is None else external
+    outside = torch.zeros(EXTERNAL_SIZE, state.shape[1], dtype=state.dtype) if external is None else external
     for _ in range(steps):
         state = step(state, command, params.to(state.dtype), outside)
     return state
@@ -173,7 +173,7 @@ def test_air_that_moves_with_the_craft_does_not_drag() -> None:
     craft = load_craft("cf21")
     state = hovering(craft)
     state[VEL] = torch.tensor([[2.0], [0.0], [0.0]]).double()
-    external = torch.zeros(EXTERNAL_ROWS, 1).double()
+    external = torch.zeros(EXTERNAL_SIZE, 1).double()
     external[WIND] = state[VEL]
     command = torch.full((4, 1), craft.hover_speed, dtype=torch.float64)
     after = fly(craft, state, command, 10, QuadPhysics(wind=True), external)
@@ -183,7 +183,7 @@ def test_air_that_moves_with_the_craft_does_not_drag() -> None:
 
 def test_a_push_and_a_twist_do_what_newton_says() -> None:
     """0.01 N for 1 s on 27 g is 0.3704 m/s; 1e-7 N m on Jzz turns it at 1e-7 t / Jzz."""
-    external = torch.zeros(EXTERNAL_ROWS, 1).double()
+    external = torch.zeros(EXTERNAL_SIZE, 1).double()
     external[FORCE.start], external[TORQUE.stop - 1] = 0.01, 1e-7
     command = torch.full((4, 1), CF.hover_speed, dtype=torch.float64)
     after = fly(CF, hovering(CF), command, 100, QuadPhysics(), external)
@@ -233,7 +233,7 @@ def test_randomisation_stays_within_its_spread_and_the_craft_flies_as_it_says() 
         hovering(CF, 2, torch.float32),
         torch.full((4, 2), CF.hover_speed),
         params,
-        torch.zeros(EXTERNAL_ROWS, 2),
+        torch.zeros(EXTERNAL_SIZE, 2),
     )
     assert state[9, 1] == pytest.approx((1 / 1.1 - 1) * GRAVITY_M_S2 * 0.01, rel=1e-3)
 

@@ -17,7 +17,7 @@ from sim.flight.setting import DEFAULT, FlightOptions, measured_task
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import list_envs, make_env
 from sim.tasks.flight.names import TASKS
-from sim.tasks.flight.protocol import FlightOutcome, FlightTask, Flying
+from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTask
 from sim.vec.conformance import check_vec_env
 
 CRAFT = load_craft("cf2x_l2f")
@@ -71,12 +71,12 @@ def flights(task: FlightTask, n: int) -> FlightOutcome:
     t = task.max_steps
     offset = torch.zeros(t, 3, n)
     offset[:, 0] = torch.linspace(0.05, 0.15, n)
-    kept = torch.zeros(t, max(1, task.kept_rows), n)
-    kept[:, 0] = torch.arange(t)[:, None] * torch.linspace(0.2, 1.0, n)
+    task_state = torch.zeros(t, max(1, task.task_state_size), n)
+    task_state[:, 0] = torch.arange(t)[:, None] * torch.linspace(0.2, 1.0, n)
     left = torch.zeros(t, n, dtype=torch.bool)
     left[t // 2 :, ::3] = True  # some end half way ...
     left[t - 1 :, 1::3] = True  # ... some in the last step
-    return FlightOutcome(offset, torch.zeros(t, 3, n), kept[:, : task.kept_rows], left)
+    return FlightOutcome(offset, torch.zeros(t, 3, n), task_state[:, : task.task_state_size], left)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -91,7 +91,7 @@ def test_step_by_step_the_verdict_is_the_score(task: str) -> None:
     tally, success, error_m = torch.zeros(24), torch.zeros(24, dtype=torch.bool), None
     running = torch.ones(24, dtype=torch.bool)
     for i in range(short.max_steps):
-        flying = Flying(flown.offset_m[i], flown.kept[i], torch.full((24,), i + 1), flown.left[i])
+        flying = FlightStep(flown.offset_m[i], flown.task_state[i], torch.full((24,), i + 1), flown.left[i])
         new = short.tally(tally, flying)
         now, error_m = short.verdict(new, flying)
         tally, success = torch.where(running, new, tally), torch.where(running, now, success)

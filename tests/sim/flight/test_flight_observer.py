@@ -12,7 +12,7 @@ from policies.flight.observer import FlightObserver, VehicleState
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, QUAT, RATE, VEL
+from sim.engines.quad.layout import POS, QUAT, RATE, VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask

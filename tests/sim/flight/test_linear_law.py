@@ -14,7 +14,7 @@ from torch import Tensor
 from policies.flight.policy import FlightPolicy
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, QUAT, RATE, ROTOR, STATE_ROWS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
 from sim.flight.control.linear_law import growth, linear_law, plant
 from sim.flight.flight import first_sight
@@ -54,7 +54,7 @@ def law_by_hand(state: Tensor, history: Tensor, integral: Tensor) -> Tensor:
 def test_the_policy_is_the_law(seed: int, size: float) -> None:
     """Anywhere in the box, at any attitude, with any remembered actions: equal to a few float32 roundings."""
     rng = torch.Generator().manual_seed(seed)
-    state = torch.zeros(STATE_ROWS, 32)
+    state = torch.zeros(STATE_SIZE, 32)
     state[POS] = size * 0.6 * (2.0 * torch.rand(3, 32, generator=rng) - 1.0)
     quat = torch.randn(4, 32, generator=rng) * torch.tensor([1.0, size, size, size]).unsqueeze(1)
     state[QUAT] = quat / quat.norm(dim=0)
@@ -65,7 +65,7 @@ def test_the_policy_is_the_law(seed: int, size: float) -> None:
     state[ROTOR] = CRAFT.hover_speed
     history = (HOVER + size * torch.randn(32, 32, generator=rng)).clamp(-1.0, 1.0)
     integral = 0.1 * size * (2.0 * torch.rand(3, 32, generator=rng) - 1.0)
-    external = torch.zeros(EXTERNAL_ROWS, 32)
+    external = torch.zeros(EXTERNAL_SIZE, 32)
     _, obs = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)
     obs = torch.cat([obs[:18], history, integral])
     found = policy().columns(obs)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, QUAT, STATE_ROWS, VEL
+from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
 from sim.flight.flight import first_sight
 from sim.flight.memory import FlightSenses
@@ -98,7 +98,7 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
     free[0, 56] = False  # at x = 1.5, y = 0.5
     turned = torch.ones(1, 100, dtype=torch.bool)
     turned[0, 64] = False  # at x = -0.5, y = 1.5
-    state = torch.zeros(STATE_ROWS, 1)
+    state = torch.zeros(STATE_SIZE, 1)
     state[POS], state[3], state[VEL] = (
         torch.tensor([[1.0], [0.2], [2.0]]),
         1.0,

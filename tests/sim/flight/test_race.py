@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, QUAT, STATE_ROWS, VEL
+from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly
@@ -80,7 +80,7 @@ def test_gates_count_in_their_order_only() -> None:
     def through(number: int, kept: Tensor) -> Tensor:
         gate = RING.gates[number]
         normal = torch.tensor([*gate.normal, 0.0]).unsqueeze(1)
-        before, after = torch.zeros(STATE_ROWS, 1), torch.zeros(STATE_ROWS, 1)
+        before, after = torch.zeros(STATE_SIZE, 1), torch.zeros(STATE_SIZE, 1)
         before[POS], after[POS] = at(*gate.position_m) - 0.1 * normal, at(*gate.position_m) + 0.1 * normal
         return TASK.advance(before, after, external, kept)
 
@@ -166,7 +166,7 @@ def test_every_track_has_a_path_through_its_gates(name: str) -> None:
     path = lap_reference(task.track, 1.0, 0.04, 720, 0.7)
     torch.testing.assert_close((path[0:3, 2:] - path[0:3, :-2]) / 0.08, path[3:6, 1:-1], atol=2e-2, rtol=0.0)
     _, external = task.start(CRAFT, torch.full((task.start_numbers, 1), 0.5))
-    kept, before, after = task.first(external), torch.zeros(STATE_ROWS, 1), torch.zeros(STATE_ROWS, 1)
+    kept, before, after = task.first(external), torch.zeros(STATE_SIZE, 1), torch.zeros(STATE_SIZE, 1)
     for step in range(1, path.shape[1]):
         before[POS], after[POS] = path[0:3, step - 1 : step], path[0:3, step : step + 1]
         kept = task.advance(before, after, external, kept)
@@ -214,7 +214,7 @@ def test_waypoints_are_reached_in_turn_and_the_last_one_stays() -> None:
     _, external = task.start(
         CRAFT, torch.rand(task.start_numbers, 4, generator=torch.Generator().manual_seed(0))
     )
-    kept, state = task.first(external), torch.zeros(STATE_ROWS, 4)
+    kept, state = task.first(external), torch.zeros(STATE_SIZE, 4)
     for reached in (1.0, 2.0, 3.0, 3.0):
         state[POS] = task.target(external, kept) + 0.5 * task.radius_m / math.sqrt(3.0)
         assert task.relative(state, external, kept)[POS].norm(dim=0).max() < task.radius_m

@@ -12,9 +12,9 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics
-from sim.engines.quad.rows import POS, RATE, ROTOR, VEL, parameters, start
+from sim.engines.quad.layout import POS, RATE, ROTOR, VEL, parameters, start
 from sim.flight.command import motors_hover
-from sim.flight.flight import first_sight, make_flight, noise_rows
+from sim.flight.flight import first_sight, make_flight, noise_size
 from sim.flight.memory import FlightSenses, layout
 from sim.flight.realism import (
     Realism,
@@ -38,7 +38,7 @@ def flown(
     flight = make_flight(craft, QuadPhysics(), TASK, SENSES, realism)
     state, external = start(1), torch.zeros(9, 1)
     state[ROTOR] = craft.hover_speed
-    silence = torch.zeros(noise_rows(realism), 1)
+    silence = torch.zeros(noise_size(realism), 1)
     memory, _ = first_sight(state, external, silence, motors_hover(craft), TASK, SENSES, realism)
     seen = []
     for action in actions:
@@ -94,7 +94,7 @@ def test_a_gyro_has_its_bias_for_the_whole_flight() -> None:
     craft flies as without, and position, attitude and velocity are seen as without.
     """
     num, realism = 20_000, Realism(gyro_bias_rad_s=0.03)
-    noise = torch.randn(noise_rows(realism), num, generator=torch.Generator().manual_seed(2))
+    noise = torch.randn(noise_size(realism), num, generator=torch.Generator().manual_seed(2))
     state, external = start(num), torch.zeros(9, num)
     memory, obs = first_sight(state, external, noise, motors_hover(CRAFT), TASK, SENSES, realism)
     bias = obs[15:18]
@@ -201,8 +201,8 @@ def test_thrust_falls_with_the_charge() -> None:
 
 def test_what_is_off_is_not_there() -> None:
     """No rows, no numbers, the same step: realism that is all off is no realism."""
-    assert layout(TASK, SENSES, Realism()).rows == SENSES.memory_rows
-    assert Realism().noise_rows == 0
+    assert layout(TASK, SENSES, Realism()).rows == SENSES.memory_size
+    assert Realism().noise_size == 0
     actions = [torch.full((4, 1), 0.5)] * 5
     assert torch.equal(flown(actions, Realism())[-1][0], flown(actions, Realism(delay_steps=2))[-1][0])
 

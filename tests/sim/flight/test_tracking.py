@@ -10,7 +10,7 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, VEL
+from sim.engines.quad.layout import POS, VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly

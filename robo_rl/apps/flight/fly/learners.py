@@ -18,10 +18,10 @@ from robo_rl.conf.fly_method import PpoMethod, RewardMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.rl.differentiable.first_order import FirstOrder
-from robo_rl.rl.off_policy.replay_rows import ReplayConfig, ReplayRows
-from robo_rl.rl.on_policy.ppo_rows import PpoRows, PpoRowsConfig
+from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
+from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig
 from sim.flight.control.linear_law import linear_law
-from sim.flight.flight_rows import FlightRows
+from sim.flight.tensor_env import FlightTensorEnv
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.hover_reward import HoverReward
 
@@ -44,10 +44,10 @@ def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTra
     learner = replace(cast("Any", method).learner, hidden=list(config.hidden))
     given = {"learner": learner, "rounds": total_updates(config)}
     hover, rng = torch.tensor(setting.command().hover), generator("learner", seed)
-    trainer: PpoRows | ReplayRows = (
-        PpoRows(env, _only(PpoRowsConfig, method, **given), hover, rng)
+    trainer: PpoTrainer | ReplayTrainer = (
+        PpoTrainer(env, _only(PpoTrainerConfig, method, **given), hover, rng)
         if isinstance(method, PpoMethod)
-        else ReplayRows(env, _only(ReplayConfig, method, **given), hover, rng)
+        else ReplayTrainer(env, _only(ReplayConfig, method, **given), hover, rng)
     )
     return SeedTraining(policy, trainer, env.flights.compile_s, after=partial(copy_actor, trainer, policy))
 
@@ -70,7 +70,7 @@ def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPoli
     return policy
 
 
-def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, seed: int) -> FlightRows:
+def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, seed: int) -> FlightTensorEnv:
     """Training flights that end where measured ones do: no reward is earned beyond, so staying pays."""
     if task_name != "hover" or not isinstance(setting.training, HoverTask):
         raise ConfigError(
@@ -80,10 +80,10 @@ def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, s
     task = replace(setting.training, train_box_m=setting.training.box_m)
     flights = setting.flights(task, method.lanes, derive_seed("flights", seed), spread=setting.spread)
     reward = HoverReward(task, method.reward, method.reward_size, method.positive)
-    return FlightRows(flights, reward, setting.scale(), method.asymmetric)
+    return FlightTensorEnv(flights, reward, setting.scale(), method.asymmetric)
 
 
-def copy_actor(trainer: PpoRows | ReplayRows, policy: FlightPolicy) -> None:
+def copy_actor(trainer: PpoTrainer | ReplayTrainer, policy: FlightPolicy) -> None:
     """Copy the weights of an actor into the policy that is flown."""
     layers = [layer for layer in cast("Any", trainer.actor).net if isinstance(layer, nn.Linear)]
     with torch.no_grad():

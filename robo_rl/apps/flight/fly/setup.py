@@ -13,7 +13,7 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.rows import Spread, even_spread
+from sim.engines.quad.layout import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses

@@ -23,7 +23,7 @@ from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
 from sim.engines.quad.craft import Craft, load_craft
-from sim.engines.quad.rows import POS
+from sim.engines.quad.layout import POS
 from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses

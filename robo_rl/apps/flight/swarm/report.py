@@ -109,7 +109,7 @@ def _example(setting: SwarmSetting) -> torch.Tensor:
     """Observations for the comparison of graph and torch: random ones, half of the things near out of
     range.
     """
-    rows = torch.randn(8, 1, setting.senses.obs_rows, generator=torch.Generator().manual_seed(0)) * 0.5
+    rows = torch.randn(8, 1, setting.senses.obs_size, generator=torch.Generator().manual_seed(0)) * 0.5
     return rows.clamp(-1.0, 1.0)
 
 

@@ -18,7 +18,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
 from sim.flight.swarm.swarm import Practice, Swarm
 from sim.tasks.swarm.scenarios import check_room, check_scenarios
-from sim.tasks.swarm.terms import CYLINDER_ROWS, GOAL_M, NEIGHBOUR_ROWS, SwarmSenses
+from sim.tasks.swarm.terms import CYLINDER_SIZE, GOAL_M, NEIGHBOUR_SIZE, SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
 
@@ -106,7 +106,7 @@ class SwarmSetting:
             "cylinders row after row of all"
         )
         action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
-        state = ArraySpec((senses.obs_rows,), unit=unit)
+        state = ArraySpec((senses.obs_size,), unit=unit)
         where = "" if self.engine == "quad" else f":engine={self.engine}"
         return EnvSpec(
             f"quad/swarm{where}", {"state": state}, action, self.world.steps, 1.0 / self.world.dt_s
@@ -114,7 +114,7 @@ class SwarmSetting:
 
     def policy(self, config: SwarmConfig) -> SwarmPolicy:
         senses = self.senses
-        kinds = ((senses.neighbours, NEIGHBOUR_ROWS), (senses.cylinders, CYLINDER_ROWS))
+        kinds = ((senses.neighbours, NEIGHBOUR_SIZE), (senses.cylinders, CYLINDER_SIZE))
         scale = torch.tensor([1.0] * 15 + [0.5] * 3 + [1.0] * (3 + 4 * senses.history))
         hover = 2.0 * self.craft.hover_speed - 1.0
         return SwarmPolicy(self.spec(), kinds, config.width, config.token, config.heads, scale, hover)

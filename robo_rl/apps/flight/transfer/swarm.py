@@ -76,9 +76,9 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     """Fly the same worlds in both engines, print one table, and leave results.json and pictures in `out`."""
     folder, policy, trained = load_swarm(config)
     setting = SwarmSetting.of(trained)
-    if (found := policy.obs_spec["state"].shape[0]) != setting.senses.obs_rows:
+    if (found := policy.obs_spec["state"].shape[0]) != setting.senses.obs_size:
         raise CheckpointError(
-            f"The policy in {folder} sees {found} numbers, and its swarm shows {setting.senses.obs_rows}: "
+            f"The policy in {folder} sees {found} numbers, and its swarm shows {setting.senses.obs_size}: "
             "its settings are not those that it was trained with. Give the run that trained it."
         )
     drops, paths = measure(config, trained, policy, scene)

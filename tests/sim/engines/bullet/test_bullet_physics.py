@@ -22,7 +22,19 @@ from sim.engines.bullet.step import BulletStep, bullet_flights
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.rows import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread, parameters, start
+from sim.engines.quad.layout import (
+    FORCE,
+    POS,
+    QUAT,
+    RATE,
+    ROTOR,
+    TORQUE,
+    VEL,
+    WIND,
+    Spread,
+    parameters,
+    start,
+)
 from sim.flight.command import CommandLevel
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses

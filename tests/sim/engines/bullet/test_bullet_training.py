@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from robo_rl.apps.cli.main import main
 from sim.engines.bullet.step import bullet_step
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import VEL
+from sim.engines.quad.layout import VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
 from sim.flight.vec_env import QuadVecEnv

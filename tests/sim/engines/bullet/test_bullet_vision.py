@@ -19,7 +19,7 @@ from sim.engines.bullet.motion import quaternion, rotation
 from sim.engines.bullet.scatter import poses, scattered
 from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import start
+from sim.engines.quad.layout import start
 from sim.tasks.flight.hover import HoverTask
 
 pytest.importorskip("pybullet")

@@ -10,7 +10,7 @@ import torch
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
 from sim.engines.quad.downwash import check_downwash, downwash
-from sim.engines.quad.rows import POS, QUAT, start
+from sim.engines.quad.layout import POS, QUAT, start
 
 CRAFT = load_craft("cf2x_gym")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, VEL
+from sim.engines.quad.layout import POS, VEL
 from sim.flight.swarm.swarm import Practice, Swarm
 from sim.flight.swarm.swarm_trial import fly_swarm, measure
 from sim.tasks.swarm.terms import SwarmSenses

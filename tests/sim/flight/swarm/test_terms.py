@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import POS, VEL, start
+from sim.engines.quad.layout import POS, VEL, start
 from sim.tasks.swarm.guidance import Guidance, wanted_velocity
 from sim.tasks.swarm.terms import RANGE_M, Weights, see_cylinders, see_drones, short, terms
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld

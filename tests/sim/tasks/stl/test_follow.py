@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import load_craft
-from sim.engines.quad.rows import EXTERNAL_ROWS, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
-from sim.tasks.flight.follow import PATH_ROWS, FollowTask, following, path_rows
+from sim.tasks.flight.follow import PATH_SIZE, FollowTask, following, path_rows
 from sim.tasks.flight.tracking import PREVIEW_S
 from sim.tasks.stl.plan import Plans
 
@@ -26,7 +26,7 @@ def test_the_path_is_seen_at_the_first_decision_as_at_every_other() -> None:
     seen: list[Tensor] = []
 
     def pilot(flights: Flights) -> Tensor:
-        now = flights.external[EXTERNAL_ROWS:]
+        now = flights.external[EXTERNAL_SIZE:]
         seen.append(flights.obs.clone())
         torch.testing.assert_close(flights.obs[0:3], flights.state[POS] - now[0:3])
         torch.testing.assert_close(flights.obs[12:15], flights.state[VEL] - now[3:6])
@@ -39,5 +39,5 @@ def test_the_path_is_seen_at_the_first_decision_as_at_every_other() -> None:
         position, _, acceleration = plans.at(at)
         later = [plans.at(at + later_s)[0] - position for later_s in PREVIEW_S]
         expected = torch.cat([acceleration, *later], dim=1)[0]
-        torch.testing.assert_close(seen[step][6 - PATH_ROWS :], expected, atol=1e-5, rtol=1e-5)
-        assert seen[step][6 - PATH_ROWS :].abs().max() > 0.01
+        torch.testing.assert_close(seen[step][6 - PATH_SIZE :], expected, atol=1e-5, rtol=1e-5)
+        assert seen[step][6 - PATH_SIZE :].abs().max() > 0.01

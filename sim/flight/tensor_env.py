@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from robo_rl.core.rows import RowStep
+from robo_rl.core.tensor_env import TensorStep
 from robo_rl.core.views import ALL, Views
 from sim.engines.quad.craft import GRAVITY_M_S2
-from sim.engines.quad.rows import ROTOR
+from sim.engines.quad.layout import ROTOR
 from sim.flight.command import column
 from sim.flight.flight import observe
 from sim.flight.flights import Flights
@@ -30,8 +30,8 @@ TORQUE_M = 1e-4  # a torque counts as large at this many weights times a metre
 FORCE_SHARE = 0.05  # ... a force at this share of the weight
 
 
-class FlightRows:
-    """`flights` without gradient, as `RowEnv`. scale: (o,) what brings the policy's observation to about one.
+class FlightTensorEnv:
+    """`flights` without gradient, as `TensorEnv`. scale: (o,) what brings the policy's observation to about one.
 
     asymmetric: the critic sees the truth; else what the actor sees.
     """
@@ -57,14 +57,14 @@ class FlightRows:
         self.obs = self._rows(self.flights.obs)
 
     @torch.no_grad()
-    def step(self, action: Float[Tensor, "n 4"]) -> RowStep:
+    def step(self, action: Float[Tensor, "n 4"]) -> TensorStep:
         flights, columns = self.flights, action.T.contiguous()
         cost, ended = flights.fly_on(columns)
         parts = self.reward.parts(flights.state, columns, cost, self._hover)
         final, terminated = self._rows(flights.obs), flights.terminated
         flights.renew(ended)
         self.obs = self._rows(flights.obs) if ended.any() else final
-        return RowStep(final, self.reward_of(parts, terminated), parts, terminated, ended & ~terminated)
+        return TensorStep(final, self.reward_of(parts, terminated), parts, terminated, ended & ~terminated)
 
     def harden(self) -> None:
         self.lesson += 1

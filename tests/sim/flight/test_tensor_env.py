@@ -6,21 +6,21 @@ import pytest
 import torch
 
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
-from sim.engines.quad.rows import POS, ROTOR, VEL
-from sim.flight.flight_rows import FlightRows
+from sim.engines.quad.layout import POS, ROTOR, VEL
 from sim.flight.flights import Flights
 from sim.flight.memory import FlightSenses
+from sim.flight.tensor_env import FlightTensorEnv
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.hover_reward import HoverReward
 
 CRAFT, SENSES = load_craft("cf2x_l2f"), FlightSenses()
-SEEN = SENSES.obs_rows
+SEEN = SENSES.obs_size
 
 
-def rows(kind: str = "task", num: int = 16, asymmetric: bool = True, **task: float) -> FlightRows:
+def rows(kind: str = "task", num: int = 16, asymmetric: bool = True, **task: float) -> FlightTensorEnv:
     made = HoverTask(train_box_m=0.6, **task)  # type: ignore[arg-type]
     flights = Flights(CRAFT, made, SENSES, num, seed=2, gradient=False, eager=True)
-    return FlightRows(flights, HoverReward(made, kind), torch.ones(SEEN), asymmetric)
+    return FlightTensorEnv(flights, HoverReward(made, kind), torch.ones(SEEN), asymmetric)
 
 
 def test_the_critic_sees_the_truth_and_the_actor_noise() -> None:

@@ -16,12 +16,12 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 
 POS, QUAT, VEL, RATE, ROTOR = slice(0, 3), slice(3, 7), slice(7, 10), slice(10, 13), slice(13, 17)
-STATE_ROWS = (
+STATE_SIZE = (
     17  # position [m, world], quaternion [wxyz, body -> world], velocity [m/s, world], rates [rad/s, body],
 )
 #                  rotor speeds [fraction of maximum]
 FORCE, TORQUE, WIND = slice(0, 3), slice(3, 6), slice(6, 9)
-EXTERNAL_ROWS = 9  # force [N, world], torque [N m, body], velocity of the air [m/s, world]
+EXTERNAL_SIZE = 9  # force [N, world], torque [N m, body], velocity of the air [m/s, world]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ NAMES = (
     "drag_xy",
     "drag_z",
 )
-PARAM_ROWS = len(NAMES)
+PARAM_SIZE = len(NAMES)
 
 
 def start(num: int, device: torch.device | str = "cpu") -> Float[Tensor, "17 n"]:
     """At rest at the origin, level, rotors stopped."""
-    state = torch.zeros(STATE_ROWS, num, device=device)
+    state = torch.zeros(STATE_SIZE, num, device=device)
     state[3] = 1.0
     return state
 

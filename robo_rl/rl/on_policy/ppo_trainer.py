@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import DirectMap
-from robo_rl.core.rows import RowEnv
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.tensor_env import TensorEnv
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout, gae
@@ -24,7 +24,7 @@ from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
 
 @dataclass
-class PpoRowsConfig:
+class PpoTrainerConfig:
     """Rounds of roll-out and learning; the length of a roll-out is ppo.rollout, per lane."""
 
     rounds: int = setting(100, at_least=1)
@@ -32,10 +32,12 @@ class PpoRowsConfig:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 
 
-class PpoRows:
+class PpoTrainer:
     """Owns the learner and the spread of rewards. `start`: (a,) the action that acting starts from."""
 
-    def __init__(self, env: RowEnv, config: PpoRowsConfig, start: Tensor, generator: torch.Generator) -> None:
+    def __init__(
+        self, env: TensorEnv, config: PpoTrainerConfig, start: Tensor, generator: torch.Generator
+    ) -> None:
         check_settings(config)
         check_rollout(config.ppo, env.num)
         self.env, self.config, self.rounds = env, config, 0

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
-from robo_rl.core.rows import RowStep
+from robo_rl.core.tensor_env import TensorStep
 from robo_rl.core.views import Views
 from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.off_policy.replay_rows import ReplayConfig, ReplayRows
+from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
 from robo_rl.rl.on_policy.ppo import PpoConfig, spread
-from robo_rl.rl.on_policy.ppo_rows import PpoRows, PpoRowsConfig
+from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig
 
 LANES, START = 32, torch.tensor([0.2])
 
@@ -45,13 +45,13 @@ class Push:
     def _see(self) -> Tensor:
         return torch.stack([self.x, torch.full((LANES,), 0.5)], dim=1)
 
-    def step(self, action: Tensor) -> RowStep:
+    def step(self, action: Tensor) -> TensorStep:
         self.x, self.age = self.x + 0.2 * action[:, 0], self.age + 1
         parts, final, over = self.x.square().unsqueeze(1), self._see(), self.age >= 4
         never = torch.zeros(LANES, dtype=torch.bool)
         self.x, self.age = torch.where(over, self._draw(), self.x), torch.where(over, 0, self.age)
         self.obs = self._see()
-        return RowStep(final, self.reward_of(parts, never), parts, never, over)
+        return TensorStep(final, self.reward_of(parts, never), parts, never, over)
 
     def harden(self) -> None:
         self.lesson += 1
@@ -68,7 +68,7 @@ class Push:
         self.obs = self._see()
 
 
-def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayRows | PpoRows:
+def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayTrainer | PpoTrainer:
     rng = torch.Generator().manual_seed(0)
     common: dict[str, Any] = {
         "hidden": [16],
@@ -79,8 +79,8 @@ def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayRows | PpoRows:
     }
     if kind == "ppo":
         ppo = PpoConfig(rollout=16, epochs=4, minibatches=4, std=0.4, final_std=0.1, squash=True, warmup=0)
-        return PpoRows(
-            Push(), PpoRowsConfig(rounds, ppo, LearnerConfig(actor="deterministic", **common)), START, rng
+        return PpoTrainer(
+            Push(), PpoTrainerConfig(rounds, ppo, LearnerConfig(actor="deterministic", **common)), START, rng
         )
     actor = {"td3": "deterministic", "sac": "gaussian"}[kind]
     learner = LearnerConfig(actor=actor, batch=64, tau=0.05, explore_std=0.3, alpha=0.01, **common)
@@ -93,10 +93,10 @@ def made(kind: str, rounds: int = 20, lesson: int = 0) -> ReplayRows | PpoRows:
         lesson_rounds=lesson,
         learner=learner,
     )
-    return ReplayRows(Push(), config, START, rng)
+    return ReplayTrainer(Push(), config, START, rng)
 
 
-def weights(learner: ReplayRows | PpoRows) -> Tensor:
+def weights(learner: ReplayTrainer | PpoTrainer) -> Tensor:
     return torch.cat([p.detach().flatten() for p in learner.actor.parameters()])
 
 
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
 def test_a_lesson_prices_the_past_anew() -> None:
     """Everything that lies in the replay is worth twice as much after the first lesson, once, not twice."""
     learner = made("td3", lesson=2)
-    assert isinstance(learner, ReplayRows)
+    assert isinstance(learner, ReplayTrainer)
     learner.update()
     data = learner.replay.data
     before = data["reward"].clone()
@@ -148,7 +148,7 @@ def test_a_lesson_prices_the_past_anew() -> None:
 def test_a_time_out_is_worth_what_the_setting_says() -> None:
     """The same draws: bootstrapped from by default, worth nothing more with timeout_is_failure."""
     learner = made("td3")
-    assert isinstance(learner, ReplayRows)
+    assert isinstance(learner, ReplayTrainer)
     for _ in range(8):
         learner.update()
     state = learner.generator.get_state()
@@ -168,13 +168,13 @@ def test_a_curriculum_allows_no_floors() -> None:
     """
     config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))
     with pytest.raises(ConfigError, match="lesson_rounds=0"):
-        ReplayRows(Push(), config, START, torch.Generator())
+        ReplayTrainer(Push(), config, START, torch.Generator())
 
 
 def test_only_the_critic_sees_the_rest() -> None:
     """The actor's answer does not change with the second column, the critics' does."""
     learner = made("td3")
-    assert isinstance(learner, ReplayRows)
+    assert isinstance(learner, ReplayTrainer)
     for _ in range(4):
         learner.update()
     low, high = torch.tensor([[0.3, 0.0]]), torch.tensor([[0.3, 1.0]])
@@ -196,5 +196,5 @@ def test_a_minibatch_of_one_teaches_nothing() -> None:
     """
     rng = torch.Generator().manual_seed(0)
     with pytest.raises(ConfigError, match=r"minibatches=20 .* method\.ppo\.rollout=2 or more"):
-        PpoRows(Push(), PpoRowsConfig(1, PpoConfig(rollout=1, minibatches=20)), START, rng)
-    PpoRows(Push(), PpoRowsConfig(1, PpoConfig(rollout=1, minibatches=16)), START, rng).update()
+        PpoTrainer(Push(), PpoTrainerConfig(1, PpoConfig(rollout=1, minibatches=20)), START, rng)
+    PpoTrainer(Push(), PpoTrainerConfig(1, PpoConfig(rollout=1, minibatches=16)), START, rng).update()

@@ -17,7 +17,7 @@ from robo_rl.core.views import Views
 
 
 @dataclass(frozen=True, slots=True)
-class RowStep:
+class TensorStep:
     """One step of n lanes."""
 
     final_obs: Float[Tensor, "n f"]  # after the step, before ended lanes restart
@@ -28,7 +28,7 @@ class RowStep:
 
 
 @runtime_checkable
-class RowEnv(Protocol):
+class TensorEnv(Protocol):
     """Environment of n lanes. obs holds the inputs of actor and critic (see `views`), each of order one."""
 
     num: int
@@ -40,7 +40,7 @@ class RowEnv(Protocol):
         """Start fresh lanes, with ages as if they had been running for long."""
         ...
 
-    def step(self, action: Float[Tensor, "n a"]) -> RowStep: ...
+    def step(self, action: Float[Tensor, "n a"]) -> TensorStep: ...
 
     def harden(self) -> None:
         """Move to the next stage of the curriculum: cost terms weigh more from now on."""

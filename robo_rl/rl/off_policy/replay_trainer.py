@@ -17,8 +17,8 @@ from torch import Tensor
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.rows import RowEnv
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.tensor_env import TensorEnv
 from robo_rl.data.replay import Replay
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
@@ -39,10 +39,12 @@ class ReplayConfig:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 
 
-class ReplayRows:
+class ReplayTrainer:
     """Owns replay and learner. `start`: (a,) the action that acting starts from, inside (-1, 1)."""
 
-    def __init__(self, env: RowEnv, config: ReplayConfig, start: Tensor, generator: torch.Generator) -> None:
+    def __init__(
+        self, env: TensorEnv, config: ReplayConfig, start: Tensor, generator: torch.Generator
+    ) -> None:
         check_settings(config)
         if config.learner.return_floor and config.lesson_rounds:
             raise ConfigError(
