@@ -23,9 +23,9 @@ from common import cpu_seconds, emit, parser
 
 from robo_rl.core.errors import MissingDependencyError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
+from sim.bodies.protocol import SUBSTEPS
 from sim.engines.table import ENGINES
 from sim.scenes.task_env import TaskVecEnv, make_task_env
-from sim.tasks.manipulation import SUBSTEPS
 from sim.tasks.table import all_tasks
 
 PEER = "peg-insert-side-v3"

@@ -16,7 +16,7 @@ import robo_rl as rr
 from robo_rl.apps.collect import main as collect
 from robo_rl.conf.schema import CollectConfig
 from sim.arms.control import Reach
-from sim.tasks.manipulation import between, toward
+from sim.tasks.scripted import between, toward
 from sim.tasks.table import MANIPULATION
 
 

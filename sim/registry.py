@@ -72,7 +72,7 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
     "quad": ("sim.flight.expert:FlightExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
-    "scene": ("sim.arms.expert:ManipulationExpert", "sim"),
+    "scene": ("sim.scenes.expert:SceneExpert", "sim"),
 }
 
 

@@ -19,10 +19,11 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
+from sim.arms.view import Wiring
+from sim.bodies.protocol import SUBSTEPS
 from sim.registry import make_env, option_of
 from sim.scenes.identify import KNOWN, MOST_ROUNDS, ArmModel, Fit, Segments, cut, fit, join, rms
 from sim.scenes.task_env import TaskVecEnv
-from sim.tasks.manipulation import SUBSTEPS, Wiring
 
 _JOINTS, _SPEEDS = "joints", "joint speeds"  # segments of an observation
 

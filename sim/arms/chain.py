@@ -7,7 +7,7 @@ in the world; j = joints; links are the bodies of the joints, the base first.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import mujoco
 import torch
@@ -16,15 +16,9 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.arms.robot import ArmRobot
-from sim.arms.rotation import conjugate, cross, from_rotvec, multiply, rotate, to_rotvec
+from sim.bodies.pose import Pose, pose_error
+from sim.bodies.rotation import cross, from_rotvec, multiply, rotate
 from sim.engines.scene import Scene
-
-
-class Pose(NamedTuple):
-    """m: position; quat: orientation wxyz, body -> world."""
-
-    m: Float[Tensor, "*n 3"]
-    quat: Float[Tensor, "*n 4"]
 
 
 class KinematicChain:
@@ -109,11 +103,6 @@ class KinematicChain:
             q = (q + move.clamp(-0.3, 0.3)).maximum(self.low_rad).minimum(self.high_rad)
         tool, _ = self.place(q)
         return q, pose_error(goal, tool).norm(dim=-1)
-
-
-def pose_error(goal: Pose, now: Pose) -> Float[Tensor, "n 6"]:
-    """What is missing: position [m] and rotation vector [rad], in the world."""
-    return torch.cat([goal.m - now.m, to_rotvec(multiply(goal.quat, conjugate(now.quat)))], -1)
 
 
 def damped_step(

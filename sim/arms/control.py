@@ -16,9 +16,10 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import KinematicChain, Pose, damped_step, pose_error
+from sim.arms.chain import KinematicChain, damped_step
 from sim.arms.robot import ArmRobot
-from sim.arms.rotation import about_z, conjugate, from_rotvec, multiply, to_rotvec
+from sim.bodies.pose import Pose, pose_error
+from sim.bodies.rotation import about_z, conjugate, from_rotvec, multiply, to_rotvec
 
 MODES = ("cartesian", "joint_velocity", "joint_position")
 TURNS = {"none": 0, "yaw": 1, "full": 3}  # how a Cartesian command turns the tool -> its numbers

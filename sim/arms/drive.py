@@ -1,28 +1,57 @@
-"""An arm with or without a gripper, as what a task commands: see `sim.scenes.drive`."""
+"""An arm with or without a gripper, as what a task commands: see `sim.bodies.protocol`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import KinematicChain, Pose
-from sim.arms.control import Cartesian, make_control
+from sim.arms.chain import KinematicChain
+from sim.arms.control import Cartesian, Reach, make_control
+from sim.arms.ready_poses import ReadyPoses
 from sim.arms.robot import ArmRobot, load_robot
-from sim.engines.protocol import Physics
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.protocol import CONTROL_HZ, Begun, SceneTask
+from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.scenes.cameras import around_tool
-from sim.scenes.drive import Begun
-from sim.tasks.arm.starts import ReadyPoses
-from sim.tasks.manipulation import CONTROL_HZ, ManipulationTask, View, Wiring
+
+BESIDE_M = 0.1  # clouds of points: a margin around the tool's space,
+OFF_TABLE_M = 0.005  # and the height that leaves out the table
+
+
+@runtime_checkable
+class ManipulationTask(SceneTask, Protocol):
+    """What an arm asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
+    goal.
+    """
+
+    numbers: int  # u
+    reach: Reach
+    grips: bool  # does an action open and close the fingers?
+    ready_m: tuple[
+        tuple[float, float, float], tuple[float, float, float]
+    ]  # where the tool starts: a box, low and high
+
+    def start(
+        self, uniform: Float[Tensor, "k u"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
+    ) -> tuple[Start, Float[Tensor, "k g"]]:
+        """uniform: in (0, 1). The arm starts at `q_rad`, its tool at `tool`."""
+        ...
+
+    def expert(self, view: View, reach: Reach) -> Float[Tensor, "n a"]:
+        """A script that solves it in Cartesian control: what to do is a function of what is seen. In [-1,
+        1].
+        """
+        ...
 
 
 class ArmBody:
-    """The arm `options.robot`, commanded as `options.control` says. See `sim.scenes.drive.Body`."""
+    """The arm `options.robot`, commanded as `options.control` says. See `sim.bodies.protocol.Body`."""
 
     def __init__(self, task: ManipulationTask, options: Any) -> None:
         self._task, self._control, self._robot = task, options.control, load_robot(options.robot)
@@ -37,7 +66,7 @@ class ArmBody:
 
 class ArmDrive:
     """Arm and fingers: actions move tool or joints, the last number the fingers. See
-    `sim.scenes.drive.Drive`.
+    `sim.bodies.protocol.Drive`.
     """
 
     def __init__(
@@ -95,3 +124,13 @@ class ArmDrive:
         target, _ = self._by_tool.command(begun, wanted, view.q_rad, view.tool, view.links)
         joints = (target - memory) * CONTROL_HZ if moves else target
         return torch.cat([joints, wanted[:, self._by_tool.action.dim :]], -1)
+
+
+def around_tool(reach: Reach) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Box of the point clouds: the tool's space and a margin, without the table."""
+    (west, south, _), (east, north, top) = reach.low_m, reach.high_m
+    return (west - BESIDE_M, south - BESIDE_M, OFF_TABLE_M), (
+        east + BESIDE_M,
+        north + BESIDE_M,
+        top + BESIDE_M,
+    )

@@ -1,4 +1,4 @@
-"""A hand as what a task commands: positions of its joints, on a leash. See `sim.scenes.drive`."""
+"""A hand as what a task commands: positions of its joints, on a leash. See `sim.bodies.protocol`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
+from sim.bodies.protocol import Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand, load_hand
 from sim.hands.view import HandView, HandWiring, wire
-from sim.scenes.drive import Begun, SceneTask
 
 MODES = ("joint_position",)
 CLOUD_M = ((-0.3, -0.3, 0.0), (0.3, 0.3, 0.5))  # the hand and what is above it

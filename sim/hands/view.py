@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sim.arms.rotation import cross, rotate
+from sim.bodies.rotation import cross, rotate
+from sim.bodies.scene_view import Places, SceneView
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand
-from sim.tasks.scene_view import Places, SceneView
 
 _FELT_N = 0.02  # less is no touch
 

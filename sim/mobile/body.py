@@ -8,16 +8,16 @@ from typing import Any
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
+from sim.bodies.protocol import Drive
 from sim.engines.scene import Scene
 from sim.mobile.base import load_base
 from sim.mobile.drive import MODES, BaseDrive, BaseTask
 from sim.mobile.manipulator import ARM, ManipulatorDrive, ManipulatorTask
-from sim.scenes.drive import Drive
 
 
 class MobileBody:
     """The base `options.robot`; a task with a tool's reach mounts the Panda-like arm on it. See
-    `sim.scenes.drive.Body`.
+    `sim.bodies.protocol.Body`.
     """
 
     def __init__(self, task: BaseTask | ManipulatorTask, options: Any) -> None:

@@ -1,4 +1,4 @@
-"""A base of two driven wheels, as what a task commands: see `sim.scenes.drive`.
+"""A base of two driven wheels, as what a task commands: see `sim.bodies.protocol`.
 
 An action is a wish for forward and turning speed. The wish follows it no faster than the base's rises. Wheels
 that would have to turn too fast slow both speeds alike, so that the curve stays. What is left becomes targets
@@ -20,13 +20,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
+from sim.bodies.protocol import CONTROL_HZ, Begun, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
-from sim.scenes.drive import Begun, SceneTask
-from sim.tasks.manipulation import CONTROL_HZ
 
 MODES = ("twist",)
 
@@ -54,7 +53,7 @@ class BaseTask(SceneTask, Protocol):
 
 
 class BaseDrive:
-    """See `sim.scenes.drive.Drive`. Its memory is the wish for speed."""
+    """See `sim.bodies.protocol.Drive`. Its memory is the wish for speed."""
 
     def __init__(self, scene: Scene, base: BaseRobot, task: BaseTask, like: Tensor) -> None:
         self._base, self._task = base, task

@@ -1,4 +1,4 @@
-"""A base with an arm on it, as what a task commands: see `sim.scenes.drive`. The arm's part is in the base's
+"""A base with an arm on it, as what a task commands: see `sim.bodies.protocol`. The arm's part is in the base's
 frame.
 
 An action: forward and turning speed as in `sim.mobile.drive`; moves of the tool in the base's axes, as in
@@ -16,19 +16,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.arms.chain import KinematicChain, Pose
+from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach
+from sim.arms.ready_poses import ReadyPoses
 from sim.arms.robot import PANDA, ArmRobot
-from sim.arms.rotation import about_z, multiply, rotate
+from sim.arms.view import Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.protocol import Begun, SceneTask
+from sim.bodies.rotation import about_z, multiply, rotate
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
 from sim.mobile.drive import Wheels
 from sim.mobile.surroundings import Surroundings
 from sim.mobile.view import BaseView, BaseWiring, laser_of
-from sim.scenes.drive import Begun, SceneTask
-from sim.tasks.arm.starts import ReadyPoses
-from sim.tasks.manipulation import Wiring
 
 ARM = PANDA
 MOUNT_M = (0.1, 0.0, 0.34)  # on the base's deck
@@ -139,7 +140,7 @@ class ManipulatorTask(SceneTask, Protocol):
 
 
 class ManipulatorDrive:
-    """See `sim.scenes.drive.Drive`. Its memory: the wish for speed (2), and for the tool's pose in the base's
+    """See `sim.bodies.protocol.Drive`. Its memory: the wish for speed (2), and for the tool's pose in the base's
     frame (7).
     """
 

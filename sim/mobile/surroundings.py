@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.arms.rotation import yaw_of
+from sim.bodies.rotation import yaw_of
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sim.bodies.scene_view import Places, SceneView
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
 from sim.mobile.surroundings import Shapes, Surroundings, clearance, lidar
-from sim.tasks.scene_view import Places, SceneView
 
 
 @dataclass(frozen=True)

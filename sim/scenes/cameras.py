@@ -14,9 +14,8 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import SEGMENTS, ArraySpec
-from sim.arms.chain import Pose
-from sim.arms.control import Reach
-from sim.arms.rotation import multiply, rotate
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import multiply, rotate
 from sim.engines.protocol import Engine, Physics
 from sim.engines.visual_randomisation import VisualRandomisation
 from sim.scenes.point_cloud import cloud, rays
@@ -27,11 +26,6 @@ SENSES = ("rgb", "depth", "points", "segmentation")
 _KEYS = {"rgb": "image", "depth": "depth", "points": "points", "segmentation": "segmentation"}
 _SEGMENTS = ", ".join(f"{i} {name}" for i, name in enumerate(SEGMENTS))
 FAR_M = 10.0  # of a depth: the sky is no farther
-
-BESIDE_M, OFF_TABLE_M = (
-    0.1,
-    0.005,
-)  # of clouds: a hand's breadth more than the tool's space, without the table
 
 Box = tuple[tuple[float, float, float], tuple[float, float, float]]
 
@@ -133,13 +127,3 @@ class Cameras:
 def make_cameras(engine: Engine, options: TaskOptions, box_m: Box) -> Cameras:
     """As the options say; clouds are kept within the box."""
     return Cameras(engine, options.cameras, options.senses, options.image_size, options.points, box_m)
-
-
-def around_tool(reach: Reach) -> Box:
-    """Where the tool may be, and a hand's breadth more, without the table."""
-    (west, south, _), (east, north, top) = reach.low_m, reach.high_m
-    return (west - BESIDE_M, south - BESIDE_M, OFF_TABLE_M), (
-        east + BESIDE_M,
-        north + BESIDE_M,
-        top + BESIDE_M,
-    )

@@ -24,9 +24,9 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from robo_rl.core.errors import DataError
+from sim.arms.view import Wiring
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.scene import Scene
-from sim.tasks.manipulation import Wiring
 
 PRIOR, KNOWN = (
     0.5,

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.arms.chain import Pose
-from sim.arms.rotation import rotate
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import rotate
 
 
 def rays(height: int, width: int, fovy_rad: float) -> Float[Tensor, "h w 3"]:

@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
+from sim.bodies.protocol import Begun, Drive, SceneTask
 from sim.engines.forward_kinematics import ForwardKinematics
 from sim.engines.protocol import Engine, Start
-from sim.scenes.drive import Begun, Drive, SceneTask
 from sim.vec.keyed_random import keyed_uniform
 
 AHEAD = 256  # episodes

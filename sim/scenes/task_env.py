@@ -17,6 +17,7 @@ from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
 from sim.asset_files import ASSETS
+from sim.bodies.protocol import CONTROL_HZ, SUBSTEPS, Body, Drive, SceneTask
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics
@@ -24,12 +25,10 @@ from sim.engines.scene import Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
-from sim.scenes.drive import Body, Drive, SceneTask
 from sim.scenes.randomise import load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
 from sim.scenes.senses import Senses, handed_out
 from sim.scenes.task_kernels import Counts, TaskKernels, TaskRules, begin_counts
-from sim.tasks.manipulation import CONTROL_HZ, SUBSTEPS
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec.history import place_of, seeds_of
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from sim.bodies.protocol import CanFail, Drive, SceneTask
 from sim.compile.kernels import compile_kernel
 from sim.engines.protocol import Physics
-from sim.scenes.drive import CanFail, Drive, SceneTask
 
 FASTEST = 1e3  # m/s or rad/s
 

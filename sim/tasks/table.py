@@ -13,7 +13,7 @@ from robo_rl.core.settings import setting
 from sim.vec.options import check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
-    from sim.scenes.drive import Body, SceneTask
+    from sim.bodies.protocol import Body, SceneTask
 
 Tasks = dict[str, tuple[str, str | None]]
 MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; None: needs no extra)
@@ -36,7 +36,7 @@ IN_HAND: Tasks = {
 
 
 class Suite(NamedTuple):
-    """Tasks that command the same kind of body, made by `body(task, options)`: see `sim.scenes.drive`."""
+    """Tasks that command the same kind of body, made by `body(task, options)`: see `sim.bodies.protocol`."""
 
     tasks: Tasks
     body: str

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sim.arms.rotation import yaw_of
-from sim.tasks.scene_view import ToolAmongThings
+from sim.bodies.rotation import yaw_of
+from sim.bodies.scene_view import ToolAmongThings
 
 ABOVE_M = 0.08
 

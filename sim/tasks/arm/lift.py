@@ -17,12 +17,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import about_z
 from sim.engines.protocol import Start
 from sim.tasks.arm.grasp import around, heading, quarter_turn_left
-from sim.tasks.manipulation import View, Wiring, between, toward, turning
+from sim.tasks.scripted import between, toward, turning
 
 HALF_M = 0.02
 

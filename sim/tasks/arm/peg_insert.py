@@ -16,11 +16,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import axis_z, cross, from_rotvec, multiply, rotate
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import axis_z, cross, from_rotvec, multiply, rotate
 from sim.engines.protocol import Start
-from sim.tasks.manipulation import View, Wiring, between, toward, turning
+from sim.tasks.scripted import between, toward, turning
 
 RADIUS_M, TIP_M, HEAD_M, MOUTH_M, WALL_M = 0.008, 0.062, 0.01, 0.06, 0.02
 

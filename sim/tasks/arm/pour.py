@@ -19,11 +19,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec
 from sim.engines.protocol import Start
-from sim.tasks.manipulation import View, Wiring, between, toward, turning
+from sim.tasks.scripted import between, toward, turning
 
 BEAD_M, MOST = 0.006, 27
 _CUP_M = 0.06  # the cup's axis, from the tool along its x; x stays level while the tool points down

@@ -18,13 +18,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z, rotate, yaw_of
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import about_z, rotate, yaw_of
 from sim.engines.protocol import Start
 from sim.tasks.arm.pushing import STICK_M, faces, push
 from sim.tasks.arm.tee import share_covered
-from sim.tasks.manipulation import View, Wiring, between
+from sim.tasks.scripted import between
 
 TARGET_M, TARGET_RAD = (0.5, 0.0), math.pi / 4
 _HEIGHT_M, _TIP_M, _ROOM_M = 0.07, 0.008, 0.02

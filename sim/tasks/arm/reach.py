@@ -15,10 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
 from sim.engines.protocol import Start
-from sim.tasks.manipulation import View, Wiring, between, toward
+from sim.tasks.scripted import between, toward
 
 Corner = tuple[float, float, float]
 

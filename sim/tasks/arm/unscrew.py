@@ -19,12 +19,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.arms.chain import Pose
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z, from_rotvec, multiply, yaw_of
+from sim.arms.view import View, Wiring
+from sim.bodies.pose import Pose
+from sim.bodies.rotation import about_z, from_rotvec, multiply, yaw_of
 from sim.engines.protocol import Start
 from sim.tasks.arm.grasp import heading
-from sim.tasks.manipulation import View, Wiring, between, toward, turning
+from sim.tasks.scripted import between, toward, turning
 
 PITCH_M = 0.01  # a turn
 _PIN_M, _RADIUS_M, _FOOT_M = 0.003, 0.021, 0.03  # the pin, where it runs, and its height when the cap is shut

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.arms.chain import damped_step
-from sim.arms.rotation import about_z, conjugate, multiply, rotate, to_rotvec, yaw_of
+from sim.bodies.rotation import about_z, conjugate, multiply, rotate, to_rotvec, yaw_of
 from sim.engines.protocol import Start
 from sim.hands.gait import Gait, Seen, tip_goals
 from sim.hands.view import HandView, HandWiring
-from sim.tasks.manipulation import between
+from sim.tasks.scripted import between
 
 GOALS = ("upright", "any")
 REST_M, FALLEN_M = 0.1575, 0.13  # height of the cube's middle on the palm; of the palm

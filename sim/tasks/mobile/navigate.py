@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sim.arms.rotation import about_z
+from sim.bodies.rotation import about_z
 from sim.engines.protocol import Start
 from sim.mobile.base import BaseRobot
 from sim.mobile.plan import Planner, pursue
 from sim.mobile.view import BaseView, BaseWiring
-from sim.tasks.manipulation import between
+from sim.tasks.scripted import between
 
 CELLS, CELL_M = 4, 1.75  # a side of the room
 SHAPES = tuple(f"box{i}" for i in range(6)) + tuple(f"post{i}" for i in range(6))

@@ -22,13 +22,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sim.arms.control import Reach
-from sim.arms.rotation import about_z, yaw_of
+from sim.bodies.rotation import about_z, yaw_of
 from sim.engines.protocol import Start
 from sim.mobile.base import BaseRobot
 from sim.mobile.manipulator import ManipulatorView, ManipulatorWiring, mount_arm
 from sim.mobile.plan import Planner, pursue
 from sim.tasks.arm.grasp import around, heading, quarter_turn_left
-from sim.tasks.manipulation import between, toward, turning
+from sim.tasks.scripted import between, toward, turning
 
 TOP_M, HALF_M, DEPTH_M = 0.4, 0.022, 0.25  # of the tables; of the cube; half of a table, from front to back
 DOCK_M, BEFORE_M = (

@@ -17,11 +17,12 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.arms.chain import KinematicChain, Pose, damped_step, pose_error, solve_positive
+from sim.arms.chain import KinematicChain, damped_step, solve_positive
 from sim.arms.control import Cartesian, JointPosition, JointVelocity, Reach
 from sim.arms.robot import PANDA, ArmRobot, load_robot
-from sim.arms.rotation import about_z, axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec, yaw_of
 from sim.asset_files import ASSETS
+from sim.bodies.pose import Pose, pose_error
+from sim.bodies.rotation import about_z, axis_z, conjugate, from_rotvec, multiply, rotate, to_rotvec, yaw_of
 from sim.engines.scene import Scene, compile_scene
 
 vectors = hnp.arrays(np.float64, (3,), elements=st.floats(-3.0, 3.0))

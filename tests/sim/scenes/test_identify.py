@@ -11,10 +11,10 @@ import pytest
 
 from robo_rl.apps.cli import main as cli
 from robo_rl.core.errors import DataError
+from sim.bodies.protocol import SUBSTEPS
 from sim.scenes.identify import KNOWN, ArmModel, Segments, cut, fit, rms
 from sim.scenes.randomise import load_randomise
 from sim.scenes.task_env import make_task_env
-from sim.tasks.manipulation import SUBSTEPS
 
 TRUE = np.log(
     [0.8, 1.2, 0.9, 1.1, 0.7, 1.3, 1.0, 1.3, 0.9, 1.1, 0.8, 1.2, 0.75, 1.0]

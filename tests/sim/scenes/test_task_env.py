@@ -14,10 +14,10 @@ from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
 from sim.arms.control import MODES
-from sim.arms.expert import ManipulationExpert
 from sim.asset_files import ASSETS
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.scenes import task_env
+from sim.scenes.expert import SceneExpert
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import MANIPULATION
 from sim.vec.conformance import check_vec_env
@@ -209,7 +209,7 @@ def test_mistakes_end_in_a_sentence(name: str, error: type[Exception], says: str
 
 
 def test_an_expert_must_see_the_scene() -> None:
-    expert = ManipulationExpert("lift")
+    expert = SceneExpert("lift")
     with pytest.raises(EnvError, match="make_expert"):
         expert.act({}, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
     with pytest.raises(EnvError, match="manipulation"):

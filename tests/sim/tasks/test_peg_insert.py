@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sim.arms.chain import Pose
+from sim.bodies.pose import Pose
 from sim.tasks.arm.peg_insert import TIP_M, PegInsertTask
 
 MOUTH_M = torch.tensor([[0.5, 0.05, 0.06]])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.arms.rotation import about_z, rotate
+from sim.bodies.rotation import about_z, rotate
 from sim.registry import make_env, make_expert
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.mobile.rearrange import DEPTH_M, RearrangeTask

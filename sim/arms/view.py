@@ -1,29 +1,19 @@
-"""What a task of an arm is: pure functions of what n worlds look like, whichever engine moves them.
-
-A task file holds where episodes start, what is observed, what pays and what counts as solved; nothing of
-physics. Engines, control modes and arms are chosen beside it. Bodies of other kinds: `sim.scenes.drive`.
-"""
+"""What tasks of an arm and their experts see of n worlds, and which columns of an engine's arrays are the arm's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.arms.chain import KinematicChain, Pose
-from sim.arms.control import Reach
+from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
+from sim.bodies.pose import Pose
+from sim.bodies.scene_view import Places, SceneView
 from sim.engines.protocol import Physics, Start
-from sim.scenes.drive import SceneTask
-from sim.tasks.scene_view import Places, SceneView, ToolAmongThings
-
-CONTROL_HZ, SUBSTEPS = 20.0, 10
-# Of the way that is left, what an expert's command goes in a step. The arm is a step behind its command, and
-# may hear it a step late: at twice as much, an expert circles around its goal and never comes to rest.
-GAIN = 0.3
 
 
 @dataclass(frozen=True)
@@ -91,43 +81,3 @@ class View(SceneView):
     def links(self) -> Pose:
         rows = self._wiring.chain.links
         return Pose(self.physics.body_m[:, rows], self.physics.body_quat[:, rows])
-
-
-@runtime_checkable
-class ManipulationTask(SceneTask, Protocol):
-    """What an arm asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
-    goal.
-    """
-
-    numbers: int  # u
-    reach: Reach
-    grips: bool  # does an action open and close the fingers?
-    ready_m: tuple[
-        tuple[float, float, float], tuple[float, float, float]
-    ]  # where the tool starts: a box, low and high
-
-    def start(
-        self, uniform: Float[Tensor, "k u"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
-    ) -> tuple[Start, Float[Tensor, "k g"]]:
-        """uniform: in (0, 1). The arm starts at `q_rad`, its tool at `tool`."""
-        ...
-
-    def expert(self, view: View, reach: Reach) -> Float[Tensor, "n a"]:
-        """A script that solves it in Cartesian control: what to do is a function of what is seen. In [-1,
-        1].
-        """
-        ...
-
-
-def between(uniform: Float[Tensor, " *k"], low: float, high: float) -> Float[Tensor, " *k"]:
-    return low + (high - low) * uniform
-
-
-def toward(goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach) -> Float[Tensor, "n 3"]:
-    """The action that brings the tool there, slower as it comes near."""
-    return (GAIN * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)
-
-
-def turning(left_rad: Float[Tensor, " *n"], reach: Reach) -> Float[Tensor, " *n"]:
-    """The action that turns the tool by what is left, slower as it comes near."""
-    return (GAIN * left_rad / reach.step_rad).clamp(-1.0, 1.0)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
-from sim.arms.chain import KinematicChain, Pose
+from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
+from sim.bodies.pose import Pose
 
 POSES, _LEFT = 2048, 1e-3
 

@@ -22,7 +22,7 @@ from sim.vec.keyed_random import keyed_normal
 _STREAM = 2  # of an episode's random numbers, beside those that the environment draws
 
 
-class ManipulationExpert:
+class SceneExpert:
     """`noise`: standard deviation in units of a full command; white, keyed by (seed, episode seed, step)."""
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:

@@ -1,6 +1,6 @@
 """What every task sees of n worlds, whatever body it commands: where the scene's things are.
 
-A body adds to both classes what is its own: `sim.tasks.manipulation` the arm's joints and tool.
+Each body adds its own columns to both classes: `sim.arms.view` adds the joints and the tool of an arm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.arms.chain import Pose
+from sim.bodies.pose import Pose
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 

@@ -1,8 +1,7 @@
-"""The seam between tasks and what they command: an arm, a base, a hand. Whoever implements it runs in
-`TaskVecEnv`.
+"""Protocols between tasks and the bodies they command: an arm, a base, a hand. `TaskVecEnv` runs any of them.
 
-A `Body` is chosen by task and options before there is a scene; wired into the compiled scene it is a `Drive`.
-Which suite's tasks command which body stands in `sim.tasks.table.SUITES`.
+Task and options choose a `Body` before there is a scene; its `drive` on the compiled scene is a `Drive`.
+`sim.tasks.table.SUITES` says which suite's tasks command which body.
 
 Axes: n = worlds, k = some of them that start, a = action, w = memory, g = goal, nu = servos.
 """
@@ -17,16 +16,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
+from sim.bodies.scene_view import Places
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
-from sim.tasks.scene_view import Places
+
+CONTROL_HZ, SUBSTEPS = 20.0, 10  # decisions per second, and steps of physics in each
 
 
 @runtime_checkable
 class SceneTask(Protocol):
-    """What every task in a scene has. How it starts and what its expert does, its body asks for: see
-    there.
-    """
+    """Members of every task in a scene. Bodies add what they need: how an episode starts, and the expert."""
 
     name: str
     scene: str  # a file in sim/assets, or an absolute path
@@ -36,7 +35,7 @@ class SceneTask(Protocol):
     weights: Mapping[str, float]  # of the reward's terms
 
     def edit(self, spec: Any) -> None:
-        """Turn the task's dials in the MJCF."""
+        """Write the task's options into the MJCF."""
         ...
 
     def observe(self, view: Any) -> Float[Tensor, "n o"]: ...
@@ -44,23 +43,21 @@ class SceneTask(Protocol):
     def solved(self, view: Any) -> Bool[Tensor, " n"]: ...
 
     def terms(self, view: Any) -> dict[str, Float[Tensor, " n"]]:
-        """What the dense reward adds up, by `weights`; each within [0, 1] or minus a distance [m]."""
+        """Terms of the dense reward, summed with `weights`; each within [0, 1] or minus a distance [m]."""
         ...
 
 
 @runtime_checkable
 class CanFail(Protocol):
-    """A task that can be lost before the clock runs out: a base that hits something, a thing that is
-    dropped.
-    """
+    """A task that can fail before the time limit: a base hits something, an object is dropped."""
 
     def failed(self, view: Any) -> Bool[Tensor, " n"]:
-        """Ends the episode, without success."""
+        """Worlds whose episode ends now, without success."""
         ...
 
 
 class Begun(NamedTuple):
-    """How k episodes begin."""
+    """State, goal and control memory of k episodes that start."""
 
     start: Start
     goal: Float[Tensor, "k g"]
@@ -69,23 +66,23 @@ class Begun(NamedTuple):
 
 @runtime_checkable
 class Drive(Protocol):
-    """Pure: what it remembers of a world is the caller's. Compiled with the task's own functions, so tensors
-    only.
+    """Turns actions into servo targets. Pure: the caller keeps its memory of each world. It is compiled with
+    the task's functions, so it takes and returns tensors only.
     """
 
     action: ActionSpec  # the whole of an action
-    numbers: int  # uniform numbers that an episode's start takes
+    numbers: int  # uniform numbers that the start of an episode takes
     cloud_m: tuple[
         tuple[float, float, float], tuple[float, float, float]
     ]  # clouds of points are kept within this box
 
     @property
     def wiring(self) -> Places:
-        """Which columns of an engine's arrays are whose."""
+        """Columns of the engine's arrays, by joint, servo and object."""
         ...
 
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> Any:
-        """What this body's tasks and their experts see."""
+        """View that this body's tasks and their experts read."""
         ...
 
     def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
@@ -99,25 +96,27 @@ class Drive(Protocol):
         ...
 
     def script(self, view: Any) -> Float[Tensor, "n b"]:
-        """What the task's expert wants now, each number in [-1, 1]; noise is added to this."""
+        """Command of the task's expert, each number in [-1, 1]; noise is added to it."""
         ...
 
     def from_script(
         self, wanted: Float[Tensor, "n b"], view: Any, memory: Float[Tensor, "n w"]
     ) -> Float[Tensor, "n a"]:
-        """Such a wish as an action, where `memory` is what `command` will be given with it."""
+        """Action for a command of `script`; `memory` is what `command` will be given with the action."""
         ...
 
 
 @runtime_checkable
 class Body(Protocol):
-    """What a task commands, before there is a scene."""
+    """Robot that a task commands, before there is a scene."""
 
     @property
     def path(self) -> Path | None:
-        """The MJCF or URDF that is put into the task's scene; None: the scene has it already."""
+        """The MJCF or URDF that is added to the task's scene; None: the scene contains it already."""
         ...
 
     def drive(self, scene: Scene, like: Tensor) -> Drive:
-        """`like`: a tensor as the engine computes them. Raises ConfigError where body and task do not fit."""
+        """Drive of this body in a compiled scene; `like` gives dtype and device. Raises ConfigError for a task
+        that does not fit the body.
+        """
         ...
