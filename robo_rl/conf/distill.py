@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robo_rl.conf.fields import REQUIRED, setting, variant
+from robo_rl.conf.fields import REQUIRED, logger_setting, setting, variant
 from robo_rl.conf.train import NETS
 from robo_rl.nets.registry import NetConfig
 from robo_rl.rl.distillation.distill import DistillConfig
@@ -29,5 +29,6 @@ class DistillVerb(DistillConfig):
     eval_episodes: int = setting(100, "head and teacher on the same episodes at the end", at_least=1)
     eval_seed: int = setting(0, "which episodes", at_least=0)
     checkpoint_every: int = setting(1000, "updates between two saved states", at_least=1)
+    logger: str = logger_setting()
     resume: bool = setting(False, "go on with the run in `out` after its last saved state")
     overwrite: bool = setting(False, "replace the run in `out`")

@@ -14,7 +14,7 @@ from typing import Any
 
 from robo_rl.core.settings import Limits, limits_of, one_of, setting, within
 
-__all__ = ["REQUIRED", "Setting", "one_of", "setting", "settings", "variant", "variants"]
+__all__ = ["REQUIRED", "Setting", "logger_setting", "one_of", "setting", "settings", "variant", "variants"]
 
 REQUIRED: Any = "???"  # what hydra calls a value that the user must give
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -28,6 +28,16 @@ def variant(options: Mapping[str, type], help: str = "") -> Any:
     """
     metadata = {"variants": dict(options), "help": help}
     return field(default_factory=next(iter(options.values())), metadata=metadata)
+
+
+def logger_setting() -> Any:
+    """`logger=` of the verbs that train."""
+    return one_of(
+        "tensorboard",
+        "wandb",
+        "mlflow",
+        help="what shows the learning curves; metrics.jsonl is always written",
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from robo_rl.conf.fields import REQUIRED, one_of, setting
+from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from sim.vec.intervention import InterventionConfig
@@ -89,5 +89,6 @@ class FinetuneVerb:
     checkpoint_every: int = setting(
         2000, "steps between checkpoints; before the first step, offline updates", at_least=1
     )
+    logger: str = logger_setting()
     resume: bool = setting(False, "go on with the run in `out` after its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`")

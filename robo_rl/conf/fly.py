@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robo_rl.conf.fields import setting, variant
+from robo_rl.conf.fields import logger_setting, setting, variant
 from robo_rl.conf.fly_method import METHODS
 from robo_rl.core.settings import one_of
 from robo_rl.rl.differentiable.first_order import FirstOrderConfig
@@ -96,6 +96,7 @@ class FlyConfig(FirstOrderConfig):
     checkpoint_every: int = setting(200, "updates", at_least=1)
     video: bool = setting(True, "film the policy; needs no display")
     eager: bool = setting(False, "do not compile the simulator")
+    logger: str = logger_setting()
     resume: bool = setting(False, "continue the training in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`")
     method: Any = variant(METHODS, "how it learns")

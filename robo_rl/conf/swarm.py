@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robo_rl.conf.fields import one_of, setting
+from robo_rl.conf.fields import logger_setting, one_of, setting
 from robo_rl.rl.differentiable.first_order import FirstOrderConfig
 
 
@@ -62,5 +62,6 @@ class SwarmConfig(FirstOrderConfig):
     checkpoint_every: int = setting(100, "updates", at_least=1)
     video: bool = setting(True, "film the policy; needs no display")
     eager: bool = setting(False, "do not compile the simulator")
+    logger: str = logger_setting()
     resume: bool = setting(False, "continue the training in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`")

@@ -8,7 +8,7 @@ from policies.base.diffusion import DiffusionConfig
 from policies.base.flow import FlowConfig
 from policies.base.process import ProcessConfig
 from policies.training.base import BaseTrainConfig
-from robo_rl.conf.fields import REQUIRED, one_of, setting, variant
+from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting, variant
 from robo_rl.data.choice import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
@@ -30,6 +30,7 @@ class TrainConfig(BaseTrainConfig):
         *RULES, help="episodes; unfailed: whole ones, marked successful or not marked; success; all"
     )
     out: str = setting(REQUIRED, "folder of the run")
+    logger: str = logger_setting()
     resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")
     device: str = setting("auto", "auto | cpu | cuda | cuda:<number>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robo_rl.conf.fields import setting
+from robo_rl.conf.fields import logger_setting, setting
 from robo_rl.core.settings import one_of
 
 
@@ -49,4 +49,5 @@ class VisionConfig:
     teacher_updates: int = setting(
         0, "of the teacher that is trained here; 0: the default of task=hover", at_least=0
     )
+    logger: str = logger_setting()
     overwrite: bool = setting(False, "replace the run in `out`")

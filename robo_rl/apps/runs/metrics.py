@@ -1,16 +1,16 @@
-"""Scalars of a run: metrics.jsonl is the record; TensorBoard and the progress bar show it."""
+"""Scalars of a run: metrics.jsonl is the record; a logger and the progress bar show it."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from robo_rl.apps.runs.loggers import open_logger
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import write_atomic
 
@@ -38,13 +38,14 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class Metrics:
-    """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in `folder`/tb.
+    """Appends {"step": n, name: value, ...} to `folder`/metrics.jsonl and mirrors it in a logger.
 
     A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a
     checkpoint at step s passes `resume_step` = s: later lines are dropped, since they are logged again, and
     the curve equals that of a run that was never killed. So log step s before its checkpoint is written, or
     keep `lines` in the checkpoint and pass it as `resume_lines`: then later lines of step s are dropped, too.
-    Values are deterministic functions of the run only; wall time is kept by TensorBoard.
+    Values are deterministic functions of the run only; wall time is kept by the logger. logger: a name of
+    `loggers`, None for none; settings: of the run, which it shows.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Metrics:
         resume_step: int | None = None,
         *,
         resume_lines: int | None = None,
-        tensorboard: bool = True,
+        logger: str | None = "tensorboard",
+        settings: Mapping[str, Any] | None = None,
         bar: Any = None,
     ) -> None:
         self.path, self.bar = folder / "metrics.jsonl", bar
@@ -62,9 +64,10 @@ class Metrics:
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
         kept = kept[:resume_lines]
         self.lines = len(kept)  # written so far
+        sent = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
         write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
+        self._logger = None if logger is None else open_logger(logger, folder, settings or {}, kept, sent)
         self._file = self.path.open("a")
-        self._board = _board(folder / "tb", kept) if tensorboard else None
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
         """Record scalars of one step; a value that is not finite is written as null."""
@@ -73,8 +76,8 @@ class Metrics:
         self._file.write(json.dumps({"step": step, **finite}) + "\n")
         self._file.flush()
         self.lines += 1
-        if self._board is not None:
-            _mirror(self._board, step, numbers)
+        if self._logger is not None:
+            self._logger.log(step, numbers)
         if self.bar is not None:
             self._glance(numbers)
 
@@ -95,11 +98,11 @@ class Metrics:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         self.sync()
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        if self._logger is not None:
+            self._logger.close(failed)
 
     def __enter__(self) -> Metrics:
         return self
@@ -107,21 +110,4 @@ class Metrics:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-
-
-def _board(folder: Path, lines: list[dict[str, Any]]) -> Any:
-    """TensorBoard writer whose folder holds exactly `lines`; older event files are replaced."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    shutil.rmtree(folder, ignore_errors=True)
-    board = SummaryWriter(str(folder))
-    for line in lines:
-        values = {name: value for name, value in line.items() if name != "step" and value is not None}
-        _mirror(board, line["step"], values)
-    return board
-
-
-def _mirror(board: Any, step: int, numbers: Mapping[str, float]) -> None:
-    for name, value in numbers.items():
-        board.add_scalar(name, value, step)
+        self.close(failed=kind is not None)

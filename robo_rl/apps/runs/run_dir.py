@@ -2,7 +2,7 @@
 
 runs/<name>/config.yaml            settings, complete
             run.json               commit, seed, versions, arguments, machine
-            metrics.jsonl, tb/     scalars
+            metrics.jsonl          scalars; tb/, wandb/ and logger.json belong to their logger
             checkpoints/<step>/    training states, each whole or absent. A step that is saved again is
                                    <step>.1 until its older state is deleted
             policy/                the final policy
@@ -29,6 +29,8 @@ from typing import Any
 import yaml
 
 from robo_rl.apps.runs import replaced
+from robo_rl.apps.runs.loggers import FILES as LOGGER_FILES
+from robo_rl.apps.runs.loggers import check_logger
 from robo_rl.apps.runs.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
@@ -90,6 +92,7 @@ class RunDir:
         process writes the run.
         """
         run, settings = cls(Path(path)), asdict(config)
+        check_logger(settings.get("logger"))
         if resume:
             run._resume(settings, free)
             return run
@@ -147,10 +150,16 @@ class RunDir:
         *,
         resume_lines: int | None = None,
         bar: Any = None,
-        tensorboard: bool = True,
     ) -> Metrics:
-        """The run's scalar log, cut back to `resume_step` and to `resume_lines` where these are given."""
-        return Metrics(self.path, resume_step, resume_lines=resume_lines, tensorboard=tensorboard, bar=bar)
+        """The run's scalar log, cut back to `resume_step` and to `resume_lines` where these are given.
+
+        It is mirrored in the logger that the run's settings name, TensorBoard where they name none.
+        """
+        settings = self.config()
+        logger = settings.get("logger", "tensorboard")
+        return Metrics(
+            self.path, resume_step, resume_lines=resume_lines, logger=logger, settings=settings, bar=bar
+        )
 
     @contextmanager
     def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
@@ -225,8 +234,8 @@ class RunDir:
 
     def _never_began(self) -> bool:
         """True for a run that ended before its first line of log, e.g. by a mistake in its settings."""
-        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "tb", "checkpoints"}
-        others = {path.name for path in replaced.contents(self.path)} - ours - {self.episodes.name}
+        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "checkpoints", self.episodes.name}
+        others = {path.name for path in replaced.contents(self.path)} - ours - LOGGER_FILES
         recorded = (self.episodes / EPISODES).glob("[0-9]*")
         if others or any(recorded) or any(True for _ in read_metrics(self.path / "metrics.jsonl")):
             return False

@@ -72,10 +72,10 @@ def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
     run.
     """
     run = RunDir.create(tmp_path / "run", _Config())
-    run.metrics(tensorboard=False).close()
+    run.metrics().close()
     again = RunDir.create(tmp_path / "run", _Config(lr=2.0))
     assert again.config()["lr"] == 2.0
-    with again.metrics(tensorboard=False) as metrics:
+    with again.metrics() as metrics:
         metrics.log(1, {"loss": 1.0})
     with pytest.raises(ConfigError, match="already holds a run"):
         RunDir.create(tmp_path / "run", _Config())
@@ -120,7 +120,7 @@ def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
     def fail() -> None:
         with (
             RunDir.create(tmp_path / "run", _Config(lr=1.0), overwrite=True) as new,
-            new.metrics(tensorboard=False) as metrics,
+            new.metrics() as metrics,
         ):
             metrics.log(1, {"loss": 1.0})
             raise OSError("the machine has no power")
@@ -136,6 +136,7 @@ def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
         "config.yaml",
         "metrics.jsonl",
         "run.json",
+        "tb",
     ]
 
 
@@ -312,7 +313,7 @@ def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     """SIGKILL right after `log` returned: the line is there."""
     code = (
         "import sys, time; from pathlib import Path; from robo_rl.apps.runs.metrics import Metrics\n"
-        f"m = Metrics(Path({str(tmp_path)!r}), tensorboard=False)\n"
+        f"m = Metrics(Path({str(tmp_path)!r}), logger=None)\n"
         "for step in range(100): m.log(step, {'x': step})\n"
         "print('logged', flush=True); time.sleep(60)"
     )

@@ -33,7 +33,7 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
         given = FlyConfig(
             task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
             updates=config.teacher_updates, eval_episodes=config.eval_episodes, eval_s=config.eval_s,
-            eager=config.eager,
+            eager=config.eager, logger=config.logger,
         )  # fmt: skip
         train_run(given)
         folder = Path(given.out)

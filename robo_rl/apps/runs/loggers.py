@@ -1,0 +1,212 @@
+"""Loggers that show a run's scalars elsewhere: TensorBoard, Weights & Biases, MLflow.
+
+metrics.jsonl stays the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow run
+is kept in logger.json in the run's folder, so that a resumed run continues it.
+
+W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or robo-rl.
+MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment: MLFLOW_EXPERIMENT_NAME
+        or robo-rl.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any, Protocol
+
+from robo_rl.apps.cli.packages import install_command
+from robo_rl.apps.cli.settings_file import flat
+from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError
+from robo_rl.core.files.durable import read_json, write_json
+
+LOGGER_FILE = "logger.json"
+FILES = frozenset({LOGGER_FILE, "tb", "wandb"})  # what loggers write into a run's folder
+PROJECT = "robo-rl"
+_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
+# Nothing is sent to MLflow's developers, and a server that is gone is noticed after seconds, not after minutes.
+_MLFLOW_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+_MOST_PARAMS, _LONGEST_PARAM = 100, 500  # MLflow takes so many in a call, and every server values so long
+
+
+class ScalarLogger(Protocol):
+    """Shows scalars somewhere else than in metrics.jsonl."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self, failed: bool) -> None: ...
+
+
+def check_logger(name: str | None) -> None:
+    """Raise MissingDependencyError where the logger's package is not installed."""
+    if name is not None and util.find_spec(_PACKAGES[name]) is None:
+        raise MissingDependencyError(
+            f"logger={name} needs the package '{_PACKAGES[name]}', which is not installed. "
+            f"Run: {install_command(_PACKAGES[name], None)}"
+        )
+
+
+def open_logger(
+    name: str, folder: Path, settings: Mapping[str, Any], kept: Sequence[Mapping[str, Any]], sent: int
+) -> ScalarLogger:
+    """The logger of the run in `folder`.
+
+    settings: of the run, shown beside its curves. kept: lines of metrics.jsonl that a resumed run continues.
+    sent: lines that were logged before; those after `kept` are logged again and are not sent twice.
+    """
+    check_logger(name)
+    if name == "tensorboard":
+        return _TensorBoard(folder / "tb", kept)
+    with _explained(name):
+        logger = (_Wandb if name == "wandb" else _Mlflow)(folder, settings)
+    return _Guarded(name, logger, max(0, sent - len(kept)))
+
+
+class _TensorBoard:
+    """Event files that hold exactly the lines of metrics.jsonl; older ones are replaced."""
+
+    def __init__(self, folder: Path, kept: Sequence[Mapping[str, Any]]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        shutil.rmtree(folder, ignore_errors=True)
+        self._board: Any = SummaryWriter(str(folder))
+        for line in kept:
+            finite = {name: value for name, value in line.items() if name != "step" and value is not None}
+            self.log(line["step"], finite)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step)
+
+    def close(self, failed: bool) -> None:
+        self._board.close()
+
+
+class _Wandb:
+    """A W&B run. Curves are drawn over the value `step`: W&B's own counter cannot go back after a resume."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # to W&B's developers, over the network
+        wandb: Any = import_module("wandb")
+        if "WANDB_MODE" not in os.environ:
+            print(
+                f"W&B is offline: curves go to {folder / 'wandb'}. WANDB_MODE=online uploads, or `wandb sync`."
+            )
+        quiet = {"console": "off", "silent": True, "disable_git": True, "disable_code": True}
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=folder.resolve().name,
+            dir=str(folder),
+            id=_run_id(folder, "wandb") or _keep_id(folder, "wandb", secrets.token_hex(4)),
+            resume="allow",
+            mode=os.environ.get("WANDB_MODE", "offline"),
+            config=dict(settings),
+            settings=wandb.Settings(x_disable_stats=True, x_disable_machine_info=True, **quiet),
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log({**values, "step": step})
+
+    def close(self, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class _Mlflow:
+    """An MLflow run, written line by line."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        for key, value in _MLFLOW_ENVIRONMENT.items():
+            os.environ.setdefault(key, value)
+        self._entities: Any = import_module("mlflow.entities")
+        self._client: Any = import_module("mlflow.tracking").MlflowClient()
+        if (known := _run_id(folder, "mlflow")) is not None:
+            self._id = known
+            self._client.update_run(known, status="RUNNING")
+            return
+        run = self._client.create_run(self._experiment(), run_name=folder.resolve().name)
+        self._id = _keep_id(folder, "mlflow", run.info.run_id)
+        params = [self._entities.Param(key, str(value)[:_LONGEST_PARAM]) for key, value in flat(settings)]
+        for at in range(0, len(params), _MOST_PARAMS):
+            self._client.log_batch(self._id, params=params[at : at + _MOST_PARAMS])
+
+    def _experiment(self) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        found = self._client.get_experiment_by_name(name)
+        return str(found.experiment_id if found is not None else self._client.create_experiment(name))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        now_ms = round(time.time() * 1e3)
+        metrics = [self._entities.Metric(name, value, now_ms, step) for name, value in values.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+    def close(self, failed: bool) -> None:
+        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
+
+
+class _Guarded:
+    """A logger without the lines that it was given before; a training goes on where it fails."""
+
+    def __init__(self, name: str, inner: ScalarLogger, repeated: int) -> None:
+        self._name, self._repeated = name, repeated
+        self._inner: ScalarLogger | None = inner
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        if self._repeated > 0:
+            self._repeated -= 1
+        elif self._inner is not None:
+            self._try(lambda logger: logger.log(step, values))
+
+    def close(self, failed: bool) -> None:
+        self._try(lambda logger: logger.close(failed))
+
+    def _try(self, call: Any) -> None:
+        """Call the logger; after its first error it gets nothing more, and metrics.jsonl goes on."""
+        if self._inner is None:
+            return
+        try:
+            call(self._inner)
+        except Exception as error:  # a server that went away raises whatever its client's transport raises
+            self._inner = None
+            reason = " ".join(str(error).split())[:200]
+            print(
+                f"{self._name} takes no more values ({type(error).__name__}: {reason}). The run goes on, and "
+                "metrics.jsonl holds them all."
+            )
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn a logger's refusal at the start into a sentence."""
+    try:
+        yield
+    except (ConfigError, DataError, ImportError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ConfigError(
+            f"logger={name} could not start ({type(error).__name__}: {reason}). Check its account, address and "
+            "network, or use logger=tensorboard."
+        ) from error
+
+
+def _run_id(folder: Path, name: str) -> str | None:
+    """The id under which the logger knows the run, None for a new run."""
+    if not (folder / LOGGER_FILE).exists():
+        return None
+    noted = read_json(folder / LOGGER_FILE)
+    return str(noted["id"]) if noted.get("logger") == name else None
+
+
+def _keep_id(folder: Path, name: str, run_id: str) -> str:
+    write_json(folder / LOGGER_FILE, {"logger": name, "id": run_id})
+    return run_id

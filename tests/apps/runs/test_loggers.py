@@ -1,0 +1,169 @@
+"""`logger=` of a run: the same curves in W&B and MLflow, one run of theirs over a resume, no network unasked."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.verbs import VERBS
+from robo_rl.apps.runs import loggers
+from robo_rl.apps.runs.loggers import check_logger
+from robo_rl.apps.runs.metrics import read_metrics
+from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.conf.fields import settings
+from robo_rl.core.errors import ConfigError, MissingDependencyError
+from robo_rl.core.files.durable import read_json
+from tests.apps.runs.wandb_file import config as wandb_config
+from tests.apps.runs.wandb_file import history
+
+# MLflow calls what SQLAlchemy and Pydantic will remove one day; that is no fault of the code under test.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+
+
+@dataclass
+class _Config:
+    logger: str
+    lr: float = 1e-3
+    layers: list[int] = field(default_factory=lambda: [64, 64])
+    resume: bool = False
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Connections to other machines fail; the loggers' own variables are unset."""
+    for name in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    connect = socket.socket.connect
+
+    def local_only(self: socket.socket, address: Any) -> None:
+        assert isinstance(address, str) or address[0] in ("127.0.0.1", "::1", "localhost"), address
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of a database of MLflow; making its tables takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'curves.db'}"
+
+
+def log_and_resume(path: Path, logger: str) -> None:
+    """Steps 0 to 3, stopped; resumed from the checkpoint at step 1, which logs 2 and 3 again, then 4."""
+    with RunDir.create(path, _Config(logger)) as run, run.metrics() as metrics:
+        for step in range(4):
+            metrics.log(step, {"critic/q": step / 2, "eval/success": float(step)})
+    with RunDir.create(path, _Config(logger, resume=True), resume=True) as run, run.metrics(1) as metrics:
+        for step in range(2, 5):
+            metrics.log(step, {"critic/q": step / 2, "eval/success": float(step)})
+    assert [line["step"] for line in read_metrics(path / "metrics.jsonl")] == [0, 1, 2, 3, 4]
+
+
+def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every step once, under TensorBoard's names, in one run of W&B that holds the settings."""
+    log_and_resume(tmp_path / "run", "wandb")
+    lines = history(tmp_path / "run" / "wandb")
+    assert lines == [{"step": i, "critic/q": i / 2, "eval/success": float(i)} for i in range(5)]
+    noted = wandb_config(tmp_path / "run" / "wandb")
+    assert noted["lr"] == 1e-3
+    assert noted["layers"] == [64, 64]
+    assert noted["id"] == read_json(tmp_path / "run" / "logger.json")["id"]
+    assert noted["project"] == "robo-rl"
+    assert not (tmp_path / "run" / "tb").exists()
+    assert "WANDB_MODE=online uploads" in capsys.readouterr().out
+
+
+def test_wandb_without_an_account_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WANDB_MODE=online without a key: refused before the training begins, and the folder can be used again."""
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HOME", str(tmp_path))  # no ~/.netrc
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with (
+        pytest.raises(ConfigError, match=r"logger=wandb could not start .*or use logger=tensorboard"),
+        RunDir.create(tmp_path / "run", _Config("wandb")) as run,
+    ):
+        run.metrics()
+    monkeypatch.delenv("WANDB_MODE")
+    RunDir.create(tmp_path / "run", _Config("wandb"))
+
+
+def test_mlflow_continues_its_run_in_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """Every step once, under TensorBoard's names; settings are parameters; the run ends as finished."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "pegs")
+    log_and_resume(tmp_path / "run", "mlflow")
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(database)
+    experiment = client.get_experiment_by_name("pegs")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_id == read_json(tmp_path / "run" / "logger.json")["id"]
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
+    assert run.data.params["lr"] == "0.001"
+    assert run.data.params["layers"] == "[64,64]"
+    for name, scale in (("critic/q", 0.5), ("eval/success", 1.0)):
+        curve = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
+        assert curve == [(step, step * scale) for step in range(5)]
+
+
+def test_mlflow_marks_a_run_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """An error inside the training leaves no run that seems to be running."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    with (
+        pytest.raises(ZeroDivisionError),
+        RunDir.create(tmp_path / "run", _Config("mlflow")).metrics() as metrics,
+    ):
+        metrics.log(0, {"loss": 1 / 0})
+    from mlflow.tracking import MlflowClient
+
+    run = MlflowClient(database).get_run(read_json(tmp_path / "run" / "logger.json")["id"])
+    assert run.info.status == "FAILED"
+
+
+def test_a_training_outlives_its_logger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], database: str
+) -> None:
+    """A server that refuses a value on the way: said once, and metrics.jsonl holds every line."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    with RunDir.create(tmp_path / "run", _Config("mlflow")) as run, run.metrics() as metrics:
+        metrics.log(0, {"loss": 1.0})
+        metrics.log(1, {"a name with a % is refused by MLflow": 1.0})
+        metrics.log(2, {"loss": 1.0})
+    assert [line["step"] for line in read_metrics(run.path / "metrics.jsonl")] == [0, 1, 2]
+    assert capsys.readouterr().out.count("mlflow takes no more values") == 1
+
+
+def test_a_missing_package_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence has the command that installs it, and no folder is made."""
+    monkeypatch.setattr(loggers.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[wandb\]'"):
+        RunDir.create(tmp_path / "run", _Config("wandb"))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[mlflow\]'"):
+        check_logger("mlflow")
+
+
+def test_a_resumed_run_keeps_its_logger(tmp_path: Path) -> None:
+    """Half a curve in either place would help nobody."""
+    RunDir.create(tmp_path / "run", _Config("tensorboard")).metrics().close()
+    with pytest.raises(ConfigError, match="was started with logger=tensorboard"):
+        RunDir.create(tmp_path / "run", _Config("wandb", resume=True), resume=True)
+
+
+@pytest.mark.parametrize("verb", ["train", "finetune", "distill", "fly", "swarm", "vision"])
+def test_every_verb_that_trains_takes_a_logger(verb: str) -> None:
+    """One setting with the same choices; TensorBoard unless told otherwise."""
+    setting = settings(load_schema(VERBS[verb]))["logger"]
+    assert setting.choices == ("tensorboard", "wandb", "mlflow")
+    assert setting.default == "tensorboard"
