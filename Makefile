@@ -15,11 +15,12 @@ ROBOT_VENV ?= .venv-robot
 MUJOCO4 ?= .venv-mujoco4
 ROBOT_TESTS := tests/test_robot.py tests/core tests/apps/cli/test_config.py tests/apps/test_doctor.py
 # The pure parts, whose tests are quick with every call checked; those that learn for a while are left out.
-SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/flight/swarm/test_terms.py \
+SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/tasks/swarm/test_terms.py \
   $(addprefix tests/data/test_,normalizer.py replay.py windows.py) \
   $(addprefix tests/policies/,test_executor.py tuned/test_fine_tuned.py base/test_generative.py \
     test_observation_senses.py base/test_process.py base/test_realtime.py flight/test_vision.py) \
-  $(addprefix tests/sim/flight/test_,craft.py dynamics.py flight_observer.py tracking.py) \
+  $(addprefix tests/sim/,engines/quad/test_craft.py engines/quad/test_dynamics.py flight/test_flight_observer.py \
+    tasks/flight/test_tracking.py) \
   tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)
 NOT_SHAPES := not learns and not teach and not lowers and not solved and not resumed and not controllers and not decorator
 ARGS ?=

@@ -28,8 +28,8 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, ROTOR, Spread, parameters, start
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 
 CRAFT = load_craft("cf21")
 GRAD_STEPS = 32

@@ -11,9 +11,9 @@ from __future__ import annotations
 import gymnasium
 
 ENVS = {  # id -> where it lives
-    "robo_rl/HoverAviary-v0": "sim.engines.bullet.aviary:HoverAviary",
-    "robo_rl/MultiHoverAviary-v0": "sim.engines.bullet.aviary:MultiHoverAviary",
-    "robo_rl/VelocityAviary-v0": "sim.engines.bullet.aviary:VelocityAviary",
+    "robo_rl/HoverAviary-v0": "sim.flight.bullet.aviary:HoverAviary",
+    "robo_rl/MultiHoverAviary-v0": "sim.flight.bullet.aviary:MultiHoverAviary",
+    "robo_rl/VelocityAviary-v0": "sim.flight.bullet.aviary:VelocityAviary",
 }
 
 for _name, _place in ENVS.items():

@@ -10,7 +10,7 @@ from robo_rl.apps.flight.vision.runs import compared, sight_of, taught, train_st
 from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.vision import VisionConfig
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.vision import steps_per_picture
+from sim.flight.bullet.vision import steps_per_picture
 from sim.tasks.flight.hover import HoverTask
 
 

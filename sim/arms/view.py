@@ -1,4 +1,4 @@
-"""What tasks of an arm and their experts see of n worlds, and which columns of an engine's arrays are the arm's."""
+"""View of n worlds for arm tasks and their experts; the arm's columns in the arrays of an engine."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ class Body(Protocol):
         ...
 
     def drive(self, scene: Scene, like: Tensor) -> Drive:
-        """Drive of this body in a compiled scene; `like` gives dtype and device. Raises ConfigError for a task
-        that does not fit the body.
+        """Drive of this body in a compiled scene; `like` gives dtype and device.
+
+        Raises ConfigError for a task that does not fit the body.
         """
         ...

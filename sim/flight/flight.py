@@ -14,23 +14,13 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.dynamics import QuadPhysics, Step, make_step
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, WIND, rotation_matrix
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, WIND
 from sim.flight.command import ON_MOTORS, Command, CommandLevel, make_command
-from sim.flight.memory import SENSED_SIZE, FlightSenses, MemoryLayout, blank_memory, hidden_start, layout
+from sim.flight.memory import MemoryLayout, blank_memory, hidden_start, layout
 from sim.flight.realism import Realism, charge_used, check_realism, next_gust, voltage_share
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses, observe, remember
 from sim.tasks.flight.protocol import FlightTask, FlightTransition
 
-__all__ = [
-    "SENSED_SIZE",
-    "FlightSenses",
-    "blank_memory",
-    "first_sight",
-    "make_flight",
-    "noise_size",
-    "obs_size",
-]
-
-OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotation matrix, velocity and rates
 FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
@@ -202,25 +192,3 @@ def first_sight(
     seen = observe(task.relative(told, external, task_state), None if heard is None else heard[:SENSED_SIZE])
     front, behind = task.view(seen, external, task_state)
     return memory, torch.cat([front, remembered, behind])
-
-
-def observe(state: Tensor, noise: Tensor | None) -> Tensor:
-    """(18, n): position [m], rotation matrix (rows), velocity [m/s, world], rates [rad/s, body], with sensor
-    noise.
-    """
-    seen = torch.cat([state[POS], rotation_matrix(state[QUAT]), state[VEL], state[RATE]])
-    if noise is None:
-        return seen
-    std = noise.new_tensor([s for s, rows in zip(OBS_NOISE, (3, 9, 3, 3), strict=True) for _ in range(rows)])
-    return seen + std[:, None] * noise
-
-
-def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: FlightSenses, dt_s: float) -> Tensor:
-    """The newest action in front, the oldest forgotten; the integral of the position error, kept within its
-    limit.
-    """
-    actions = torch.cat([action, memory[: 4 * senses.history - 4]]) if senses.history else memory[:0]
-    if not senses.integral:
-        return actions
-    limit = senses.integral_limit
-    return torch.cat([actions, (memory[-3:] + dt_s * position_m).clamp(-limit, limit)])

@@ -20,8 +20,9 @@ from sim.engines.quad.dynamics import QuadPhysics, Step
 from sim.engines.quad.layout import NAMES, Spread, parameters
 from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_command
 from sim.flight.flight import FlightFn, first_sight, make_flight, noise_size
-from sim.flight.memory import FlightSenses, layout
+from sim.flight.memory import layout
 from sim.flight.realism import Realism
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
 _POOL = 4096  # starts drawn at a time

@@ -12,27 +12,8 @@ from torch import Tensor
 from sim.engines.quad.craft import Four
 from sim.engines.quad.layout import POS, VEL
 from sim.flight.realism import Realism
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightTask
-
-SENSED_SIZE = 18  # position 3, rotation matrix 9, velocity 3, rates 3
-
-
-@dataclass(frozen=True, slots=True)
-class FlightSenses:
-    """Observations of the policy besides position, rotation matrix, velocity and rates."""
-
-    history: int = 8  # last actions
-    integral: bool = True  # integral of the position error: what removes the error under a constant force
-    integral_limit: float = 0.1  # m s
-    noise: bool = True  # sensors are noisy
-
-    @property
-    def memory_size(self) -> int:
-        return 4 * self.history + 3 * self.integral
-
-    @property
-    def obs_size(self) -> int:
-        return SENSED_SIZE + self.memory_size
 
 
 @dataclass(frozen=True, slots=True)

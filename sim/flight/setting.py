@@ -7,16 +7,16 @@ was trained in: `quad/race:craft=cf21,track=splits`.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from importlib import import_module
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics, Step
+from sim.flight.bullet.flights import bullet_step
 from sim.flight.command import CommandLevel
-from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.names import TASKS
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.flight.protocol import FlightTask
 from sim.tasks.flight.race import RaceTask, check_race, craft_radius_m
@@ -126,11 +126,7 @@ def other_step(
     """(physics of its steps, step) of another engine, as `bullet_step` makes them; None for engine=quad."""
     if options.engine == "quad":
         return None
-    # By name: that engine is built on this one, and is imported only where it flies.
-    made: tuple[QuadPhysics, Step] = import_module("sim.engines.bullet.step").bullet_step(
-        craft, task, num, None, realism, options.commanded, pure=True
-    )
-    return made
+    return bullet_step(craft, task, num, None, realism, options.commanded, pure=True)
 
 
 def unused_options(name: str) -> tuple[str, ...]:

@@ -21,10 +21,10 @@ from robo_rl.core.views import ALL, Views
 from sim.engines.quad.craft import GRAVITY_M_S2
 from sim.engines.quad.layout import ROTOR
 from sim.flight.command import column
-from sim.flight.flight import observe
 from sim.flight.flights import Flights
 from sim.flight.memory import layout
 from sim.tasks.flight.hover_reward import GROUPS, HoverReward
+from sim.tasks.flight.observation import observe
 
 TORQUE_M = 1e-4  # a torque counts as large at this many weights times a metre
 FORCE_SHARE = 0.05  # ... a force at this share of the weight

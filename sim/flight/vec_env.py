@@ -18,8 +18,8 @@ from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS, parameters
 from sim.flight.command import MOTORS, level_physics, make_command
-from sim.flight.flight import SENSED_SIZE, first_sight, make_flight, obs_size
-from sim.flight.memory import FlightSenses, layout
+from sim.flight.flight import first_sight, make_flight, obs_size
+from sim.flight.memory import layout
 from sim.flight.picture import picture
 from sim.flight.realism import Realism
 from sim.flight.setting import (
@@ -30,6 +30,7 @@ from sim.flight.setting import (
     other_step,
     senses_of,
 )
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightStep, FlightTask
 from sim.vec.history import place_of, seeds_of
 from sim.vec.keyed_random import keyed_normal, keyed_uniform

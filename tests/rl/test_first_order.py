@@ -16,9 +16,9 @@ from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 from sim.engines.quad.craft import load_craft
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.vec_env import flight_spec
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 
 CRAFT, SENSES = load_craft("cf2x_l2f"), FlightSenses(history=2)
 

@@ -16,9 +16,9 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
 from sim.engines.quad.craft import Craft
-from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.setting import FlightOptions, check_options
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
 

@@ -1,8 +1,7 @@
-"""PyBullet in the place of the `quad` dynamics: the same step from state to state, so what flies there flies
-here.
+"""PyBullet in place of the `quad` dynamics: the same function from state to state.
 
-`Flights(..., step=BulletStep(...))` keeps the task, its starts and disturbances, sensors, memory and scoring;
-only what happens between two control steps is another engine's.
+`sim.flight.flights.Flights` takes it as `step`: task, starts, disturbances, sensors and scoring stay the same,
+and PyBullet computes the motion between two control steps.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics
-from sim.engines.quad.layout import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND, Spread
-from sim.flight.command import ON_MOTORS, CommandLevel
-from sim.flight.flight import inner_physics
-from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
-from sim.flight.realism import Realism
-from sim.tasks.flight.protocol import FlightTask
+from sim.engines.quad.layout import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND
 
 
 class BulletStep:
@@ -113,42 +106,3 @@ class BulletStep:
         heights = rotor_heights(craft, motion, self.floor_m) if "ground" in effects else None
         air = given[WIND] if self.physics.wind else None
         return Outside(force, given[TORQUE], air, heights)
-
-
-def bullet_step(
-    craft: Craft, task: FlightTask, num: int, scene: AirEffects | None = None, realism: Realism | None = None,
-    level: CommandLevel = ON_MOTORS, *, pure: bool = False,
-) -> tuple[QuadPhysics, BulletStep]:  # fmt: skip
-    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m
-    below the origin, or where the task's scene ends.
-    """
-    if scene is None:
-        (_, _, middle_m), reach_m = task.scene
-        scene = AirEffects(height_m=max(1.0, reach_m - middle_m))
-    windy = realism is not None and realism.gust_m_s > 0.0
-    physics = QuadPhysics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
-    return physics, BulletStep(craft, inner_physics(level, physics)[1], num, scene, pure=pure)
-
-
-def bullet_flights(
-    craft: Craft, task: FlightTask, senses: FlightSenses, num: int, seed: int, scene: AirEffects, *,
-    spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
-) -> Flights:  # fmt: skip
-    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in
-    PyBullet.
-    """
-    physics, step = bullet_step(craft, task, num, scene, realism, level)
-    return Flights(
-        craft,
-        task,
-        senses,
-        num,
-        seed,
-        physics=physics,
-        spread=spread,
-        realism=realism,
-        gradient=False,
-        eager=True,
-        step=step,
-        level=level,
-    )

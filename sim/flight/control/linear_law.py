@@ -25,7 +25,7 @@ from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters
 from sim.flight.control.gains import gains_for
 from sim.flight.control.lqr import deviations
-from sim.flight.memory import SENSED_SIZE, FlightSenses
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 
 Matrix = NDArray[np.float64]
 POSITION, TILT, ROTORS, INTEGRAL = slice(0, 3), slice(6, 9), slice(12, 16), slice(16, 19)

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, RATE, VEL
-from sim.flight.flight import SENSED_SIZE
 from sim.flight.swarm.collision_replay import CollisionReplay, stacked
 from sim.flight.swarm.swarm_engine import SwarmEngine
 from sim.flight.swarm.swarm_state import Contacts, SwarmState
 from sim.flight.swarm.swarm_step import SwarmStep, Touched
 from sim.flight.swarm.world_pool import POOL, WorldPool
+from sim.tasks.flight.observation import SENSED_SIZE
 from sim.tasks.swarm.scenarios import SCENARIOS, Setup, check_room, draw, goal_at
 from sim.tasks.swarm.terms import SwarmSenses, Weights
 from sim.tasks.swarm.world import Near, SwarmWorld, check_world, nearest

@@ -12,8 +12,9 @@ from sim.engines.quad.downwash import check_downwash, downwash
 from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, parameters, start
 from sim.flight.command import motors_hover
-from sim.flight.flight import SENSED_SIZE, blank_memory
+from sim.flight.memory import blank_memory
 from sim.flight.swarm.swarm_step import SwarmStep, Touched, led
+from sim.tasks.flight.observation import SENSED_SIZE
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
 from sim.tasks.swarm.world import Near, SwarmWorld
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, ROTOR, start
 from sim.flight.command import motors_hover
-from sim.flight.flight import blank_memory
-from sim.flight.memory import FlightSenses
+from sim.flight.memory import blank_memory
 from sim.flight.swarm.collision_replay import World
 from sim.flight.swarm.swarm_step import Touched
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.swarm.scenarios import GOAL_SIZE, Setup
 from sim.tasks.swarm.world import Near, SwarmWorld
 

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
-from sim.flight.flights import Flights
-from sim.flight.trial import Pilot
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask
 from sim.tasks.flight.tracking import PREVIEW_S, TrackingTask
 from sim.tasks.stl.plan import Plans
@@ -65,29 +63,3 @@ def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
     now = plans.at(times_s)
     ahead = [plans.at(times_s + later_s)[0] - now[0] for later_s in PREVIEW_S]
     return torch.cat([*now, *ahead], dim=1)
-
-
-def hand_over(flights: Flights, row: Float[Tensor, "18 n"]) -> None:
-    """The first transition of the path, to flights that have begun without one and see it as if it lay at the
-    origin.
-    """
-    flights.external = torch.cat([flights.external[:EXTERNAL_SIZE], row])
-    obs = flights.obs.clone()
-    obs[0:3], obs[12:15], obs[6 - PATH_SIZE :] = obs[0:3] - row[0:3], obs[12:15] - row[3:6], row[6:]
-    flights.obs = obs
-
-
-def following(pilot: Pilot, rows: Float[Tensor, "t 18 n"]) -> Pilot:
-    """The pilot in fresh flights, with the path moved on by one step after each of its decisions."""
-    step = 0
-
-    def act(flights: Flights) -> Tensor:
-        nonlocal step
-        if step == 0:
-            hand_over(flights, rows[0])
-        action = pilot(flights)
-        step += 1
-        flights.external = torch.cat([flights.external[:EXTERNAL_SIZE], rows[step]])
-        return action
-
-    return act

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, QUAT, RATE, VEL
-from sim.flight.flight import SENSED_SIZE, observe, remember
-from sim.flight.memory import FlightSenses
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses, observe, remember
 from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 

@@ -17,8 +17,8 @@ from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyE
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, RATE, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
-from sim.flight.flight import blank_memory, observe, remember
-from sim.flight.memory import FlightSenses
+from sim.flight.memory import blank_memory
+from sim.tasks.flight.observation import FlightSenses, observe, remember
 
 NOTE = {
     "craft": "cf21",

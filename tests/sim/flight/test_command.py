@@ -16,7 +16,6 @@ from sim.engines.quad.layout import POS, RATE
 from sim.flight.command import CommandLevel, column, make_command, motors_hover
 from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.setting import FlightOptions
 from sim.flight.trial import controller_pilot, fly
@@ -24,6 +23,7 @@ from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.names import TASKS
+from sim.tasks.flight.observation import FlightSenses
 from sim.vec.conformance import check_vec_env
 
 CRAFT, RATES = load_craft("cf2x_l2f"), CommandLevel("rates")

@@ -14,8 +14,8 @@ from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, RATE, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.tracking import TrackingTask
 
 CRAFT = load_craft("cf2x_l2f")

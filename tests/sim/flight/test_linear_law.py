@@ -19,10 +19,10 @@ from sim.flight.command import motors_hover
 from sim.flight.control.linear_law import growth, linear_law, plant
 from sim.flight.flight import first_sight
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.trial import fly, policy_pilot
 from sim.flight.vec_env import flight_spec
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 
 CRAFT, TASK, SENSES = load_craft("cf2x_l2f"), HoverTask(max_steps=60), FlightSenses(noise=False)
 HOVER = 2.0 * CRAFT.hover_speed - 1.0

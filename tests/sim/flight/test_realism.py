@@ -15,7 +15,7 @@ from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.layout import POS, RATE, ROTOR, VEL, parameters, start
 from sim.flight.command import motors_hover
 from sim.flight.flight import first_sight, make_flight, noise_size
-from sim.flight.memory import FlightSenses, layout
+from sim.flight.memory import layout
 from sim.flight.realism import (
     Realism,
     charge_used,
@@ -26,6 +26,7 @@ from sim.flight.realism import (
     voltage_share,
 )
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 
 CRAFT, TASK = load_craft("cf2x_l2f"), HoverTask(w_action_rate=0.0)
 SENSES = FlightSenses(history=2, integral=False, noise=False)

@@ -8,10 +8,10 @@ import torch
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
 from sim.engines.quad.layout import POS, ROTOR, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.tensor_env import FlightTensorEnv
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.hover_reward import HoverReward
+from sim.tasks.flight.observation import FlightSenses
 
 CRAFT, SENSES = load_craft("cf2x_l2f"), FlightSenses()
 SEEN = SENSES.obs_size

@@ -16,7 +16,6 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism, check_realism, steps_of
 from sim.flight.setting import (
     DEFAULT,
@@ -29,6 +28,7 @@ from sim.flight.setting import (
     unused_options,
 )
 from sim.flight.vec_env import flight_spec
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.flight.protocol import FlightTask
 from sim.tasks.flight.race import RaceTask

@@ -26,9 +26,10 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS
 from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
+from sim.flight.path_following import following
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
-from sim.tasks.flight.follow import FollowTask, following, path_rows
+from sim.tasks.flight.follow import FollowTask, path_rows
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.plan import Plans, plan
 from sim.tasks.stl.scene import Mission, Scenes, draw_scenes

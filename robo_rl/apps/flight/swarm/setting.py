@@ -13,9 +13,9 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import AirEffects
-from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
+from sim.flight.bullet.swarm import BulletSwarm
 from sim.flight.swarm.swarm import Practice, Swarm
 from sim.tasks.swarm.scenarios import check_room, check_scenarios
 from sim.tasks.swarm.terms import CYLINDER_SIZE, GOAL_M, NEIGHBOUR_SIZE, SwarmSenses

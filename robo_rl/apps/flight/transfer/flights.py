@@ -10,8 +10,8 @@ from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
 from sim.engines.bullet.effects import AirEffects, check_scene
-from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.layout import even_spread
+from sim.flight.bullet.flights import bullet_flights
 from sim.flight.control.controllers import CONTROLLERS
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot

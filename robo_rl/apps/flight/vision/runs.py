@@ -21,8 +21,8 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
-from sim.engines.bullet.vision import VisionFlights
 from sim.engines.quad.craft import load_craft
+from sim.flight.bullet.vision import VisionFlights
 from sim.flight.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.flight.hover import HoverTask
 

@@ -20,8 +20,8 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
 from sim.engines.bullet.scatter import scattered
-from sim.engines.bullet.vision import APART, Record, VisionFlights, truth, vision_spec
 from sim.engines.quad.craft import Craft
+from sim.flight.bullet.vision import APART, Record, VisionFlights, truth, vision_spec
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, fly
 from sim.tasks.flight.hover import HoverTask

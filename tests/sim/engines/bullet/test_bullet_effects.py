@@ -24,8 +24,7 @@ from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import GRAVITY_M_S2, load_craft
 from sim.engines.quad.downwash import downwash
 from sim.engines.quad.dynamics import QuadPhysics
-from sim.engines.quad.layout import FORCE, POS, QUAT, ROTOR, VEL, parameters, start
-from sim.flight.flight import rotation_matrix
+from sim.engines.quad.layout import FORCE, POS, QUAT, ROTOR, VEL, parameters, rotation_matrix, start
 
 GYM = load_craft("cf2x_gym")
 

@@ -18,7 +18,7 @@ from sim.engines.bullet.body import hull
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.motion import Motion
-from sim.engines.bullet.step import BulletStep, bullet_flights
+from sim.engines.bullet.step import BulletStep
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
@@ -35,12 +35,13 @@ from sim.engines.quad.layout import (
     parameters,
     start,
 )
+from sim.flight.bullet.flights import bullet_flights
 from sim.flight.command import CommandLevel
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.realism import Realism
 from sim.flight.trial import controller_pilot, fly
 from sim.tasks.flight.hover import HoverTask, tilted
+from sim.tasks.flight.observation import FlightSenses
 
 pytest.importorskip("pybullet")
 

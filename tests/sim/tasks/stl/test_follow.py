@@ -8,8 +8,9 @@ from torch import Tensor
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
-from sim.tasks.flight.follow import PATH_SIZE, FollowTask, following, path_rows
+from sim.flight.path_following import following
+from sim.tasks.flight.follow import PATH_SIZE, FollowTask, path_rows
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.tracking import PREVIEW_S
 from sim.tasks.stl.plan import Plans
 

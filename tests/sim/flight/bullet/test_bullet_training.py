@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file
 
 from robo_rl.apps.cli.main import main
-from sim.engines.bullet.step import bullet_step
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import VEL
+from sim.flight.bullet.flights import bullet_step
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import FlightSenses
 
 pytest.importorskip("pybullet")
 

@@ -25,9 +25,9 @@ from sim.engines.quad.layout import (
     WIND,
     Spread,
     parameters,
+    rotation_matrix,
     start,
 )
-from sim.flight.flight import rotation_matrix
 
 CF = load_craft("cf2x_l2f")
 

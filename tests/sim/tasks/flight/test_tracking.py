@@ -12,8 +12,8 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.tracking import TrackingTask, check_speed, curve_at, figure_eight, random_curve
 
 CRAFT = load_craft("cf2x_l2f")

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sim.engines.bullet.body import hull
 from sim.engines.bullet.effects import EFFECTS, AirEffects
-from sim.engines.bullet.swarm import BulletSwarm
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS, QUAT, ROTOR, VEL, parameters, start
+from sim.flight.bullet.swarm import BulletSwarm
 from sim.flight.swarm.swarm import Practice, Swarm
 from sim.flight.swarm.swarm_step import SwarmStep
 from sim.flight.swarm.swarm_trial import fly_swarm

@@ -18,11 +18,11 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed
 from sim.engines.bullet.motion import rotation
-from sim.engines.bullet.step import bullet_flights
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import POS, QUAT, VEL, rotation_matrix
-from sim.flight.memory import SENSED_SIZE, FlightSenses
+from sim.flight.bullet.flights import bullet_flights
 from sim.tasks.flight.hover import HoverTask
+from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 
 FRAMES = 3  # pictures of different ages in one image
 APART = 2  # pictures between two of them

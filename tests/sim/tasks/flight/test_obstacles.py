@@ -16,7 +16,7 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
 from sim.flight.flight import first_sight
-from sim.flight.memory import FlightSenses
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles, field_axes, sight
 from sim.tasks.flight.protocol import FlightOutcome
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, nearest_cylinders, touches_cylinder

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, EnvError
-from sim.engines.bullet.aviary_acts import ACTS, Act
 from sim.engines.bullet.body import hull
 from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
@@ -24,6 +23,7 @@ from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import parameters
+from sim.flight.bullet.aviary_acts import ACTS, Act
 
 OBSERVATIONS = ("kin", "rgb")
 IMAGE_PX = (64, 48)  # width and height of "rgb"

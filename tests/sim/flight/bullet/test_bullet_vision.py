@@ -12,14 +12,14 @@ import torch
 
 from policies.flight.vision import AGE, GAINED, turned
 from robo_rl.core.errors import ConfigError
-from sim.engines.bullet import vision
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed, markers
 from sim.engines.bullet.motion import quaternion, rotation
 from sim.engines.bullet.scatter import poses, scattered
-from sim.engines.bullet.vision import Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import start
+from sim.flight.bullet import vision
+from sim.flight.bullet.vision import Record, VisionFlights, steps_per_picture, truth, vision_spec
 from sim.tasks.flight.hover import HoverTask
 
 pytest.importorskip("pybullet")

@@ -18,8 +18,8 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.flights import Flights
-from sim.flight.memory import FlightSenses
 from sim.flight.trial import controller_pilot, fly
+from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.path import lap_reference
 from sim.tasks.flight.protocol import FlightOutcome
 from sim.tasks.flight.race import (

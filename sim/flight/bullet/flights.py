@@ -1,0 +1,54 @@
+"""Flights in PyBullet: tasks, sensors and scoring as with the `quad` engine, stepped by PyBullet."""
+
+from __future__ import annotations
+
+from sim.engines.bullet.effects import AirEffects
+from sim.engines.bullet.step import BulletStep
+from sim.engines.quad.craft import Craft
+from sim.engines.quad.dynamics import QuadPhysics
+from sim.engines.quad.layout import Spread
+from sim.flight.command import ON_MOTORS, CommandLevel
+from sim.flight.flight import inner_physics
+from sim.flight.flights import Flights
+from sim.flight.realism import Realism
+from sim.tasks.flight.observation import FlightSenses
+from sim.tasks.flight.protocol import FlightTask
+
+
+def bullet_step(
+    craft: Craft, task: FlightTask, num: int, scene: AirEffects | None = None, realism: Realism | None = None,
+    level: CommandLevel = ON_MOTORS, *, pure: bool = False,
+) -> tuple[QuadPhysics, BulletStep]:  # fmt: skip
+    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m
+    below the origin, or where the task's scene ends.
+    """
+    if scene is None:
+        (_, _, middle_m), reach_m = task.scene
+        scene = AirEffects(height_m=max(1.0, reach_m - middle_m))
+    windy = realism is not None and realism.gust_m_s > 0.0
+    physics = QuadPhysics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
+    return physics, BulletStep(craft, inner_physics(level, physics)[1], num, scene, pure=pure)
+
+
+def bullet_flights(
+    craft: Craft, task: FlightTask, senses: FlightSenses, num: int, seed: int, scene: AirEffects, *,
+    spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
+) -> Flights:  # fmt: skip
+    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in
+    PyBullet.
+    """
+    physics, step = bullet_step(craft, task, num, scene, realism, level)
+    return Flights(
+        craft,
+        task,
+        senses,
+        num,
+        seed,
+        physics=physics,
+        spread=spread,
+        realism=realism,
+        gradient=False,
+        eager=True,
+        step=step,
+        level=level,
+    )
