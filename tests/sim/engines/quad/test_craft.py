@@ -32,7 +32,7 @@ def test_every_craft_that_comes_with_it_can_be_copied_and_flown(name: str, tmp_p
 
 def test_the_page_names_every_key_of_a_craft_file() -> None:
     """docs/flight.md: the keys in the order of the dataclass, and which of them are needed."""
-    page = (Path(__file__).parents[3] / "docs" / "flight.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "flight.md").read_text()
     section = page.split("### A craft of your own")[1].split("\n## ")[0]
     keys = {item.name: "yes" if item.default is MISSING else "no" for item in fields(Craft)}
     del keys["name"]
