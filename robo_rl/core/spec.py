@@ -120,8 +120,31 @@ class EnvSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EnvSpec:
-        obs = {key: ArraySpec(tuple(a["shape"]), a["dtype"], a["unit"]) for key, a in data["obs"].items()}
+        """Contract from what `to_json` made. Raises ConfigError for a value that a contract cannot have, KeyError,
+        TypeError or AttributeError where the structure is another one.
+        """
+        obs = {
+            _text(key, "obs"): ArraySpec(
+                tuple(_whole(size, f"the shape of '{key}'") for size in a["shape"]),
+                _text(a["dtype"], "dtype"),
+                _text(a["unit"], "unit"),
+            )
+            for key, a in data["obs"].items()
+        }
         action = ActionSpec(
-            tuple(data["action"]["low"]), tuple(data["action"]["high"]), data["action"]["unit"]
+            tuple(data["action"]["low"]), tuple(data["action"]["high"]), _text(data["action"]["unit"], "unit")
         )
-        return cls(data["name"], obs, action, int(data["max_episode_steps"]), float(data["control_hz"]))
+        steps = _whole(data["max_episode_steps"], "max_episode_steps")
+        return cls(_text(data["name"], "name"), obs, action, steps, float(data["control_hz"]))
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{what} of a contract is {value!r}, text was expected.")
+    return value
+
+
+def _whole(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise ConfigError(f"{what} of a contract is {value!r}, a whole number of at least 1 was expected.")
+    return value

@@ -7,20 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, Shaped
 from numpy import ndarray
 
-from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.errors import DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.plausible import check_action, check_finite
+from robo_rl.data.zarr_buffer import EPISODE_ENDS, ZarrBuffer
 
-EPISODE_ENDS = "meta/episode_ends"
 _MEND = "Correct it in the buffer, or name an array in keys= that has the units of the environment."
 STEP_KEYS = ("action", "reward", "terminated")
 
@@ -62,13 +61,13 @@ def import_replay_buffer(
 
     Raises DataError when `source` is no replay buffer, lacks an array or does not fit `env`, or `out` exists.
     """
-    group = _open(Path(source))
-    mapping = _checked(keys, env, Path(source), group)
-    ends = _episode_ends(Path(source), group, mapping)[:limit]
+    buffer = ZarrBuffer(source)
+    mapping = _checked(keys, env, buffer)
+    ends = _episode_ends(buffer, mapping)[:limit]
     info = {"source": Path(source).name}
     with atomic_dataset(out, env, image_codec=image_codec, stamps=(), info=info) as writer:
         for episode, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-            _copy_episode(writer, group, mapping, slice(int(start), int(end)), task)
+            _copy_episode(writer, buffer, mapping, slice(int(start), int(end)), task)
             if progress is not None:
                 progress(episode + 1, len(ends))
     return len(ends)
@@ -76,28 +75,30 @@ def import_replay_buffer(
 
 def longest_episode(source: str | Path) -> int:
     """Frames of the longest episode of a buffer. Raises DataError when `source` is no buffer."""
-    ends = _episode_ends(Path(source), _open(Path(source)), {})
-    return int(np.diff(ends, prepend=0).max())
+    return int(np.diff(_episode_ends(ZarrBuffer(source), {}), prepend=0).max())
 
 
 def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
     """Shape of an array of a buffer, e.g. "data/state". Raises DataError when there is none."""
-    group = _open(Path(source))
-    there = sorted(f"data/{key}" for key in group["data"].array_keys())
-    if name not in there:
+    buffer = ZarrBuffer(source)
+    if name not in buffer.names:
         raise DataError(
-            f"{source} has no array '{name}' for the state, it has {there}. Name one as "
+            f"{source} has no array '{name}' for the state, it has {list(buffer.names)}. Name one as "
             "state:data/<array> in keys=."
         )
-    return tuple(int(each) for each in group[name].shape)
+    return buffer.shape(name)
 
 
 def _copy_episode(
-    writer: DatasetWriter, group: Any, mapping: Mapping[str, ReplayBufferSource], rows: slice, task: str
+    writer: DatasetWriter,
+    buffer: ZarrBuffer,
+    mapping: Mapping[str, ReplayBufferSource],
+    rows: slice,
+    task: str,
 ) -> None:
     env = writer.spec
     arrays = {
-        key: source.convert(*(np.asarray(group[name][rows]) for name in source.arrays))
+        key: source.convert(*(buffer.read(name, rows) for name in source.arrays))
         for key, source in mapping.items()
     }
     for key, spec in env.obs.items():
@@ -135,25 +136,7 @@ def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h
     return np.asarray(np.rint(images), dtype=np.uint8)
 
 
-def _open(path: Path) -> Any:
-    try:
-        import zarr
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError(
-            "Imports need the package 'zarr'. Run: pip install 'robo-rl[train]'"
-        ) from error
-    try:
-        group = zarr.open_group(path, mode="r")
-        group[EPISODE_ENDS]
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was expected "
-            f"({error!r}). Check the path."
-        ) from error
-    return group
-
-
-def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, ReplayBufferSource]:
+def _checked(keys: KeyMap, env: EnvSpec, buffer: ZarrBuffer) -> dict[str, ReplayBufferSource]:
     mapping = {
         key: ReplayBufferSource((value,)) if isinstance(value, str) else value for key, value in keys.items()
     }
@@ -166,24 +149,26 @@ def _checked(keys: KeyMap, env: EnvSpec, path: Path, group: Any) -> dict[str, Re
         raise DataError(
             f"The keys name {sorted(unknown)}, which '{env.name}' does not have: it has {sorted(env.obs)}."
         )
-    there = {f"data/{name}" for name in group["data"].array_keys()}
     for key, source in mapping.items():
-        if absent := set(source.arrays) - there:
+        if absent := set(source.arrays) - set(buffer.names):
             raise DataError(
-                f"'{key}' needs {sorted(absent)}, {path} has {sorted(there)}. Name one of these in its pair."
+                f"'{key}' needs {sorted(absent)}, {buffer.path} has {list(buffer.names)}. "
+                "Name one of these in its pair."
             )
     return mapping
 
 
 def _episode_ends(
-    path: Path, group: Any, mapping: Mapping[str, ReplayBufferSource]
+    buffer: ZarrBuffer, mapping: Mapping[str, ReplayBufferSource]
 ) -> Int64[ndarray, " episodes"]:
-    ends = np.asarray(group[EPISODE_ENDS][:], dtype=np.int64)
-    rows = {name: group[name].shape[0] for source in mapping.values() for name in source.arrays}
+    ends = buffer.episode_ends()
+    rows = {name: (buffer.shape(name) or (0,))[0] for source in mapping.values() for name in source.arrays}
     if len(ends) == 0 or ends[0] <= 0 or (np.diff(ends) <= 0).any():
         raise DataError(
-            f"{path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
+            f"{buffer.path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
         )
     if short := {name: n for name, n in rows.items() if n < ends[-1]}:
-        raise DataError(f"{path} is ragged: its episodes end at row {ends[-1]}, but {short}. It was cut off.")
+        raise DataError(
+            f"{buffer.path} is ragged: its episodes end at row {ends[-1]}, but {short}. It was cut off."
+        )
     return ends

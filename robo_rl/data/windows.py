@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64, Shaped, UInt8
+from jaxtyping import Bool, Int64, Shaped, UInt8
 from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -27,7 +27,7 @@ from robo_rl.data import jpeg
 from robo_rl.data.episodes.file_reads import FileReads
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.data.episodes.schema import DatasetMeta
-from robo_rl.data.episodes.shard import checked_shard, row_bytes
+from robo_rl.data.episodes.shard import checked_shard, row_bytes, verify
 
 TABLE_ROW_BYTES = 4096  # rows below this size are kept in memory, all episodes in one tensor
 
@@ -82,16 +82,19 @@ class WindowDataset(Dataset[Batch]):
             raise DataError(f"{path} holds no episodes to train on. Collect or import some first.")
         self._ends = np.cumsum([episode.frames for episode in self._episodes])
         self._starts = self._ends - [episode.frames for episode in self._episodes]
+        # Shared with worker processes, so that each file is read for its checksum once, by whoever needs it first.
+        self._verified = torch.zeros(len(self._episodes), len(self.keys), dtype=torch.bool).share_memory_()
         self._open()
 
     def _open(self) -> None:
         in_table = [key for key in self.keys if in_memory(self._episodes[0].dataset, key)]
         self._tables = {key: self._table(key) for key in (*in_table, "action")}
-        self._images: dict[str, _ImageRows] = {
-            key: (_JpegRows if key in self._episodes[0].dataset.jpeg_keys else _RawRows)(key, self._episodes)
-            for key in self.keys
-            if key not in in_table
-        }
+        self._images: dict[str, _ImageRows] = {}
+        for i, key in enumerate(self.keys):
+            if key not in in_table:
+                shards = _VerifiedShards(key, self._episodes, self._verified[:, i])
+                is_jpeg = key in self._episodes[0].dataset.jpeg_keys
+                self._images[key] = (_JpegRows if is_jpeg else _RawRows)(key, self._episodes, shards)
 
     def _table(self, name: str) -> Shaped[Tensor, "frames ..."]:
         # No window starts at the final observation, which has no action.
@@ -202,31 +205,49 @@ def load_tensors(
     return dataset.gather(np.arange(len(dataset)))
 
 
+class _VerifiedShards:
+    """Files of one key, one per episode; each is read for its checksum before its first row is used.
+
+    `verified` (episodes,) marks those that were; processes may share it.
+    """
+
+    def __init__(self, key: str, episodes: Sequence[Episode], verified: Bool[Tensor, " episodes"]) -> None:
+        self._shards = [(episode.path / key, episode.array_meta(key)) for episode in episodes]
+        self._paths = [checked_shard(*shard) for shard in self._shards]
+        self._verified = verified
+        self._files = FileReads()
+
+    def read(self, episode: int, offset: int, out: Shaped[ndarray, "..."]) -> None:
+        """Fill `out` from byte `offset` of an episode's file. Raises DataError where its bytes have changed."""
+        if not self._verified[episode]:
+            verify(*self._shards[episode])
+            self._verified[episode] = True
+        self._files.into(out, self._paths[episode], offset)
+
+
 class _RawRows:
     """Uncompressed images of one key: rows of fixed size from the start of the shard."""
 
-    def __init__(self, key: str, episodes: Sequence[Episode]) -> None:
-        arrays = [(episode.path / key, episode.array_meta(key)) for episode in episodes]
-        self._paths = [checked_shard(directory, array) for directory, array in arrays]
-        self._row_bytes = row_bytes(arrays[0][1].dtype, arrays[0][1].shape[1:])
-        self._files = FileReads()
+    def __init__(self, key: str, episodes: Sequence[Episode], shards: _VerifiedShards) -> None:
+        array = episodes[0].array_meta(key)
+        self._row_bytes = row_bytes(array.dtype, array.shape[1:])
+        self._shards = shards
 
     def read(self, episode: int, start: int, stop: int, out: Shaped[ndarray, "rows ..."]) -> None:
-        self._files.into(out, self._paths[episode], start * self._row_bytes)
+        self._shards.read(episode, start * self._row_bytes, out)
 
 
 class _JpegRows:
     """JPEG images of one key: one read for the window's bytes, one decode per image."""
 
-    def __init__(self, key: str, episodes: Sequence[Episode]) -> None:
-        self._paths = [checked_shard(episode.path / key, episode.array_meta(key)) for episode in episodes]
+    def __init__(self, key: str, episodes: Sequence[Episode], shards: _VerifiedShards) -> None:
         self._ends = [episode.jpeg_ends(key) for episode in episodes]
-        self._files = FileReads()
+        self._shards = shards
 
     def read(self, episode: int, start: int, stop: int, out: UInt8[ndarray, "rows h w 3"]) -> None:
         ends = self._ends[episode][start : stop + 1].tolist()
         data = np.empty(ends[-1] - ends[0], dtype=np.uint8)
-        self._files.into(data, self._paths[episode], ends[0])
+        self._shards.read(episode, ends[0], data)
         for i in range(stop - start):
             jpeg.decode(data[ends[i] - ends[0] : ends[i + 1] - ends[0]], out[i])
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numcodecs
+import numcodecs.pickles
 import numpy as np
 import pytest
 import zarr
@@ -18,6 +22,7 @@ from robo_rl.data.importers import ReplayBufferSource, import_replay_buffer
 from robo_rl.data.pusht import block_keypoints, pusht_keys, pusht_spec
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
+from robo_rl.data.zarr_buffer import codec_names
 
 SHARED = Path(os.environ.get("ROBO_RL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 HUMAN = SHARED / "pusht_human.zarr"
@@ -242,3 +247,65 @@ def test_numbers_that_cannot_be_meant_are_refused(
     with pytest.raises(DataError, match=words):
         import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
     assert not (tmp_path / "set").exists()
+
+
+CODE_RUNS: list[str] = []
+
+
+class _RunsCode:
+    """What a hostile file pickles: loading it calls `CODE_RUNS.append`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CODE_RUNS.append, ("ran",)
+
+
+def _replace_array(buffer: Path, name: str, dtype: str, filters: list[dict[str, Any]], chunk: bytes) -> None:
+    """Rewrite an array of a zarr v2 buffer as a hostile file has it."""
+    folder = buffer / name
+    metadata = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": dtype, "order": "C"}
+    (folder / ".zarray").write_text(
+        json.dumps(metadata | {"compressor": None, "fill_value": None, "filters": filters})
+    )
+    (folder / "0").write_bytes(chunk)
+
+
+@pytest.mark.parametrize("name", ["meta/episode_ends", "data/pos"])
+@pytest.mark.parametrize(
+    ("dtype", "filters"),
+    [
+        ("|O", [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]),
+        ("|O", [{"id": "pickle", "protocol": 5}]),
+    ],
+)
+def test_a_buffer_cannot_run_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str, filters: list[dict[str, Any]]
+) -> None:
+    """An array that names the pickle codec is refused before its bytes are decoded.
+
+    The codec is switched on here, as it is in older numcodecs, so that only the refusal keeps the code from running.
+    """
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
+    _buffer(tmp_path / "buffer.zarr")
+    _replace_array(tmp_path / "buffer.zarr", name, dtype, filters, pickle.dumps(_RunsCode()))
+    with pytest.raises(DataError, match=r"only numbers and booleans are read|No Zarr data type"):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
+    assert (CODE_RUNS, (tmp_path / "set").exists()) == ([], False)
+
+
+def test_codecs_are_taken_from_a_list(tmp_path: Path) -> None:
+    """Numbers behind an unlisted codec are refused, too; in format 3, codecs inside of shards count."""
+    _buffer(tmp_path / "buffer.zarr")
+    _replace_array(tmp_path / "buffer.zarr", "data/pos", "<f8", [{"id": "base64"}], b"AAAAAAAAAAA=")
+    with pytest.raises(DataError, match=r"asks for the codecs \['base64'\]"):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
+    sharded = zarr.create_group(tmp_path / "v3").create_array(
+        "a", data=np.arange(10.0), chunks=(5,), shards=(10,)
+    )
+    assert set(codec_names(sharded.metadata.to_dict())) == {"sharding_indexed", "bytes", "zstd", "crc32c"}
+
+
+def test_a_damaged_chunk_is_said(tmp_path: Path) -> None:
+    _buffer(tmp_path / "buffer.zarr")
+    (tmp_path / "buffer.zarr/data/pos/0.0").write_bytes(b"\x02\x01\x21\x08" + bytes(40))
+    with pytest.raises(DataError, match="data/pos cannot be read"):
+        import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)

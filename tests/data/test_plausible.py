@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import DataError
+from robo_rl.data.episodes.shard import file_crc32c
 from robo_rl.data.plausible import check_action, check_episodes
 from robo_rl.data.store import EpisodeStore
 from tests.data.recordings import ENV, STATE_ENV, record
@@ -25,10 +26,17 @@ def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def _write(path: Path, index: int, value: float) -> None:
-    data = np.memmap(path, dtype="float32", mode="r+")
+def _write(array: Path, index: int, value: float) -> None:
+    """Change one number of a stored array, and its checksum with it: what a faulty recorder would have written."""
+    shard = next(array.glob("c.*"))
+    data = np.memmap(shard, dtype="float32", mode="r+")
     data[index] = value
     data.flush()
+    path = array.parent / "episode.json"
+    meta = json.loads(path.read_text())
+    entry = meta["arrays"][array.name]
+    entry["crc32c"] = f"{file_crc32c(shard, 4 * int(np.prod(entry['shape']))):08x}"
+    path.write_text(json.dumps(meta))
 
 
 def test_sound_episodes_pass(dataset: Path) -> None:
@@ -37,11 +45,8 @@ def test_sound_episodes_pass(dataset: Path) -> None:
 
 def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
     """Byte 3 of a float32 holds its exponent: 0.5 ^ 0x40 there is 1.7e38, and one such number ruins a net."""
-    path = dataset / "episodes/000001/action/c.0.0"
-    data = bytearray(path.read_bytes())
-    data[4 * (2 * 2) : 4 * (2 * 2) + 4] = np.float32(0.5).tobytes()
-    data[4 * (2 * 2) + 3] ^= 0x40
-    path.write_bytes(data)
+    flipped = np.array([0.5], np.float32).view(np.uint32) ^ 0x40000000
+    _write(dataset / "episodes/000001/action", 2 * 2, float(flipped.view(np.float32)[0]))
     with pytest.raises(
         DataError, match=r"Episode 000001 .*dimension 0 .* in frame 2, far beyond its limits -1 to 1"
     ):
@@ -50,7 +55,7 @@ def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
 
 @pytest.mark.parametrize("name", ["state", "action", "reward"])
 def test_numbers_that_are_not_finite(dataset: Path, name: str) -> None:
-    _write(next((dataset / "episodes/000000" / name).glob("c.*")), 3, np.nan)
+    _write(dataset / "episodes/000000" / name, 3, np.nan)
     with pytest.raises(DataError, match=rf"Episode 000000 .*'{name}' is not finite in row \d"):
         check_episodes(EpisodeStore(dataset))
 

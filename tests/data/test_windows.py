@@ -148,17 +148,35 @@ def test_more_episodes_than_open_files(images: Path) -> None:
     assert reads.open_files == 0
 
 
-def test_a_file_cut_off_under_a_running_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read_before", [True, False])
+def test_a_file_cut_off_under_a_running_training(tmp_path: Path, read_before: bool) -> None:
     """An error that names the file, where a memory map would kill the process with SIGBUS."""
     path = record(tmp_path / "set", [8], env=_big_env())
     dataset = WindowDataset(path, WindowSpec(2, 2))
+    if read_before:
+        dataset[0]
     shard = path / "episodes/000000/image.front/c.0.0.0.0"
     shard.write_bytes(shard.read_bytes()[:20_000])
-    with pytest.raises(DataError, match=r"image\.front.*was cut off"):
+    with pytest.raises(DataError, match=r"image\.front.* was cut off"):
         dataset[7]
     shard.unlink()
     with pytest.raises(DataError, match="is missing"):
         WindowDataset(path, WindowSpec(2, 2))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_changed_byte_of_an_image_is_noticed(tmp_path: Path, num_workers: int) -> None:
+    """Each file is compared with its checksum before its first image is used, in workers as well."""
+    path = record(tmp_path / "set", [3, 3], env=_big_env())
+    dataset = WindowDataset(path, WindowSpec(1, 1))
+    shard = path / "episodes/000001/image.front/c.0.0.0.0"
+    data = bytearray(shard.read_bytes())
+    data[0] ^= 1
+    shard.write_bytes(data)
+    batches = iter(window_loader(dataset, 3, shuffle=False, num_workers=num_workers))
+    next(batches)
+    with pytest.raises(DataError, match=r"checksum of .*000001/image\.front"):
+        next(batches)
 
 
 def test_wrong_requests(images: Path, tmp_path: Path) -> None:

@@ -68,7 +68,10 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path} does not exist. Check the path, or run the step that makes it.") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not JSON, not UTF-8, a number of 5,000 digits, nested too deep
         raise DataError(
             f"{path} is not valid JSON ({error}). It was cut off or is not ours; make it again."
         ) from error

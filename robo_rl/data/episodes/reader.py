@@ -23,7 +23,7 @@ from robo_rl.data.episodes.schema import (
     DatasetMeta,
     EpisodeMeta,
 )
-from robo_rl.data.episodes.shard import memory_map
+from robo_rl.data.episodes.shard import memory_map, verify
 
 
 class Episode:
@@ -34,6 +34,7 @@ class Episode:
         self.number = int(path.name)
         self.dataset = dataset
         self.meta = EpisodeMeta.load(path / EPISODE_JSON)
+        self._verified: set[str] = set()
 
     @property
     def frames(self) -> int:
@@ -58,16 +59,33 @@ class Episode:
         return self.frames if self.has_final_obs else self.frames - 1
 
     def array_meta(self, name: str) -> ArrayMeta:
-        """Shape, type and checksum of an array. Raises DataError for an unknown name."""
-        if name not in self.meta.arrays:
+        """Shape, type and checksum of an array. Raises DataError for an unknown name, and where the episode's
+        file states another type or shape than the dataset has.
+        """
+        array, column = self.meta.arrays.get(name), self.dataset.column(name)
+        if array is None or column is None:
             raise DataError(
                 f"Episode {self.number:06d} has no array '{name}'. It has {sorted(self.meta.arrays)}."
             )
-        return self.meta.arrays[name]
+        rows = array.shape[0] if column.role == "blob" else self.meta.rows(column.role)
+        if self.frames < 1 or (array.dtype, array.shape) != (column.dtype, (rows, *column.row_shape)):
+            raise DataError(
+                f"{self.path / EPISODE_JSON} says {self.frames} frames and '{name}' of {array.dtype}"
+                f"{list(array.shape)}; the dataset has {column.dtype}{[rows, *column.row_shape]} there. It was "
+                "changed after the recording, or belongs to another dataset: restore it, or delete the episode."
+            )
+        return array
 
     def array(self, name: str) -> Shaped[ndarray, "rows ..."]:
-        """Read-only memory map of a stored array; for a JPEG camera, the blob of bytes."""
-        return memory_map(self.path / name, self.array_meta(name))
+        """Read-only memory map of a stored array; for a JPEG camera, the blob of bytes.
+
+        The first call reads the file for its checksum. Raises DataError where that does not fit.
+        """
+        array = self.array_meta(name)
+        if name not in self._verified:
+            verify(self.path / name, array)
+            self._verified.add(name)
+        return memory_map(self.path / name, array)
 
     def obs(self, key: str, start: int = 0, stop: int | None = None) -> Shaped[ndarray, "rows ..."]:
         """Observations [start, stop) of one key. A view of the map; JPEG images are decoded."""
@@ -81,9 +99,17 @@ class Episode:
         return images
 
     def jpeg_ends(self, key: str) -> Int64[ndarray, " borders"]:
-        """(rows + 1,): image i of a JPEG camera is blob[ends[i] : ends[i + 1]]."""
+        """(rows + 1,): image i of a JPEG camera is blob[ends[i] : ends[i + 1]]. Raises DataError where the
+        numbers do not increase or pass the end of the blob.
+        """
         ends = self.array(JPEG_ENDS)[:, self.dataset.jpeg_keys.index(key)]
-        return np.concatenate([np.zeros(1, dtype=np.int64), ends])
+        borders = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+        if (borders[1:] <= borders[:-1]).any() or borders[-1] > self.array_meta(key).shape[0]:
+            raise DataError(
+                f"The image borders of '{key}' in {self.path} do not fit its {self.array_meta(key).shape[0]} "
+                "bytes. Restore the episode from a copy, or delete its directory."
+            )
+        return borders
 
     @property
     def action(self) -> Float32[ndarray, "n a"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,7 +33,12 @@ Codec = Literal["raw", "jpeg"]
 Role = Literal["obs", "step", "blob"]
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
-_STEP_NAMES = {"action", "reward", "terminated", "intervention", STAMPS, JPEG_ENDS}
+_RESERVED = {
+    *("action", "reward", "terminated", "intervention", STAMPS, JPEG_ENDS),
+    *(EPISODE_JSON, RECORDING_JSON, ZARR_JSON),  # files beside the arrays
+}
+_MOST_AXES = 8
+_MOST = 2**48  # rows, sizes: more is no dataset, and sums stay below 2**63
 _DTYPES = {"bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64"}
 
 
@@ -57,15 +63,20 @@ class DatasetMeta:
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.env.control_hz < math.inf:
+            raise DataError(
+                f"The rate of '{self.env.name}' is {self.env.control_hz} Hz; a finite one above 0 was expected."
+            )
         for key, spec in self.env.obs.items():
-            if not _KEY.fullmatch(key) or key in _STEP_NAMES:
+            if not _KEY.fullmatch(key) or key in _RESERVED:
                 raise DataError(
                     f"Observation key '{key}' cannot be stored: it must be letters, digits, '_', '-' or '.', "
-                    f"start with a letter and be none of {sorted(_STEP_NAMES)}. Rename it in the EnvSpec."
+                    f"start with a letter and be none of {sorted(_RESERVED)}. Rename it in the EnvSpec."
                 )
-            if min(spec.shape, default=1) < 1:
+            if not all(_is_whole(size, 1) for size in spec.shape) or len(spec.shape) > _MOST_AXES:
                 raise DataError(
-                    f"Observation '{key}' has shape {tuple(spec.shape)}: every axis must be at least 1."
+                    f"Observation '{key}' has shape {tuple(spec.shape)}: at most {_MOST_AXES} axes of at least 1 "
+                    "were expected."
                 )
             if spec.dtype not in _DTYPES:
                 raise DataError(
@@ -100,6 +111,10 @@ class DatasetMeta:
         ]
         action = Column("action", "float32", (self.env.action.dim,), "step")
         return (*blobs, *ends, *obs, *stamps, *scalars, action)
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name; None where the dataset has none."""
+        return next((column for column in self.columns() if column.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -140,7 +155,7 @@ class DatasetMeta:
                 tuple(str(name) for name in data["stamps"]),
                 dict(data["info"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
             raise DataError(
                 f"{path} is broken ({error!r}). Restore it from a copy of the dataset."
             ) from error
@@ -187,20 +202,16 @@ class EpisodeMeta:
         """
         data = _read(path)
         try:
-            arrays = {
-                name: ArrayMeta(str(a["dtype"]), tuple(int(n) for n in a["shape"]), int(a["crc32c"], 16))
-                for name, a in data["arrays"].items()
-            }
             return cls(
                 frames=_count(data, "frames"),
                 final_obs=_flag(data, "final_obs"),
                 complete=_flag(data, "complete"),
                 success=None if data["success"] is None else _flag(data, "success"),
                 task=str(data["task"]),
-                seed=None if data["seed"] is None else int(data["seed"]),
+                seed=None if data["seed"] is None else _count(data, "seed"),
                 operator=str(data["operator"]),
                 recorded_at=str(data["recorded_at"]),
-                arrays=arrays,
+                arrays={name: _array(name, entry) for name, entry in data["arrays"].items()},
                 info=dict(data["info"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -218,10 +229,32 @@ def _flag(data: dict[str, Any], key: str) -> bool:
 
 def _count(data: dict[str, Any], key: str) -> int:
     """A whole number of at least 0. Raises ValueError for anything else."""
-    value = data[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not _is_whole(value := data[key], 0):
         raise ValueError(f"{key} is {value!r}, a whole number of at least 0 was expected")
-    return value
+    return int(value)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST
+
+
+def _array(name: str, entry: Any) -> ArrayMeta:
+    """An entry of `arrays`. Raises ValueError for a type or shape that no array of the store has.
+
+    A type such as "O" would make numpy follow pointers that it reads from the file.
+    """
+    dtype, shape, crc = entry["dtype"], entry["shape"], entry["crc32c"]
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise ValueError(f"'{name}' has type {dtype!r}; the store knows {sorted(_DTYPES)}")
+    if (
+        not isinstance(shape, list)
+        or not 1 <= len(shape) <= _MOST_AXES
+        or not all(_is_whole(n, 0) for n in shape)
+    ):
+        raise ValueError(f"'{name}' has shape {shape!r}, a list of whole numbers of at least 0 was expected")
+    if not isinstance(crc, str) or not re.fullmatch("[0-9a-f]{8}", crc):
+        raise ValueError(f"'{name}' has checksum {crc!r}, 8 hexadecimal digits were expected")
+    return ArrayMeta(dtype, tuple(shape), int(crc, 16))
 
 
 def _codec(name: str) -> Codec:

@@ -128,6 +128,16 @@ def checked_shard(directory: Path, array: ArrayMeta) -> Path:
     return path
 
 
+def verify(directory: Path, array: ArrayMeta) -> None:
+    """Raise DataError where the array stored in `directory` is cut off or not what was committed."""
+    path = checked_shard(directory, array)
+    if file_crc32c(path, payload_bytes(array)) != array.crc32c:
+        raise DataError(
+            f"The checksum of {path} does not fit its bytes: they changed after the recording. Restore the "
+            "episode from a copy, or delete its directory; robo-rl data validate finds all such files."
+        )
+
+
 def memory_map(directory: Path, array: ArrayMeta) -> Shaped[ndarray, "..."]:
     """Read-only memory map (rows, *row_shape) over the payload. Raises DataError as `checked_shard` does."""
     return np.memmap(checked_shard(directory, array), dtype=array.dtype, mode="r", shape=array.shape)
