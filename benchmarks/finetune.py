@@ -136,8 +136,8 @@ def make_base(call: Call) -> None:
 
 
 def _run(call: Call) -> SeedResult:
-    from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve
     from robo_rl.core.files.durable import read_json
+    from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
 
     method, quick, home, label = call.method, call.quick, call.home, call.label
     data, base, out = call.base_folder / "demonstrations", call.base_folder / "base", home / label

@@ -114,8 +114,8 @@ def success_gap(teacher: Path, head: Path, episodes: int) -> None:
     """Teacher minus head on the same episodes, in points."""
     from policies.base.noise import EpisodeNoise
     from policies.executor import ChunkExecutor
-    from robo_rl.apps.runs.loaded_policy import open_policy
     from robo_rl.eval.rollout import compare, eval_seeds, evaluate
+    from robo_rl.runs.loaded_policy import open_policy
     from sim.registry import make_env
 
     actors = [open_policy(path, torch.device("cpu")) for path in (teacher, head)]

@@ -31,9 +31,6 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.training.base import BaseTrainConfig, BaseTrainer
 from policies.training.batches import TensorWindows
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.resumable import resumable
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.data.importers import import_replay_buffer
 from robo_rl.data.normalizer import Normalizer
@@ -41,6 +38,9 @@ from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.data.windows import WindowSpec, load_tensors
 from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
 from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.runs.progress import progress
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import RunDir
 from sim.registry import make_env
 
 DATA = Path("../shared/data/pusht_human.zarr")

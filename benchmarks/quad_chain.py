@@ -25,9 +25,9 @@ import torch
 from common import cpu_seconds, emit, own_folder, parser
 
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.collect import ExpertDemonstrator
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.demonstrators import ExpertDemonstrator
 from sim.registry import make_env, make_expert
 
 TASK = "hover:history=0"  # last actions in sight, a base copies them instead of looking where it flies

@@ -26,8 +26,8 @@ from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.flight.rows import SwarmRow
 from robo_rl.apps.flight.swarm.runs import train_all
 from robo_rl.apps.flight.swarm.setting import SwarmSetting
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.runs.run_dir import RunDir
 from sim.tasks.swarm.world import SwarmWorld
 
 PEER_STEPS_PER_CPU_S = 7818  # quad-swarm-rl 9d7beaf, 8 drones with obstacles, numba, one core

@@ -25,12 +25,9 @@ from typing import Any, TypeVar
 from policies.deploy.bundle import Bundle
 from policies.deploy.bundle import load_bundle as _load_bundle
 from robo_rl.apps.cli.config import load_config
-from robo_rl.apps.cli.settings_file import flat
 from robo_rl.apps.evaluate import Evaluation
-from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import LoadedPolicy, open_policy
-from robo_rl.apps.runs.progress import hidden
 from robo_rl.conf.distill import DistillVerb
+from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.schema import EvaluateConfig, ExportConfig
 from robo_rl.conf.train import TrainConfig
@@ -39,6 +36,9 @@ from robo_rl.core.plugins import load_plugins
 from robo_rl.core.protocols import VecEnv
 from robo_rl.data.store import EpisodeStore as Dataset
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.device import pick_device
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy
+from robo_rl.runs.progress import hidden
 
 __all__ = [
     "Bundle",

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from robo_rl.apps.cli.packages import PACKAGES
+from robo_rl.core.packages import PACKAGES
 from tests.pins import as_locked, declared, locked
 
 TESTS = Path(__file__).resolve().parent

@@ -20,8 +20,8 @@ from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.main import GROUPS
 from robo_rl.apps.cli.multirun import expand_sweeps
-from robo_rl.apps.cli.packages import PACKAGES
 from robo_rl.apps.cli.verbs import VERBS
+from robo_rl.core.packages import PACKAGES
 from tests.pins import declared, setup_cfg
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,7 +15,7 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
-from robo_rl.apps.cli.packages import PACKAGES
+from robo_rl.core.packages import PACKAGES
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig

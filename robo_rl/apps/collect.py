@@ -6,19 +6,14 @@ neither on the number of lanes nor on interruptions, and so that short episodes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from policies.base.noise import EpisodeNoise
-from policies.executor import ChunkExecutor
-from robo_rl.apps.runs.device import pick_device
-from robo_rl.apps.runs.loaded_policy import open_policy, worker_count
-from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.counts import counted
 from robo_rl.core.errors import EnvError
@@ -30,8 +25,10 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
-from sim.registry import make_env, make_expert
-from sim.vec.expert import Expert
+from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
+from robo_rl.runs.loaded_policy import worker_count
+from robo_rl.runs.progress import progress
+from sim.registry import make_env
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may hold some of another `seed`
@@ -75,76 +72,6 @@ def first_index(seed: int, store: EpisodeStore) -> int:
             missing.remove(found)
             index = seeds.count
     return index
-
-
-@runtime_checkable
-class Demonstrator(Protocol):
-    """Source of actions in the lanes; called as `policies.executor.ChunkExecutor` is."""
-
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        """Episodes begin in these lanes. obs: (n, *shape), all lanes."""
-        ...
-
-    def observe(self, obs: Obs) -> None:
-        """The newest observation of all lanes."""
-        ...
-
-    def act(self) -> Tensor:
-        """(n, a) actions in the units of the environment."""
-        ...
-
-
-class ExpertDemonstrator:
-    """A scripted expert."""
-
-    def __init__(self, expert: Expert, num_envs: int) -> None:
-        self._expert, self._obs = expert, dict[str, Tensor]()
-        self._seed, self._step = (
-            torch.zeros(num_envs, dtype=torch.long),
-            torch.zeros(num_envs, dtype=torch.long),
-        )
-
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        self._obs = obs
-        self._seed[list(rows)] = torch.tensor(list(seeds))
-        self._step[list(rows)] = 0
-
-    def observe(self, obs: Obs) -> None:
-        self._obs = obs
-        self._step += 1
-
-    def act(self) -> Tensor:
-        return self._expert.act(self._obs, self._seed, self._step)
-
-
-class PolicyDemonstrator:
-    """A trained policy with its noise, which may be scaled."""
-
-    def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
-        self._executor, self._noise = executor, noise
-
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        self._executor.reset(obs, torch.tensor(list(rows)))
-        self._noise.reset(rows, seeds)
-
-    def observe(self, obs: Obs) -> None:
-        self._executor.observe(obs)
-
-    def act(self) -> Tensor:
-        return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
-
-
-def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
-    """The policy of `config.policy`, or the scripted expert without one."""
-    if config.policy is None:
-        return ExpertDemonstrator(
-            make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
-        )
-    actor = open_policy(config.policy, pick_device(config.device))
-    actor.check(env.spec)
-    scale = actor.noise if config.noise is None else config.noise
-    noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
-    return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
 
 
 class Collection:

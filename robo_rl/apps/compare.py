@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robo_rl.apps.runs.history import PastRun, find_runs
 from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.eval.plots import Curve, write_learning_curves
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.history import PastRun, find_runs
 
 
 def main(config: CompareConfig) -> int:

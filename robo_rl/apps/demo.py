@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robo_rl.apps.runs import replaced
-from robo_rl.apps.runs.outputs import check_folder
 from robo_rl.apps.workflow.checks import check_env, check_out, check_same, check_steps
 from robo_rl.apps.workflow.report import finish
 from robo_rl.apps.workflow.stages import STAGES_FILE, Stages, again, side_by_side, verb
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.runs import replaced
+from robo_rl.runs.outputs import check_folder
 
 
 def main(config: DemoConfig) -> int:

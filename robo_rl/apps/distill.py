@@ -11,10 +11,6 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
-from robo_rl.apps.runs.resumable import RunSession, how_to_continue, resumable
-from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
-from robo_rl.apps.runs.success_note import success_note, write_success_note
 from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, walk_of
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
@@ -22,6 +18,10 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.rollout import compare, eval_seeds, evaluate
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env
 
 

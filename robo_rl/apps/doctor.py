@@ -13,8 +13,8 @@ from importlib import util
 from pathlib import Path
 from typing import Literal
 
-from robo_rl.apps.cli.packages import PACKAGES, installed_version
 from robo_rl.conf.schema import DoctorConfig
+from robo_rl.core.packages import PACKAGES, installed_version
 from robo_rl.core.provenance import commit, machine, versions
 
 State = Literal["ok", "missing", "note"]  # "note": nothing is broken, but something is not possible here

@@ -8,10 +8,10 @@ from typing import Any, cast
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, Bundle, Noise
 from policies.deploy.bundle_writer import write_bundle
-from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
-from robo_rl.apps.runs.success_note import read_success_note
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.success_note import read_success_note
 
 
 def main(config: ExportConfig) -> int:

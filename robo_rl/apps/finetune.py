@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning.auto import finetune_auto
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.runs.run_dir import RunDir
 
 
 def main(config: FinetuneVerb) -> int:

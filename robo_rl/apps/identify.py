@@ -12,13 +12,13 @@ from numpy import ndarray
 from rich.console import Console
 from rich.table import Table
 
-from robo_rl.apps.runs.outputs import check_folder
-from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.identify import IdentifyConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
+from robo_rl.runs.outputs import check_folder
+from robo_rl.runs.progress import progress
 from sim.arms.view import Wiring
 from sim.bodies.protocol import SUBSTEPS
 from sim.registry import make_env, option_of

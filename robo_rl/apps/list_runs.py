@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from robo_rl.apps.runs.history import PastRun, differing, find_runs
 from robo_rl.conf.history import RunsConfig
 from robo_rl.core.errors import CheckpointError
+from robo_rl.runs.history import PastRun, differing, find_runs
 
 
 def main(config: RunsConfig) -> int:

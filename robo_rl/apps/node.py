@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_life import leave, listening, live
-from robo_rl.apps.runs.signals import signal_source
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
+from robo_rl.runs.signals import signal_source
 
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import Bus

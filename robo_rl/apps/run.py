@@ -11,12 +11,12 @@ from policies.deploy.bundle import Bundle, check_env, load_bundle
 from policies.deploy.graph import Device
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
-from robo_rl.apps.runs.outputs import check_file
-from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.runs.outputs import check_file
+from robo_rl.runs.progress import progress
 from sim.registry import make_env
 
 DEVICES: dict[str, Device] = {"auto": "auto", "cpu": "cpu", "cuda": "cuda"}

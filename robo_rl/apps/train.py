@@ -14,9 +14,6 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
-from robo_rl.apps.runs.device import pick_device, share_out
-from robo_rl.apps.runs.resumable import resumable
-from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
@@ -30,6 +27,9 @@ from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.plausible import check_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
+from robo_rl.runs.device import pick_device, share_out
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
 LEAST_WINDOW = 32  # frames: windows up to this length are allowed on shorter episodes, too
 DATA_FILE = "data.json"  # in the run: the episodes that it learns from

@@ -10,9 +10,9 @@ from robo_rl.apps.flight.transfer import swarm as transfer_swarm
 from robo_rl.apps.flight.transfer.film import check_size
 from robo_rl.apps.flight.transfer.flights import drops_of, measure, scene_of
 from robo_rl.apps.flight.transfer.report import finish
-from robo_rl.apps.runs.outputs import check_folder
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.outputs import check_folder
 from sim.engines.bullet.client import load_pybullet
 
 FLIGHTS_ONLY = (

@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.apps.collect import Demonstrator, make_demonstrator
-from robo_rl.apps.runs.outputs import check_folder
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.window import Staged, has_screen, show
 from robo_rl.conf.schema import CollectConfig, ViewConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
@@ -22,6 +18,10 @@ from robo_rl.core.seeding import generator
 from robo_rl.core.spec import ActionSpec
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, write_contact_sheet
+from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
+from robo_rl.runs.outputs import check_folder
+from robo_rl.runs.progress import progress
+from robo_rl.runs.window import Staged, has_screen, show
 from sim.registry import make_env
 
 

@@ -16,11 +16,11 @@ import pytest
 from robo_rl.apps import demo
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.nodes.stage import begin
-from robo_rl.apps.runs.loaded_policy import LoadedPolicy
 from robo_rl.apps.workflow import checks, stages
 from robo_rl.apps.workflow.report import head_row
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.loaded_policy import LoadedPolicy
 
 
 def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from robo_rl.apps import doctor
-from robo_rl.apps.cli import packages
 from robo_rl.conf.schema import DoctorConfig
+from robo_rl.core import packages
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:

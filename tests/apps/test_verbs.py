@@ -25,9 +25,6 @@ from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.record import data_import
-from robo_rl.apps.runs.loaded_policy import find_policy, open_policy
-from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.success_note import read_success_note, success_note, write_success_note
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,
@@ -40,6 +37,9 @@ from robo_rl.conf.schema import (
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.loaded_policy import find_policy, open_policy
+from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
 from tests.apps.conftest import ENV, train_config
 
 ROOT = Path(__file__).resolve().parents[2]

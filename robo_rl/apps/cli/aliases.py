@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from robo_rl.apps.cli.overrides import quoted
+from robo_rl.conf.dotted import quoted
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.table import WORDS, all_tasks, suite_of
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 
 from robo_rl.apps.cli.aliases import scene_words
 from robo_rl.apps.cli.overrides import did_you_mean, for_hydra, split
-from robo_rl.apps.cli.settings_file import flat, read_mapping
+from robo_rl.apps.cli.settings_file import read_mapping
+from robo_rl.conf.dotted import flat
 from robo_rl.conf.fields import Setting, settings, variants
 from robo_rl.core.errors import ConfigError, UnknownNameError
 

@@ -133,7 +133,7 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
 def _call(name: str, overrides: list[str]) -> int:
     from robo_rl.apps.cli.config import load_config
     from robo_rl.apps.cli.help import load_schema
-    from robo_rl.apps.cli.packages import install_command
+    from robo_rl.core.packages import install_command
 
     try:
         config: Any = load_config(name, overrides, load_schema(VERBS[name]))

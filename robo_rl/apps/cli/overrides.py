@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from robo_rl.conf.dotted import quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.nearest import nearest
@@ -40,12 +40,6 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
     elif known[key].plain_type is str:
         value = quoted(value)
     return f"{key}={value}"
-
-
-def quoted(text: str) -> str:
-    """Hydra's quoting: a backslash is literal, unless a quote follows."""
-    text = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
-    return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"
 
 
 # A setting of one verb -> settings of other verbs with the same meaning.

@@ -6,11 +6,12 @@ config.yaml of a run is such a file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps.cli.overrides import did_you_mean, quoted, refuse_repeats
+from robo_rl.apps.cli.overrides import did_you_mean, refuse_repeats
+from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError
 
 KEY = "config"
@@ -60,27 +61,3 @@ def read_mapping(file: str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ConfigError(f"{file} holds no settings, expected: lines of `key: value`.")
     return found
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys with their values as typed on the command line; `net: {name: mlp}` chooses `net=mlp`."""
-    for key, value in tree.items():
-        if isinstance(value, dict) and all(isinstance(each, str) for each in value):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, as_typed(value)
-
-
-def as_typed(value: Any) -> str:
-    """A YAML value in the words of the command line."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{','.join(_element(each) for each in value)}]"
-    return str(value)
-
-
-def _element(value: Any) -> str:
-    return quoted(value) if isinstance(value, str) else as_typed(value)

@@ -10,8 +10,8 @@ from typing import Any
 from policies.checkpoint import save_policy
 from policies.registry import SavedPolicy
 from robo_rl.apps.flight.seeds import SeedTraining, SeedTrainings
-from robo_rl.apps.runs.resumable import resumable
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import RunDir
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class SeedTraining:
 
 
 class SeedTrainings:
-    """One training per seed; a `Resumable` (robo_rl/apps/runs/resumable.py).
+    """One training per seed; a `Resumable` (robo_rl/runs/resumable.py).
 
     begin(seed): a fresh training of `updates` updates. keep(seed, policy, note): stores a trained policy.
     log(step, scalars): every `LOG_EVERY` updates. about: entries that the note of every policy shares.

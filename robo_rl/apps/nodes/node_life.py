@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hardware.bus.shield import shielded
-from robo_rl.apps.runs.signals import ended_by, signal_source
+from robo_rl.runs.signals import ended_by, signal_source
 
 if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the loader's own lines
     from hardware.bus.protocol import Bus

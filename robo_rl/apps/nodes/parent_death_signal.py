@@ -8,7 +8,7 @@ import runpy
 import signal
 import sys
 
-from robo_rl.apps.runs.signals import KEEPER
+from robo_rl.runs.signals import KEEPER
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

@@ -20,7 +20,7 @@ from typing import IO
 
 from robo_rl.apps.nodes import node_life
 from robo_rl.apps.nodes.node_life import SAME_S
-from robo_rl.apps.runs.signals import ended_by, signal_source
+from robo_rl.runs.signals import ended_by, signal_source
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
 LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls

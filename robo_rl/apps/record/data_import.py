@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
-from robo_rl.apps.runs.progress import progress, show
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
@@ -15,6 +14,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, longest_episode
 from robo_rl.data.pusht import pusht_keys, pusht_spec
+from robo_rl.runs.progress import progress, show
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")  # with them a buffer needs no env=
 OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")

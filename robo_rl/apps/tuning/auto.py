@@ -21,9 +21,6 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
 from policies.tuned.single_step import SingleStepPolicy
-from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import measure, report
@@ -35,6 +32,9 @@ from robo_rl.core.provenance import commit
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.rl.mix import MixConfig
+from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.registry import make_env
 
 PROBE_FILE, START_FILE = "probe.json", "start.json"

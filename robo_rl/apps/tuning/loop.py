@@ -9,11 +9,6 @@ from typing import Any
 
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
-from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
-from robo_rl.apps.runs.metrics import Metrics
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.report import measure
 from robo_rl.apps.tuning.start import env_name, env_options, replanned, training_episode_limit
@@ -29,6 +24,11 @@ from robo_rl.data.choice import choose
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
+from robo_rl.runs.metrics import Metrics
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.signals import StopRequest, stop_between_steps
 from sim.registry import has_dense_reward, make_env
 from sim.vec.recorded import Recorded
 

@@ -12,11 +12,11 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import check_compatible, load_policy
 from policies.registry import SavedPolicy
 from policies.tuned.single_step import SingleStepPolicy
-from robo_rl.apps.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import EpisodeStore
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from sim.registry import make_env
 
 

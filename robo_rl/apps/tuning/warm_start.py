@@ -12,8 +12,6 @@ import torch
 
 from policies.checkpoint import check_compatible, load_policy
 from policies.tuned.direct import DirectPolicy
-from robo_rl.apps.runs.loaded_policy import find_policy
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import load_state
 from robo_rl.core.spec import EnvSpec
@@ -21,6 +19,8 @@ from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.on_policy.tuner import PpoTuner
+from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.run_dir import RunDir
 
 
 def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPolicy:

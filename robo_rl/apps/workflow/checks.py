@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from robo_rl.apps.cli.config import load_config
-from robo_rl.apps.runs import replaced
 from robo_rl.apps.workflow.stages import METHODS, SETTINGS_FILE, STAGES_FILE
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.runs import replaced
 from sim.registry import make_env, make_expert
 
 

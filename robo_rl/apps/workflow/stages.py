@@ -11,12 +11,12 @@ from typing import Any
 
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.nodes.stage import begin
-from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.progress import progress
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.progress import progress
 
 STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
 METHODS = ("steering", "residual")

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.runs.run_dir import RunDir
 
 CALLS = ("fsync", "mkdir", "rmdir", "rename", "replace", "unlink", "open")
 

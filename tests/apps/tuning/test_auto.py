@@ -15,7 +15,6 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning import auto, imitation, loop
 from robo_rl.apps.tuning.start import replanned
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
@@ -23,6 +22,7 @@ from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 

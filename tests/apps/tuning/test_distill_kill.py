@@ -15,13 +15,13 @@ import pytest
 
 from policies.checkpoint import save_policy
 from robo_rl.apps import distill
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning.distill_rounds import Rounds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files import state_io
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.rl.distillation.dagger import DaggerCollector
+from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.dying import Killed, dying
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.runs.signals import StopRequest
 from robo_rl.apps.tuning.loop import _Loop
 from robo_rl.apps.tuning.start import replanned, training_episode_limit
 from robo_rl.conf.finetune import FinetuneVerb
@@ -25,6 +24,7 @@ from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.runs.signals import StopRequest
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 

@@ -19,7 +19,6 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning import loop, report, start
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
@@ -28,6 +27,7 @@ from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.dying import Killed, dying
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env

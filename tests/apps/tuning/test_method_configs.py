@@ -12,7 +12,6 @@ import torch
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
@@ -23,6 +22,7 @@ from robo_rl.core.files.state_io import save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.tuners import Human
 from tests.rl.worlds import LIMIT, SPEC, make_env

@@ -115,7 +115,7 @@ def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch
 
 ASKS = """
 from tests.sim.compile.test_kernels import EXAMPLES, wave
-from robo_rl.apps.runs.signals import stop_between_steps
+from robo_rl.runs.signals import stop_between_steps
 from robo_rl.core.errors import RoboRLError
 from sim.compile.kernels import compile_kernel
 

@@ -17,8 +17,6 @@ from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.fly.field import write_field_pictures
 from robo_rl.apps.flight.fly.table import LABELS
 from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.runs.progress import progress, show
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
@@ -28,6 +26,8 @@ from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
 from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.flight.race_plots import write_race_plots
+from robo_rl.runs.progress import progress, show
+from robo_rl.runs.run_dir import RunDir
 from sim.flight.envelope import envelope_of
 from sim.tasks.flight.obstacles import ObstacleTask
 from sim.tasks.flight.protocol import FlightTask

@@ -15,10 +15,10 @@ from robo_rl.apps.flight.fly.recipe import resolved, total_updates
 from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.seeding import derive_seed
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 

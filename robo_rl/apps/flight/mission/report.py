@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from robo_rl.apps.flight.fly.table import LABELS
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.files.durable import write_json
 from robo_rl.eval import text
 from robo_rl.eval.flight.mission_plots import MissionView, write_mission_plots
+from robo_rl.runs.run_dir import RunDir
 
 if TYPE_CHECKING:
     from robo_rl.apps.flight.mission.flights import MissionFlight, Planned

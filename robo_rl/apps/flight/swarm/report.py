@@ -17,7 +17,6 @@ from policies.deploy.bundle_writer import write_bundle
 from policies.flight.swarm import STATE, SwarmPolicy
 from robo_rl.apps.flight.craft_facts import craft_facts
 from robo_rl.apps.flight.rows import SwarmRow
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
@@ -25,6 +24,7 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.swarm_log import SwarmLog
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
+from robo_rl.runs.run_dir import RunDir
 from sim.tasks.swarm.scenarios import SCENARIOS
 from sim.tasks.swarm.world import ABSENT_M
 

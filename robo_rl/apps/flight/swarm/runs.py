@@ -15,12 +15,12 @@ from robo_rl.apps.flight.rows import SwarmRow
 from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.apps.flight.swarm.training import make_training
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import RunDir
 from sim.flight.swarm.swarm import Swarm
 from sim.flight.swarm.swarm_trial import SwarmPaths, SwarmTrial, measure
 from sim.tasks.swarm.scenarios import SCENARIOS

@@ -15,9 +15,9 @@ from robo_rl.apps.flight.fly.report import flight_log, write_results
 from robo_rl.apps.flight.fly.table import LABELS
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.flight.transfer.film import FPS, inset, poses_of, stand
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.video import VideoWriter, caption
+from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.floor_view import FloorView
 from sim.flight.trial import Trial
 

@@ -12,13 +12,13 @@ from policies.flight.vision import VisionPolicy
 from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.apps.flight.vision.training import Sight, blind, seeing, train, work
-from robo_rl.apps.runs.loaded_policy import find_policy
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
+from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
 from sim.engines.quad.craft import load_craft

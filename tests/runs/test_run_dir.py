@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from robo_rl.apps.runs.metrics import Metrics, read_metrics
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.core.errors import ConfigError, DataError, LockedError
+from robo_rl.runs.metrics import Metrics, read_metrics
+from robo_rl.runs.run_dir import RunDir
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -159,7 +159,7 @@ def test_a_new_run_that_never_began_gives_the_old_one_back(tmp_path: Path) -> No
 def test_a_run_has_one_writer(tmp_path: Path) -> None:
     """resume=true and overwrite=true are refused while another process writes the run."""
     code = (
-        "import sys\nfrom tests.apps.runs.test_run_dir import RunDir, _Config, Path\n"
+        "import sys\nfrom tests.runs.test_run_dir import RunDir, _Config, Path\n"
         "run = RunDir.create(Path(sys.argv[1]), _Config())\nprint('locked', flush=True)\nsys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
@@ -312,7 +312,7 @@ def test_tensorboard_shows_the_same_curve(tmp_path: Path) -> None:
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     """SIGKILL right after `log` returned: the line is there."""
     code = (
-        "import sys, time; from pathlib import Path; from robo_rl.apps.runs.metrics import Metrics\n"
+        "import sys, time; from pathlib import Path; from robo_rl.runs.metrics import Metrics\n"
         f"m = Metrics(Path({str(tmp_path)!r}), logger=None)\n"
         "for step in range(100): m.log(step, {'x': step})\n"
         "print('logged', flush=True); time.sleep(60)"

@@ -20,10 +20,10 @@ from importlib import import_module, util
 from pathlib import Path
 from typing import Any, Protocol
 
-from robo_rl.apps.cli.packages import install_command
-from robo_rl.apps.cli.settings_file import flat
+from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError
 from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.packages import install_command
 
 LOGGER_FILE = "logger.json"
 FILES = frozenset({LOGGER_FILE, "tb", "wandb"})  # what loggers write into a run's folder

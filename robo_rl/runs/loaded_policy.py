@@ -15,13 +15,13 @@ from policies.deploy.bundle import MANIFEST, check_env, load_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
 from robo_rl.core.spec import EnvSpec
+from robo_rl.runs.run_dir import RunDir
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from robo_rl.apps.runs.metrics import Metrics
-from robo_rl.apps.runs.progress import progress
-from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.runs.signals import StopRequest, stop_between_steps
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.runs.metrics import Metrics
+from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.signals import StopRequest, stop_between_steps
 
 _LOG_LINES = "log_lines"  # key of a saved state: lines of metrics.jsonl at the checkpoint
 

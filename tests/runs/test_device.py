@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from robo_rl.apps.runs.device import share_out
+from robo_rl.runs.device import share_out
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from robo_rl.apps.runs.signals import SAME_S, stop_between_steps
+from robo_rl.runs.signals import SAME_S, stop_between_steps
 
 
 def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps.runs.learning_curve import CURVE_FILE, LearningCurve
-from robo_rl.apps.runs.run_dir import RunDir
-from robo_rl.apps.runs.success_note import EVALUATION_FILE
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
+from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.success_note import EVALUATION_FILE
 
 RUN_FILE = "run.json"
 RESULTS = ("policy", "head")  # keys of results.json that hold the run's own success

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.apps.runs.signals import KEEPER, ended_by, signal_source
+from robo_rl.runs.signals import KEEPER, ended_by, signal_source
 
 ROOT = Path(__file__).resolve().parents[3]
 AT_A_TERMINAL = """
 import fcntl, signal, termios
-from robo_rl.apps.runs.signals import signal_source
+from robo_rl.runs.signals import signal_source
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 print(signal_source(signal.SIGINT), signal_source(signal.SIGTERM))
 """

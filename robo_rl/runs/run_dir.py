@@ -28,15 +28,15 @@ from typing import Any
 
 import yaml
 
-from robo_rl.apps.runs import replaced
-from robo_rl.apps.runs.loggers import FILES as LOGGER_FILES
-from robo_rl.apps.runs.loggers import check_logger
-from robo_rl.apps.runs.metrics import Metrics, read_metrics
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.data.episodes.schema import EPISODES
+from robo_rl.runs import replaced
+from robo_rl.runs.loggers import FILES as LOGGER_FILES
+from robo_rl.runs.loggers import check_logger
+from robo_rl.runs.metrics import Metrics, read_metrics
 
 SAVED = ".saved"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")

@@ -11,15 +11,15 @@ import pytest
 
 from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.verbs import VERBS
-from robo_rl.apps.runs import loggers
-from robo_rl.apps.runs.loggers import check_logger
-from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.run_dir import RunDir
 from robo_rl.conf.fields import settings
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import read_json
-from tests.apps.runs.wandb_file import config as wandb_config
-from tests.apps.runs.wandb_file import history
+from robo_rl.runs import loggers
+from robo_rl.runs.loggers import check_logger
+from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.run_dir import RunDir
+from tests.runs.wandb_file import config as wandb_config
+from tests.runs.wandb_file import history
 
 # MLflow calls what SQLAlchemy and Pydantic will remove one day; that is no fault of the code under test.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from itertools import chain, count
 from typing import Any, Protocol, runtime_checkable
 
-from robo_rl.apps.collect import Demonstrator
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.protocols import VecEnv
+from robo_rl.runs.demonstrators import Demonstrator
 
 HELP = "space: pause    right: one step    n: next episode    drag: turn, move    close the window to end"
 _CLOSING_S = 10.0

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from robo_rl.apps.runs.metrics import read_metrics
-from robo_rl.apps.runs.resumable import RunSession, crossed, resumable
-from robo_rl.apps.runs.run_dir import RunDir
+from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.resumable import RunSession, crossed, resumable
+from robo_rl.runs.run_dir import RunDir
 
 
 @dataclass

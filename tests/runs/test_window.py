@@ -10,10 +10,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from robo_rl.apps.runs import window
-from robo_rl.apps.runs.window import Keys, Staged, show
 from robo_rl.apps.view import Unskilled
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs import window
+from robo_rl.runs.window import Keys, Staged, show
 from sim.registry import make_env
 from tests.sim.engines.worlds import ENGINES
 

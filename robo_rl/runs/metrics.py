@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.apps.runs.loggers import open_logger
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import write_atomic
+from robo_rl.runs.loggers import open_logger
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,88 @@
+"""Sources of actions for recorded or shown episodes: a scripted expert, or a trained policy with its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from robo_rl.conf.schema import CollectConfig
+from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.runs.device import pick_device
+from robo_rl.runs.loaded_policy import open_policy
+from sim.registry import make_expert
+from sim.vec.expert import Expert
+
+
+@runtime_checkable
+class Demonstrator(Protocol):
+    """Source of actions in the lanes; called as `policies.executor.ChunkExecutor` is."""
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        """Episodes begin in these lanes. obs: (n, *shape), all lanes."""
+        ...
+
+    def observe(self, obs: Obs) -> None:
+        """The newest observation of all lanes."""
+        ...
+
+    def act(self) -> Tensor:
+        """(n, a) actions in the units of the environment."""
+        ...
+
+
+class ExpertDemonstrator:
+    """A scripted expert."""
+
+    def __init__(self, expert: Expert, num_envs: int) -> None:
+        self._expert, self._obs = expert, dict[str, Tensor]()
+        self._seed, self._step = (
+            torch.zeros(num_envs, dtype=torch.long),
+            torch.zeros(num_envs, dtype=torch.long),
+        )
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._obs = obs
+        self._seed[list(rows)] = torch.tensor(list(seeds))
+        self._step[list(rows)] = 0
+
+    def observe(self, obs: Obs) -> None:
+        self._obs = obs
+        self._step += 1
+
+    def act(self) -> Tensor:
+        return self._expert.act(self._obs, self._seed, self._step)
+
+
+class PolicyDemonstrator:
+    """A trained policy with its noise, which may be scaled."""
+
+    def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
+        self._executor, self._noise = executor, noise
+
+    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._executor.reset(obs, torch.tensor(list(rows)))
+        self._noise.reset(rows, seeds)
+
+    def observe(self, obs: Obs) -> None:
+        self._executor.observe(obs)
+
+    def act(self) -> Tensor:
+        return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
+
+
+def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
+    """The policy of `config.policy`, or the scripted expert without one."""
+    if config.policy is None:
+        return ExpertDemonstrator(
+            make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
+        )
+    actor = open_policy(config.policy, pick_device(config.device))
+    actor.check(env.spec)
+    scale = actor.noise if config.noise is None else config.noise
+    noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
+    return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
