@@ -1,7 +1,7 @@
-"""Where arms start: poses whose tool is somewhere in a box, pointing down. Computed once, drawn from
-afterwards.
+"""Start poses of arms: the tool is in a box and points down.
 
-Inverse kinematics at every start would cost more than the physics of an episode.
+They are computed once and then drawn from: inverse kinematics at every start would take longer than the
+physics of an episode.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
 from sim.bodies.pose import Pose
 
-POSES, _LEFT = 2048, 1e-3
+POSES, _LEFT = 2048, 1e-3  # number of poses; largest error of inverse kinematics [m, rad]
 
 
 class ReadyPoses:
-    """A fixed set of poses, the same in every process. Raises ConfigError where the arm cannot reach the
-    box.
-    """
+    """A fixed set of poses, the same in every process. Raises ConfigError for a box out of reach."""
 
     def __init__(
         self,
@@ -44,6 +42,6 @@ class ReadyPoses:
         self._tool, _ = chain.place(self._q_rad)
 
     def draw(self, uniform: Float[Tensor, " k"]) -> tuple[Float[Tensor, "k j"], Pose]:
-        """(joints, tool), chosen by numbers in (0, 1)."""
-        rows = (uniform * POSES).long().clamp_max(POSES - 1)
-        return self._q_rad[rows], Pose(self._tool.m[rows], self._tool.quat[rows])
+        """Poses chosen by uniform numbers in (0, 1): (joint positions [rad], pose of the tool)."""
+        index = (uniform * POSES).long().clamp_max(POSES - 1)
+        return self._q_rad[index], Pose(self._tool.m[index], self._tool.quat[index])

@@ -36,10 +36,10 @@ from sim.flight.control.vectors import (
     clip_norm,
     cross,
     dot,
-    rows3,
     scale,
     sub,
     to_body,
+    xyz,
 )
 
 
@@ -60,12 +60,12 @@ def make_geometric(
     share = -math.expm1(-dt_s / lag_s)
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        axes, rate = axes_of(state[QUAT]), rows3(state[RATE])
+        axes, rate = axes_of(state[QUAT]), xyz(state[RATE])
         accel = pd_acceleration(state, reference, limits)
         thrust_n, up = thrust_vector(accel, axes, craft)
         heading = heading_of(reference[REF_YAW])
         wanted = wanted_frame(axes, up, heading)
-        passed = rows3(memory)
+        passed = xyz(memory)
         passed = add(passed, scale(share, sub(accel, passed)))
         jerk = to_body(axes, scale(1.0 / lag_s, sub(accel, passed)))
         turning = turning_rate(accel, jerk, wanted, to_body(axes, heading))

@@ -37,7 +37,7 @@ from sim.flight.control.attitude import (
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_rate_loop
-from sim.flight.control.vectors import Vec, axes_of, rows3, scale, sub, to_body
+from sim.flight.control.vectors import Vec, axes_of, scale, sub, to_body, xyz
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def rates_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Range
     loop = make_rate_loop(craft, dt_s, gains)
 
     def act(state: Tensor, action: Tensor) -> Tensor:
-        return loop(state, action[0], rows3(action[1:4]))
+        return loop(state, action[0], xyz(action[1:4]))
 
     return Level(ActionSpec((0.0, *(-x for x in high[1:])), high, "N, rad/s, rad/s, rad/s"), act)
 
@@ -111,7 +111,7 @@ def velocity_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
     def act(state: Tensor, action: Tensor) -> Tensor:
         axes = axes_of(state[QUAT])
-        thrust_n, up = thrust_vector(reach_velocity(state, rows3(action[0:3]), gains), axes, craft)
+        thrust_n, up = thrust_vector(reach_velocity(state, xyz(action[0:3]), gains), axes, craft)
         ex, ey = tilt_error(to_body(axes, up))
         return loop(state, thrust_n, (tilt * ex, tilt * ey, action[3]))
 
@@ -124,7 +124,7 @@ def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
     def act(state: Tensor, action: Tensor) -> Tensor:
         axes = axes_of(state[QUAT])
-        wanted_m_s = approach(rows3(action[0:3]), gains)
+        wanted_m_s = approach(xyz(action[0:3]), gains)
         thrust_n, up = thrust_vector(reach_velocity(state, wanted_m_s, gains), axes, craft)
         return loop(state, thrust_n, attitude_rates(wanted_frame(axes, up, heading_of(action[3])), gains))
 
@@ -133,7 +133,7 @@ def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
 def reach_velocity(state: Tensor, wanted_m_s: Vec, gains: ControllerGains) -> Vec:
     """Acceleration [m/s^2, world] towards a velocity [m/s, world], within what the craft can fly."""
-    missing = sub(wanted_m_s, rows3(state[VEL]))
+    missing = sub(wanted_m_s, xyz(state[VEL]))
     _, kv = position_gains(gains)
     return limit_acceleration(scale(kv, missing), gains)
 

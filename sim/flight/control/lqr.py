@@ -25,7 +25,7 @@ from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, C
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_mixer, make_motors
 from sim.flight.control.position import near
-from sim.flight.control.vectors import Vec, rows3, sub
+from sim.flight.control.vectors import Vec, sub, xyz
 
 Matrix = NDArray[np.float64]
 
@@ -42,13 +42,13 @@ def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) ->
     weight_n = craft.mass_kg * GRAVITY_M_S2
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        yaw, accel = reference[REF_YAW], rows3(reference[REF_ACC])
-        position = along(near(sub(rows3(state[POS]), rows3(reference[REF_POS])), limits), yaw)
-        velocity = along(sub(rows3(state[VEL]), rows3(reference[REF_VEL])), yaw)
+        yaw, accel = reference[REF_YAW], xyz(reference[REF_ACC])
+        position = along(near(sub(xyz(state[POS]), xyz(reference[REF_POS])), limits), yaw)
+        velocity = along(sub(xyz(state[VEL]), xyz(reference[REF_VEL])), yaw)
         ax, ay, az = along(accel, yaw)
         rx, ry, rz = rotation_vector(state[QUAT], yaw)
         turned = (rx + ay / GRAVITY_M_S2, ry - ax / GRAVITY_M_S2, rz)
-        x = (*position, *velocity, *turned, *rows3(state[RATE]))
+        x = (*position, *velocity, *turned, *xyz(state[RATE]))
         u = [weighted(row, x) for row in rows]
         thrust_n = (weight_n + craft.mass_kg * az - u[0]).clamp(min=0.0)
         return motors(thrust_n, (-u[1], -u[2], -u[3]), state[ROTOR].unbind(0)), memory.clone()

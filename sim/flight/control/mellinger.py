@@ -25,7 +25,7 @@ from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.geometric import attitude_torque
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.position import pd_acceleration
-from sim.flight.control.vectors import axes_of, clip_norm, rows3, scale, sub
+from sim.flight.control.vectors import axes_of, clip_norm, scale, sub, xyz
 
 YAW_INTEGRAL = 0.1  # frequency of the yaw integral's pole, as a share of yaw_rad_s
 COUNTED_YAW_RAD = 0.1  # larger yaw errors count as this one
@@ -46,14 +46,14 @@ def make_mellinger(craft: Craft, dt_s: float, gains: ControllerGains | None = No
     largest_m = limits.integral_error_m_s2 / (1.5 * limits.position_rad_s**2)
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        axes, rate = axes_of(state[QUAT]), rows3(state[RATE])
-        accel = pd_acceleration(state, reference, limits, extra=scale(ki, rows3(memory[0:3])))
+        axes, rate = axes_of(state[QUAT]), xyz(state[RATE])
+        accel = pd_acceleration(state, reference, limits, extra=scale(ki, xyz(memory[0:3])))
         thrust_n, up = thrust_vector(accel, axes, craft)
         x, y, z = rotation_error(wanted_frame(axes, up, heading_of(reference[REF_YAW])))
         still = torch.zeros_like(z)
         # A torque of -J kyaw (eR + kim int) is that of an error which is larger by the integral.
         torque_nm = attitude_torque(craft, limits, (x, y, z + kim * memory[3]), rate, (still, still, still))
-        error = clip_norm(sub(rows3(reference[REF_POS]), rows3(state[POS])), largest_m)
+        error = clip_norm(sub(xyz(reference[REF_POS]), xyz(state[POS])), largest_m)
         sums = (torch.stack(error) * dt_s + memory[0:3]).clamp(-bound, bound)
         turned = memory[3] + dt_s * z.clamp(-COUNTED_YAW_RAD, COUNTED_YAW_RAD)
         turned = turned.clamp(-MAX_YAW_BIAS_RAD / kim, MAX_YAW_BIAS_RAD / kim)

@@ -21,7 +21,7 @@ from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, C
 from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_outlet
-from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, rows3, scale, sub
+from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, scale, sub, xyz
 
 
 def make_pid(
@@ -35,10 +35,10 @@ def make_pid(
     fastest = ki * limits.integral_error_m_s2 / kv  # growth of the integral [m/s^3]
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        axes, integral = axes_of(state[QUAT]), rows3(memory)
-        towards = approach(sub(rows3(reference[REF_POS]), rows3(state[POS])), limits)
-        missing_m_s = sub(add(rows3(reference[REF_VEL]), towards), rows3(state[VEL]))
-        asked = add(add(rows3(reference[REF_ACC]), integral), scale(kv, missing_m_s))
+        axes, integral = axes_of(state[QUAT]), xyz(memory)
+        towards = approach(sub(xyz(reference[REF_POS]), xyz(state[POS])), limits)
+        missing_m_s = sub(add(xyz(reference[REF_VEL]), towards), xyz(state[VEL]))
+        asked = add(add(xyz(reference[REF_ACC]), integral), scale(kv, missing_m_s))
         accel = limit_acceleration(asked, limits)
         thrust_n, up = thrust_vector(accel, axes, craft)
         rates = attitude_rates(wanted_frame(axes, up, heading_of(reference[REF_YAW])), limits)

@@ -17,7 +17,7 @@ from sim.engines.quad.craft import GRAVITY_M_S2
 from sim.engines.quad.layout import POS, VEL
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL
 from sim.flight.control.gains import ControllerGains
-from sim.flight.control.vectors import TINY, Vec, add, dot, rows3, scale, sub
+from sim.flight.control.vectors import TINY, Vec, add, dot, scale, sub, xyz
 
 
 def position_gains(gains: ControllerGains) -> tuple[float, float]:
@@ -48,9 +48,9 @@ def pd_acceleration(
     are.
     """
     kx, kv = position_gains(gains)
-    error = near(sub(rows3(reference[REF_POS]), rows3(state[POS])), gains)
-    velocity_error = sub(rows3(reference[REF_VEL]), rows3(state[VEL]))
-    asked = add(add(scale(kx, error), scale(kv, velocity_error)), rows3(reference[REF_ACC]))
+    error = near(sub(xyz(reference[REF_POS]), xyz(state[POS])), gains)
+    velocity_error = sub(xyz(reference[REF_VEL]), xyz(state[VEL]))
+    asked = add(add(scale(kx, error), scale(kv, velocity_error)), xyz(reference[REF_ACC]))
     return limit_acceleration(asked if extra is None else add(asked, extra), gains)
 
 

@@ -18,7 +18,7 @@ from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import RATE, ROTOR
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
-from sim.flight.control.vectors import Vec, rows3
+from sim.flight.control.vectors import Vec, xyz
 
 RateLoop = Callable[[Tensor, Tensor, Vec], Tensor]
 
@@ -30,7 +30,7 @@ def make_rate_loop(craft: Craft, dt_s: float, gains: ControllerGains | None = No
     roll, yaw = rate_gains(gains)
 
     def loop(state: Tensor, thrust_n: Tensor, wanted: Vec) -> Tensor:
-        rate = rows3(state[RATE])
+        rate = xyz(state[RATE])
         wx, wy, wz = (w - r for w, r in zip(wanted, rate, strict=True))
         torque_nm = torque_for(craft, (roll * wx, roll * wy, yaw * wz), rate)
         return motors(thrust_n, torque_nm, state[ROTOR].unbind(0))

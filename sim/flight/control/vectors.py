@@ -12,7 +12,7 @@ Axes = tuple[Vec, Vec, Vec]  # the body's x, y and z axis in the world: the colu
 TINY = 1e-9  # under square roots: a gradient there stays finite
 
 
-def rows3(rows: Tensor) -> Vec:
+def xyz(rows: Tensor) -> Vec:
     x, y, z = rows.unbind(0)
     return x, y, z
 

@@ -1,8 +1,9 @@
-"""Drawer: take the knob and pull the drawer open by 15 cm.
+"""Drawer: grasp the knob and pull the drawer open by 15 cm.
 
-Observation `state` (16,): the tool's position (3); the fingers' opening (1); the knob relative to the tool
-(3); how far the drawer is open (1) and its speed (1); joint positions (7). Success: open by 15 cm for 3 steps
-in a row.
+Randomisation: position of the cabinet in a field of 6 by 30 cm; start pose of the arm. Observation `state`
+(16,): tool position (3), opening of the fingers (1), knob relative to the tool (3), opening of the drawer (1)
+and its speed (1), joint positions (7); m, m/s and rad in the world. Success: open by 15 cm for 3 steps in a
+row. Dense reward: weighted terms of nearness to the knob, contact of both fingers, and opening.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KNOB_M = (-0.12, 0.0, 0.05)  # in the drawer's frame
 
 @dataclass(frozen=True)
 class DrawerTask:
-    """The cabinet stands anywhere in a field of 6 by 30 cm, the drawer shut."""
+    """The cabinet stands anywhere in its field; the drawer starts closed."""
 
     name: str = "drawer"
     scene: str = "drawer.xml"
@@ -47,7 +48,7 @@ class DrawerTask:
     weights: Mapping[str, float] = field(default_factory=lambda: {"near": 0.3, "pinched": 0.2, "open": 0.5})
 
     def edit(self, spec: Any) -> None:
-        """No dials."""
+        """Nothing to change: the task has no settings."""
 
     def start(
         self, uniform: Float[Tensor, "k 2"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
@@ -74,7 +75,7 @@ class DrawerTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 4"]:
-        """Over the knob, down, close, and pull."""
+        """Move over the knob, down, close the fingers, and pull."""
         offset_m = self._knob(view) - view.tool.m
         aside_m = offset_m[:, :2].norm(dim=-1)
         held = (view.physics.touch_n > 0.5).all(1)
@@ -87,5 +88,5 @@ class DrawerTask:
         return torch.cat([move, grip[:, None]], -1)
 
     def _knob(self, view: View) -> Float[Tensor, "n 3"]:
-        """The cabinet is never turned: its frame's axes are the world's."""
+        """Position of the knob [m, world]; the cabinet is never turned, so its axes are the world's."""
         return view.body("drawer").m + view.tool.m.new_tensor(_KNOB_M)

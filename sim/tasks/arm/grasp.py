@@ -1,6 +1,4 @@
-"""What tasks with cubes share: how a two-finger hand stands to a cube, and how it comes around one from
-above.
-"""
+"""Grasping cubes with a two-finger hand: alignment with a cube, and the approach from above."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from torch import Tensor
 from sim.bodies.rotation import yaw_of
 from sim.bodies.scene_view import ToolAmongThings
 
-ABOVE_M = 0.08
+ABOVE_M = 0.08  # height over a cube at which the tool aligns with it
 
 
 def heading(view: ToolAmongThings) -> Float[Tensor, "n 2"]:
@@ -23,7 +21,7 @@ def heading(view: ToolAmongThings) -> Float[Tensor, "n 2"]:
 
 
 def quarter_turn_left(view: ToolAmongThings, cube: str) -> Float[Tensor, " n"]:
-    """How far the tool has to turn until its fingers lie flat on a cube; within an eighth of a turn [rad]."""
+    """Angle [rad] about the vertical that aligns the fingers with faces of a cube, in (-pi/4, pi/4)."""
     apart = yaw_of(view.thing(cube).quat) - yaw_of(view.tool.quat)
     quarter = math.pi / 2
     return torch.remainder(apart + quarter / 2, quarter) - quarter / 2
@@ -32,8 +30,10 @@ def quarter_turn_left(view: ToolAmongThings, cube: str) -> Float[Tensor, " n"]:
 def around(
     view: ToolAmongThings, cube: str, left: Float[Tensor, " n"]
 ) -> tuple[Float[Tensor, "n 3"], Bool[Tensor, " n"]]:
-    """(where the tool goes now, are the fingers around the cube?): over it and turned to it first, then
-    down.
+    """Approach of a cube: over it and aligned first, then down.
+
+    Returns (next goal of the tool [m], mask of worlds whose fingers are around the cube). left: angle that is
+    left, by `quarter_turn_left`.
     """
     offset_m = view.thing(cube).m - view.tool.m
     aside_m = offset_m[:, :2].norm(dim=-1)

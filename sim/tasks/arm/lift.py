@@ -1,9 +1,10 @@
-"""Lift: take a cube from the table and hold it 10 cm above its place.
+"""Lift: grasp a cube on the table and hold it 10 cm above its place.
 
-Observation `state` (22,): the tool's position (3) and heading as cos, sin (2); the fingers' opening (1); the
-cube relative to the tool (3), its height (1), its heading from the tool's within a quarter turn, as cos 4a,
-sin 4a (2); joint positions (7); velocity of the cube (3). Success: the cube's centre at 12 cm or higher for 5
-steps in a row.
+Randomisation: position and heading of the cube; start pose of the arm. Observation `state` (22,): tool
+position (3) and heading as cos, sin (2); opening of the fingers (1); cube relative to the tool (3), its
+height (1), its heading a relative to the tool's as cos 4a, sin 4a (2), equal for all four faces; joint
+positions (7); velocity of the cube (3); m, m/s and rad in the world. Success: the cube's centre at 12 cm or
+higher for 5 steps in a row. Dense reward: weighted terms of nearness, contact of both fingers, and height.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from sim.engines.protocol import Start
 from sim.tasks.arm.grasp import around, heading, quarter_turn_left
 from sim.tasks.scripted import between, toward, turning
 
-HALF_M = 0.02
+HALF_M = 0.02  # half an edge of the cube
 
 
 @dataclass(frozen=True)
 class LiftTask:
-    """The cube lies anywhere in a field of 20 by 30 cm, turned by any angle."""
+    """The cube lies anywhere in a field of 20 by 30 cm, at any heading."""
 
     name: str = "lift"
     scene: str = "lift.xml"
@@ -58,7 +59,7 @@ class LiftTask:
     weights: Mapping[str, float] = field(default_factory=lambda: {"near": 0.3, "pinched": 0.2, "lifted": 0.5})
 
     def edit(self, spec: Any) -> None:
-        """No dials."""
+        """Nothing to change: the task has no settings."""
 
     def start(
         self, uniform: Float[Tensor, "k 3"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
@@ -100,7 +101,7 @@ class LiftTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 5"]:
-        """Over the cube and turned to it, down, close, up. Which of these it is, the scene tells."""
+        """Move over the cube and align with it, down, close, up; the phase follows from what is observed."""
         left = quarter_turn_left(view, "cube")
         grasp_m, there = around(view, "cube", left)
         held = (view.physics.touch_n > 0.5).all(1)

@@ -1,8 +1,10 @@
-"""Peg insertion: a peg in the gripper, held a little askew, into a hole with sub-millimetre clearance.
+"""Peg insertion: put a peg, held with an error in the grasp, into a hole with sub-millimetre clearance.
 
-Observation `state` (26,), relative to the hole's mouth: the tool (3) and the peg's tip (3); where the peg (3)
-and the tool (3) point; joint positions (7) and speeds (7). Success: the tip is 3 cm deep in the hole for 3
-steps in a row.
+Randomisation: position of the hole; error of the grasp, up to 3 mm and 0.1 rad; start pose of the arm.
+Observation `state` (26,): tool (3) and tip of the peg (3) relative to the hole's opening; directions of the
+peg (3) and the tool (3); joint positions (7) and speeds (7); m, rad and rad/s in the world. Success: the tip
+is 3 cm deep in the hole for 3 steps in a row. Dense reward: weighted terms of nearness, upright peg, and
+depth.
 """
 
 from __future__ import annotations
@@ -23,14 +25,17 @@ from sim.bodies.rotation import axis_z, cross, from_rotvec, multiply, rotate
 from sim.engines.protocol import Start
 from sim.tasks.scripted import between, toward, turning
 
-RADIUS_M, TIP_M, HEAD_M, MOUTH_M, WALL_M = 0.008, 0.062, 0.01, 0.06, 0.02
+RADIUS_M, TIP_M, HEAD_M = (
+    0.008,
+    0.062,
+    0.01,
+)  # of the peg: radius, middle to tip, half-width between the fingers
+MOUTH_M, WALL_M = 0.06, 0.02  # of the hole: height of its opening, half-thickness of its walls
 
 
 @dataclass(frozen=True)
 class PegInsertTask:
-    """`clearance_mm`: between shaft and wall, on either side. The grip is off by up to 3 mm along and 0.1
-    rad.
-    """
+    """`clearance_mm`: distance between shaft and wall on each side. Raises ConfigError outside 0 ... 5."""
 
     clearance_mm: float = 0.5
     name: str = "peg_insert"
@@ -45,7 +50,8 @@ class PegInsertTask:
         (0.58, 0.1, 0.26),
     )
     field_m: tuple[tuple[float, float], tuple[float, float]] = ((0.42, -0.12), (0.58, 0.12))
-    askew: tuple[float, float, float] = (0.003, 0.003, 0.1)  # m along x and z of the tool, rad about its y
+    # Half-widths of the grasp error: m along x and z of the tool, rad about its y.
+    askew: tuple[float, float, float] = (0.003, 0.003, 0.1)
     depth_m: float = 0.03
     obs_parts: tuple[tuple[str, int, str], ...] = (
         ("tool from mouth", 3, "m"), ("tip from mouth", 3, "m"), ("peg axis", 3, "1"), ("tool axis", 3, "1"),
@@ -58,7 +64,7 @@ class PegInsertTask:
             raise ConfigError(f"clearance_mm is {self.clearance_mm:g}; expected more than 0 and at most 5.")
 
     def edit(self, spec: Any) -> None:
-        """Walls as far apart as the clearance asks."""
+        """Place the walls of the hole at the clearance."""
         half_m = RADIUS_M + 1e-3 * self.clearance_mm
         for name, sign in (("east", 1.0), ("west", -1.0)):
             spec.geom(f"wall_{name}").pos[0] = sign * (half_m + WALL_M)
@@ -85,7 +91,7 @@ class PegInsertTask:
         along, up, tilt = (
             (2.0 * uniform[:, 2 + i] - 1.0).to(zero) * size for i, size in enumerate(self.askew)
         )
-        # The peg points down where the tool does: half a turn about the tool's x, then askew about its y.
+        # The peg points down like the tool: half a turn about the tool's x, then the error about its y.
         down = tool.quat.new_tensor([0.0, 1.0, 0.0, 0.0]).expand_as(tool.quat)
         leaning = multiply(from_rotvec(torch.stack([zero, tilt, zero], -1)), down)
         peg = wiring.loose["peg"][0]
@@ -114,9 +120,10 @@ class PegInsertTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 6"]:
-        """Right the peg, bring its tip over the mouth, lower it gently, and push once it is in: a peg that
-        meets the block at full speed slides up between the fingers, which then reach the block before the peg
-        is home.
+        """Make the peg upright, move its tip over the hole, lower it slowly, and push once it is in.
+
+        A peg that meets the block at full speed slides up between the fingers, and the fingers then reach the
+        block before the peg is inserted.
         """
         tip_m, axis = self._tip(view), self._axis(view)
         down = axis.new_tensor([0.0, 0.0, -1.0]).expand_as(axis)
@@ -130,9 +137,9 @@ class PegInsertTask:
         return torch.cat([toward(goal_m, view, reach), turning(lean, reach)], -1)
 
     def _tip(self, view: View) -> Float[Tensor, "n 3"]:
-        """The peg's tip, from the hole's mouth."""
+        """Tip of the peg relative to the hole's opening [m, world axes]."""
         return view.thing("peg").m + TIP_M * self._axis(view) - view.goal
 
     def _axis(self, view: View) -> Float[Tensor, "n 3"]:
-        """Where the peg points: minus its own z axis."""
+        """Direction of the peg [unit vector, world]: its negative z axis."""
         return -axis_z(view.thing("peg").quat)

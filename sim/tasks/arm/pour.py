@@ -1,9 +1,11 @@
 """Pour: empty a cup of beads, held in the hand, into a bowl on the table.
 
-Observation `state` (24,), as long whatever the number of beads: the tool from the bowl (3); where the tool
-points (3); the share of beads in the cup (1) and in the bowl (1); the beads' mean position from the bowl (3)
-and mean velocity (3); joint positions (7); the cup's lip from the bowl (3). Success: nine of ten beads in the
-bowl for 5 steps in a row.
+Randomisation: position of the bowl in a field of 8 by 24 cm; start pose of the arm. Observation `state`
+(24,), independent of the number of beads: tool relative to the bowl (3); direction of the tool (3); share of
+beads in the cup (1) and in the bowl (1); mean position of the beads relative to the bowl (3) and mean
+velocity (3); joint positions (7); lip of the cup relative to the bowl (3); m, m/s and rad in the world.
+Success: 90 % of the beads in the bowl for 5 steps in a row. Dense reward: weighted terms of nearness of the
+lip, beads not spilt, beads poured.
 """
 
 from __future__ import annotations
@@ -26,21 +28,17 @@ from sim.bodies.rotation import axis_z, conjugate, from_rotvec, multiply, rotate
 from sim.engines.protocol import Start
 from sim.tasks.scripted import between, toward, turning
 
-BEAD_M, MOST = 0.006, 27
-_CUP_M = 0.06  # the cup's axis, from the tool along its x; x stays level while the tool points down
-_FLOOR_M, _RIM_M, _HALF_M, _FLARE_RAD = (
-    0.025,
-    -0.03,
-    0.0195,
-    0.26,
-)  # along the tool's z; half width at the floor
-_BOWL_M, _BOWL_HIGH_M = 0.075, 0.06  # counted as in the bowl: so near its axis, so low
-_ABOVE_M, _TILTED_RAD = (0.17, 0.1), 1.75  # the lip over the table, upright and tilted; the tilt in the end
+BEAD_M, MOST = 0.006, 27  # radius of a bead; largest number of them
+_CUP_M = 0.06  # the cup's axis, from the tool along its x; x is horizontal while the tool points down
+_FLOOR_M, _RIM_M = 0.025, -0.03  # floor and rim of the cup along the tool's z
+_HALF_M, _FLARE_RAD = 0.0195, 0.26  # half-width at the floor; angle at which the walls lean out
+_BOWL_M, _BOWL_HIGH_M = 0.075, 0.06  # a bead is in the bowl within this radius and below this height
+_ABOVE_M, _TILTED_RAD = (0.17, 0.1), 1.75  # height of the lip, upright and tilted; final tilt
 
 
 @dataclass(frozen=True)
 class PourTask:
-    """`beads`: 20, up to 27. The bowl stands anywhere in a field of 8 by 24 cm."""
+    """`beads`: 1 to 27 of them in the cup. Raises ConfigError for other numbers."""
 
     beads: int = 20
     name: str = "pour"
@@ -75,9 +73,7 @@ class PourTask:
             raise ConfigError(f"beads is {self.beads}; expected 1 to {MOST}.")
 
     def edit(self, spec: Any) -> None:
-        """The cup, fixed to the hand by a handle between the fingers: a floor and four walls that lean out;
-        beads.
-        """
+        """Add the cup (a floor and four leaning walls, fixed to the hand by a handle) and the beads."""
         tool = spec.site("tool")
         if tool is None:
             raise ConfigError(
@@ -164,13 +160,10 @@ class PourTask:
         return {"near": 1.0 - torch.tanh(5.0 * aside_m), "kept": (cup + bowl).clamp_max(1.0), "poured": bowl}
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 6"]:
-        """The lip over the bowl, low; then tilt slowly, the lip staying where it is, until the cup is
-        empty.
-        """
+        """Move the lip low over the bowl, then tilt slowly about the lip until the cup is empty."""
         lip_m, tilt = self._lip(view), self._tilt(view)
-        height_m = _ABOVE_M[0] + (_ABOVE_M[1] - _ABOVE_M[0]) * tilt.clamp(
-            0.0, 1.0
-        )  # the hand stays off the bowl
+        # The height keeps the hand clear of the bowl.
+        height_m = _ABOVE_M[0] + (_ABOVE_M[1] - _ABOVE_M[0]) * tilt.clamp(0.0, 1.0)
         left_m = view.goal + torch.nn.functional.pad(height_m[:, None], (2, 0)) - lip_m
         ready = left_m.norm(dim=-1) < 0.025
         begun = tilt > 0.3
@@ -182,25 +175,25 @@ class PourTask:
         return torch.cat([toward(view.tool.m + left_m, view, reach), turn.clamp(-0.8, 0.8)], -1)
 
     def _beads(self, view: View) -> tuple[Float[Tensor, "n b 3"], Float[Tensor, "n b 3"]]:
-        """(positions, velocities)"""
+        """Returns (positions [m], velocities [m/s]) of the beads in the world."""
         names = [f"bead{i}" for i in range(self.beads)]
         speeds = [view.speed_m_s(name) for name in names]
         return torch.stack([view.thing(name).m for name in names], 1), torch.stack(speeds, 1)
 
     def _tilt(self, view: View) -> Float[Tensor, " n"]:
-        """From pointing down towards pointing back to the arm's base [rad]."""
+        """Angle [rad] of the tool, 0 when it points down, pi/2 when it points back to the arm's base."""
         axis = axis_z(view.tool.quat)
         return torch.atan2(-axis[:, 0], -axis[:, 2])
 
     def _lip(self, view: View) -> Float[Tensor, "n 3"]:
-        """The middle of the edge over which beads leave."""
+        """Middle of the edge over which beads leave the cup [m, world]."""
         out_m = _CUP_M + _HALF_M + (_FLOOR_M - _RIM_M) * math.tan(_FLARE_RAD)
         return view.tool.m + rotate(
             view.tool.quat, view.tool.m.new_tensor([out_m, 0.0, _RIM_M]).expand_as(view.tool.m)
         )
 
     def _in_cup(self, view: View, beads_m: Float[Tensor, "n b 3"]) -> Float[Tensor, " n"]:
-        """Share of beads between floor and rim, and no farther from the axis than the walls are."""
+        """Share of beads between floor and rim and inside the walls of the cup."""
         back = conjugate(view.tool.quat)[:, None].expand(-1, self.beads, 4)
         seen = rotate(back, beads_m - view.tool.m[:, None]) - beads_m.new_tensor([_CUP_M, 0.0, 0.0])
         half_m = _HALF_M + (_FLOOR_M - seen[..., 2]) * math.tan(_FLARE_RAD)
@@ -208,6 +201,7 @@ class PourTask:
         return inside.to(beads_m).mean(1)
 
     def _in_bowl(self, view: View, beads_m: Float[Tensor, "n b 3"]) -> Float[Tensor, " n"]:
+        """Share of beads near the bowl's axis and below its rim."""
         away_m = beads_m - view.goal[:, None]
         inside: Tensor = (away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)
         return inside.to(beads_m).mean(1)

@@ -1,8 +1,10 @@
-"""Push-T: push a T over the table, with a stick in the hand, to where its outline is drawn.
+"""Push-T: push a T over the table, with a stick in the hand, onto its target.
 
-Observation `state` (17,): the stick on the table (2); the T from the stick (2) and from its target (2), its
-turn from the target as cos, sin (2); joint positions (7); velocity of the T (2). Success: the T covers
-`coverage` of the target's area for 3 steps in a row.
+Randomisation: position and heading of the T; start pose of the arm. Observation `state` (17,), horizontal
+coordinates in the world: the stick (2); the T relative to the stick (2) and to its target (2), its angle from
+the target as cos, sin (2); joint positions (7); velocity of the T (2); m, m/s and rad. Success: the T covers
+`coverage` of the target's area for 3 steps in a row. Dense reward: weighted terms of nearness of the stick,
+distance and angle to the target, and covered area.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from sim.tasks.arm.tee import share_covered
 from sim.tasks.scripted import between
 
 TARGET_M, TARGET_RAD = (0.5, 0.0), math.pi / 4
-_HEIGHT_M, _TIP_M, _ROOM_M = 0.07, 0.008, 0.02
+_HEIGHT_M, _TIP_M, _ROOM_M = 0.07, 0.008, 0.02  # the tool; the stick's end; room to get behind a face
 
 
 @dataclass(frozen=True)
 class PushTTask:
-    """`coverage`: share of the target. The T lies anywhere in a field of 16 by 24 cm, turned by any angle."""
+    """The T lies anywhere in a field of 16 by 24 cm, at any angle. `coverage`: share of the target."""
 
     coverage: float = 0.9
     name: str = "push_t"
@@ -62,7 +64,7 @@ class PushTTask:
             raise ConfigError(f"coverage is {self.coverage:g}; expected more than 0 and at most 0.97.")
 
     def edit(self, spec: Any) -> None:
-        """A stick, fixed to the hand and slippery, from the tool to just above the table."""
+        """Add a low-friction stick, fixed to the hand, from the tool to just above the table."""
         tool = spec.site("tool")
         if tool is None:
             raise ConfigError(
@@ -114,7 +116,7 @@ class PushTTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 2"]:
-        """Push at the face that helps most, and go around the T to the next one when another helps more."""
+        """Push at the face that reduces the error most; go around the T when another face becomes better."""
         tee, (away, turn) = view.thing("tee"), self._from_target(view)
         heading = yaw_of(tee.quat)
         stick = _turned(view.tool.m[:, :2] - tee.m[:, :2], -heading)
@@ -124,13 +126,13 @@ class PushTTask:
         fastest = torch.where(pushing, 0.4, 1.0)[:, None]
         gain = torch.where(pushing, 0.2, 0.3)[:, None]
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-9)
-        slow: Tensor = move / size * torch.minimum(gain * size, fastest)
-        return slow
+        action: Tensor = move / size * torch.minimum(gain * size, fastest)
+        return action
 
     def _open(
         self, tee_m: Float[Tensor, "n 2"], heading: Float[Tensor, " n"], reach: Reach
     ) -> Bool[Tensor, "n c"]:
-        """Faces that the stick can get behind."""
+        """Mask of the faces behind which the stick can get."""
         point, normal = faces(tee_m)
         behind = (point - _ROOM_M * normal).expand(len(tee_m), -1, 2)
         place = tee_m[:, None] + _turned(behind, heading[:, None])
@@ -139,18 +141,20 @@ class PushTTask:
         return open_
 
     def _covered(self, view: View) -> Float[Tensor, " n"]:
+        """Share of the target's area that the T covers."""
         away, turn = self._from_target(view)
         target = torch.full_like(turn, TARGET_RAD)
         return share_covered(_turned(away, -target), turn)
 
     def _from_target(self, view: View) -> tuple[Float[Tensor, "n 2"], Float[Tensor, " n"]]:
-        """Where the T is from its target, in the world's axes, and its turn from it, at most half a turn."""
+        """The T relative to its target: (offset [m, world axes], angle [rad] in (-pi, pi))."""
         tee = view.thing("tee")
         turn = torch.remainder(yaw_of(tee.quat) - TARGET_RAD + math.pi, 2 * math.pi) - math.pi
         return tee.m[:, :2] - tee.m.new_tensor(TARGET_M), turn
 
 
 def _turned(point: Float[Tensor, "*n 2"], angle: Float[Tensor, " *n"]) -> Float[Tensor, "*n 2"]:
+    """Points turned counter-clockwise by angles [rad]."""
     x, y = point[..., 0], point[..., 1]
     cos, sin = angle.cos(), angle.sin()
     return torch.stack([cos * x - sin * y, sin * x + cos * y], -1)

@@ -1,18 +1,16 @@
-"""How to push a T somewhere: which face to push at, judged by a quasi-static model, and the way there around
-the T.
+"""Planner of pushes of a T: the face to push at, by a quasi-static model, and the way to it around the T.
 
-A slow push with a force f n at p, from the middle of the area, moves the T along a fixed twist (Goyal, Ruina
-and Papadopoulos, "Planar sliding with dry friction", 1991; the limit surface taken as an ellipsoid):
+A slow push with a force f n at p, relative to the middle of the area, moves the T along a fixed twist (Goyal,
+Ruina and Papadopoulos, "Planar sliding with dry friction", 1991; limit surface approximated by an ellipsoid):
 
     (v, omega) = f (n, (p x n) / c^2),   c = greatest friction torque / greatest friction force
 
-for a stick that slides along faces freely, so that n is their normal. The error is a point in (x, y, rho
-angle), a push a straight line. Of all pairs of pushes, the one that leaves least of the error, counting what
-it costs, is begun. Pushes through the middle lead along x and y, others turn both ways, so there is always
-one that helps.
+The stick slides along faces without friction, so n is the normal of the face. The error is a point in (x, y,
+rho angle) and a push is a straight line in this space. Of all pairs of pushes, the planner begins the one
+with the least remaining error plus cost of motion. Pushes through the middle move the T along x and y, others
+turn it in either direction, so there is always one that reduces the error.
 
-Everything is a function of what is seen: where the stick stands decides what it is doing. In the T's frame, m
-and rad.
+The plan depends on positions only: where the stick is decides the phase. All in the T's frame, m and rad.
 """
 
 from __future__ import annotations
@@ -24,42 +22,35 @@ from torch import Tensor
 from sim.tasks.arm.tee import UNIT_M, gap_m, pieces_m
 
 C_M, RHO_M = 1.5 * UNIT_M, 1.5 * UNIT_M
-STICK_M = 0.008
-_CLEAR_M, _NEAR_M, _ALIGNED_M = (
-    0.012,
-    0.006,
-    0.007,
-)  # stick to face before a push; on the way; how far aside at most
-_TRAVEL, _PUSH = 0.6, 1.5  # share of the error that a metre of way, and of pushing, is worth
-_ELSEWHERE_M = 0.2  # leaving a face counts as so much way
-_MORE_M = 0.002  # beyond where the push ends, or it would never quite end
-_RING_M, _MIDDLE_Y_M = (
-    0.112,
-    2.5 / 7.0 * UNIT_M,
-)  # a circle around the T, about the middle of where bar and stem meet
+STICK_M = 0.008  # radius
+_CLEAR_M, _NEAR_M = 0.012, 0.006  # gap between stick and face before a push; on the way around
+_ALIGNED_M = 0.007  # largest sideways distance from the point of a push
+_TRAVEL, _PUSH = 0.6, 1.5  # cost of a metre of motion, and of pushing, in shares of the error
+_ELSEWHERE_M = 0.2  # leaving a face costs as much as this motion
+_MORE_M = 0.002  # goal beyond the end of a push, which would otherwise be approached for ever
+_RING_M, _MIDDLE_Y_M = 0.112, 2.5 / 7.0 * UNIT_M  # circle around the T, about the joint of bar and stem
 
 
 def faces(like: Tensor) -> tuple[Float[Tensor, "c 2"], Float[Tensor, "c 2"]]:
-    """(points on the outline, inward normals) where the stick may push: nowhere near a corner."""
+    """Candidate pushes, none near a corner: (points on the outline, inward normals)."""
     (bar_y, bar_x, half), (stem_y, stem_x, stem_half) = pieces_m()
     top, under, foot = bar_y + half, bar_y - half, stem_y - stem_half
-    edge, room = 0.006, STICK_M + 0.005
-    rows = [(x, top, 0.0, -1.0) for x in _spread(-bar_x + edge, bar_x - edge, 9)]
-    rows += [(sign * x, under, 0.0, 1.0) for sign in (-1, 1) for x in _spread(stem_x + room, bar_x - edge, 4)]
-    rows += [(x, foot, 0.0, 1.0) for x in _spread(-stem_x + edge, stem_x - edge, 3)]
-    rows += [(sign * bar_x, y, -sign, 0.0) for sign in (-1, 1) for y in _spread(under + edge, top - edge, 3)]
-    rows += [
-        (sign * stem_x, y, -sign, 0.0) for sign in (-1, 1) for y in _spread(foot + edge, under - room, 7)
-    ]
-    table = like.new_tensor(rows)
+    edge, room, both = 0.006, STICK_M + 0.005, (-1, 1)
+    found = [(x, top, 0.0, -1.0) for x in _spread(-bar_x + edge, bar_x - edge, 9)]
+    found += [(sign * x, under, 0.0, 1.0) for sign in both for x in _spread(stem_x + room, bar_x - edge, 4)]
+    found += [(x, foot, 0.0, 1.0) for x in _spread(-stem_x + edge, stem_x - edge, 3)]
+    found += [(sign * bar_x, y, -sign, 0.0) for sign in both for y in _spread(under + edge, top - edge, 3)]
+    found += [(sign * stem_x, y, -sign, 0.0) for sign in both for y in _spread(foot + edge, under - room, 7)]
+    table = like.new_tensor(found)
     return table[:, :2], table[:, 2:]
 
 
 def push(
     stick_m: Float[Tensor, "n 2"], error: Float[Tensor, "n 3"], open_: Bool[Tensor, "n c"]
 ) -> tuple[Float[Tensor, "n 2"], Bool[Tensor, " n"]]:
-    """(where the stick goes now, is it to push?). error: x, y, angle that the T has to go; open_: faces in
-    reach.
+    """Next motion of the stick: (its goal [m], mask of worlds where it pushes).
+
+    error: x, y [m] and angle [rad] that are left for the T; open_: candidate pushes that can be reached.
     """
     point, normal = faces(stick_m)
     torque = point[:, 0] * normal[:, 1] - point[:, 1] * normal[:, 0]
@@ -71,7 +62,7 @@ def push(
     offset = stick_m[:, None] - touch
     along, aside = (offset * normal).sum(-1), (offset * tangent).sum(-1).abs()
     aligned = (aside < _ALIGNED_M) & (along > -_CLEAR_M - 0.004) & (along < 0.01)
-    # What is nearly there keeps its place in the ranking, or the stick would waver between two plans.
+    # A push that has nearly begun stays cheap, so that the stick does not alternate between two plans.
     way_m = torch.where(
         aligned, -2.0 * along.clamp_max(0.0), (stick_m[:, None] - before).norm(dim=-1) + _ELSEWHERE_M
     )
@@ -82,10 +73,10 @@ def push(
     cost = left + _TRAVEL * (way_m[:, :, None] + hop_m) + torch.where(open_, 0.0, 1e3)[:, :, None]
     plan = cost.flatten(1).argmin(-1)
     best = plan // len(point)
-    row = torch.arange(len(stick_m), device=stick_m.device)
-    pushing = aligned[row, best]
-    # With force f, the stick and the face under it go by f (1 + torque^2 / c^2).
-    deep_m = length_m.flatten(1)[row, plan] / size[best] * (1.0 + (torque[best] / C_M) ** 2)
+    world = torch.arange(len(stick_m), device=stick_m.device)
+    pushing = aligned[world, best]
+    # With force f, the stick and the face under it move by f (1 + torque^2 / c^2).
+    deep_m = length_m.flatten(1)[world, plan] / size[best] * (1.0 + (torque[best] / C_M) ** 2)
     ahead = touch[best] + normal[best] * (deep_m[:, None] + _MORE_M)
     around = detour(stick_m, before[best])
     return torch.where(pushing[:, None], ahead, around), pushing
@@ -94,11 +85,10 @@ def push(
 def _two_pushes(
     error: Float[Tensor, "n 3"], way: Float[Tensor, "c 3"]
 ) -> tuple[Float[Tensor, "n c c"], Float[Tensor, "n c c"]]:
-    """(how far along the first of two unit vectors, what both leave of the error and cost); on the diagonal:
-    one alone.
+    """Every pair of pushes: (length of the first, remaining error as a share plus cost of both).
 
-    Least squares of error = a u + b w with a, b >= 0; where one would be negative, the pair is no better than
-    one.
+    Least squares of error = a u + b w with a, b >= 0; the diagonal, and pairs with a negative coefficient,
+    hold the first push alone.
     """
     gain = error @ way.T
     one, other = gain[:, :, None], gain[:, None, :]
@@ -112,9 +102,7 @@ def _two_pushes(
 
 
 def detour(stick_m: Float[Tensor, "n 2"], goal_m: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
-    """The next point of a way that does not touch: straight where that is free, or out to a ring and along
-    it.
-    """
+    """Next point of a path around the T: straight where free, else out to a circle and along it."""
     share = torch.linspace(0.0, 1.0, 13, dtype=stick_m.dtype, device=stick_m.device)[None, :, None]
     line = stick_m[:, None] + share * (goal_m - stick_m)[:, None]
     gaps = gap_m(line)

@@ -1,7 +1,9 @@
-"""Reach: bring the tool to a point in the air and hold it there.
+"""Reach: move the tool to a point in the air and hold it there.
 
-Observation `state` (20,): the tool (3) and the goal from it (3); joint positions (7) and speeds (7). Success:
-the tool stays within `radius_m` of the goal for 5 steps in a row.
+Randomisation: goal in a box of 25 by 50 by 35 cm; start pose of the arm. Observation `state` (20,): tool
+position (3), goal relative to it (3), joint positions (7) and speeds (7); m, rad and rad/s in the world.
+Success: the tool is within `radius_m` of the goal for 5 steps in a row. Dense reward: weighted terms of
+nearness and success.
 """
 
 from __future__ import annotations
@@ -26,9 +28,7 @@ Corner = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class ReachTask:
-    """`radius_m`: how near is there. Goals are anywhere in a box of 25 by 50 by 35 cm, starts above its
-    middle.
-    """
+    """`radius_m`: distance that counts as reached, 0.001 to 0.1; ConfigError otherwise."""
 
     radius_m: float = 0.01
     name: str = "reach"
@@ -50,7 +50,7 @@ class ReachTask:
             raise ConfigError(f"radius_m is {self.radius_m:g}; expected 0.001 to 0.1 m.")
 
     def edit(self, spec: Any) -> None:
-        """The ball is as large as what counts."""
+        """Draw the goal as a ball with the radius of success."""
         spec.geom("goal").size[0] = self.radius_m
 
     def start(
@@ -78,7 +78,7 @@ class ReachTask:
         return {"near": 1.0 - torch.tanh(5.0 * away_m), "there": (away_m <= self.radius_m).to(away_m)}
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 3"]:
-        """Straight there."""
+        """Move straight to the goal."""
         return toward(view.goal, view, reach)
 
     def _away_m(self, view: View) -> Float[Tensor, " n"]:

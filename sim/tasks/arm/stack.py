@@ -1,9 +1,11 @@
-"""Stack: put a cube of 4 cm on one of 5 cm, and let go.
+"""Stack: put a cube of 4 cm on one of 5 cm, and release it.
 
-Observation `state` (26,): the tool's position (3) and heading as cos, sin (2); the fingers' opening (1); the
-cube relative to the tool (3), its height (1), its heading from the tool's within a quarter turn, as cos 4a,
-sin 4a (2); the lower cube relative to the upper (3) and its height (1); joint positions (7); velocity of the
-cube (3). Success: the cube stands on the other and no finger touches it, for 5 steps in a row.
+Randomisation: positions and headings of both cubes; start pose of the arm. Observation `state` (26,): tool
+position (3) and heading as cos, sin (2); opening of the fingers (1); cube relative to the tool (3), its
+height (1), its heading a relative to the tool's as cos 4a, sin 4a (2); lower cube relative to the upper (3)
+and its height (1); joint positions (7); velocity of the cube (3); m, m/s and rad in the world. Success: the
+cube stands on the other and no finger touches it, for 5 steps in a row. Dense reward: weighted terms of
+nearness, contact of both fingers, cube over the other, and success.
 """
 
 from __future__ import annotations
@@ -25,18 +27,13 @@ from sim.engines.protocol import Start
 from sim.tasks.arm.grasp import around, heading, quarter_turn_left
 from sim.tasks.scripted import between, toward, turning
 
-RISE_M, SLACK_M, ASIDE_M = (
-    0.045,
-    0.006,
-    0.02,
-)  # centre over centre; how exactly; how far from the middle at most
+RISE_M, SLACK_M = 0.045, 0.006  # height of the upper cube's centre over the lower one's; its tolerance
+ASIDE_M = 0.02  # largest horizontal distance of the centres
 
 
 @dataclass(frozen=True)
 class StackTask:
-    """The cubes lie in two halves of a field of 16 by 28 cm, at least 8 cm apart, either one on either
-    side.
-    """
+    """The cubes lie in different halves of a field of 16 by 28 cm, at least 8 cm apart, sides at random."""
 
     name: str = "stack"
     scene: str = "stack.xml"
@@ -66,7 +63,7 @@ class StackTask:
     )
 
     def edit(self, spec: Any) -> None:
-        """No dials."""
+        """Nothing to change: the task has no settings."""
 
     def start(
         self, uniform: Float[Tensor, "k 7"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
@@ -108,7 +105,7 @@ class StackTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 5"]:
-        """Grasp as in lifting; up, over the other cube, down, and let go where it stands."""
+        """Grasp as in lift; up, over the other cube, down, and release the cube where it stands."""
         cube, base, left = view.thing("cube").m, view.thing("base").m, quarter_turn_left(view, "cube")
         grasp_m, there = around(view, "cube", left)
         held = (view.physics.touch_n > 0.5).all(1)
@@ -126,6 +123,7 @@ class StackTask:
         return torch.cat([toward(goal_m, view, reach), turn[:, None], grip[:, None]], -1)
 
     def _stands(self, view: View) -> Bool[Tensor, " n"]:
+        """Mask of worlds where the cube stands on the other."""
         offset = view.thing("cube").m - view.thing("base").m
         level: Tensor = (offset[:, 2] - RISE_M).abs() < SLACK_M
         stands: Tensor = level & (offset[:, :2].norm(dim=-1) < ASIDE_M)

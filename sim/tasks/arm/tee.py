@@ -1,7 +1,7 @@
-"""The T of Push-T: a bar of 4 by 1 and a stem of 1 by 3 units. Its outline, and how much of a target it
-covers.
+"""The T of Push-T: a bar of 4 by 1 and a stem of 1 by 3 units. Its outline and the area it covers of a
+target.
 
-All in the plane, in m; the T's frame stands at the middle of its area, the bar towards +y.
+All in the plane, in m. The T's frame is at the middle of its area, with the bar towards +y.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ _INWARD_M = 1e-6
 
 
 def pieces_m() -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """(y of the middle, half width, half height) of the bar and of the stem, which only touch."""
+    """Rectangles of the bar and the stem, each (y of the middle, half-width, half-height) [m]."""
     bar = (UNIT_M * (_TOP - 0.5), 2.0 * UNIT_M, 0.5 * UNIT_M)
     stem = (UNIT_M * (_TOP - 2.5), 0.5 * UNIT_M, 1.5 * UNIT_M)
     return bar, stem
 
 
 def share_covered(place_m: Float[Tensor, "n 2"], turn_rad: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Share in [0, 1] of a target's area that a T covers which stands at `place_m`, turned by `turn_rad` from
-    it.
+    """Share in [0, 1] of the target's area that a T at `place_m`, turned by `turn_rad`, covers.
 
-    A sum over pairs of rectangles, each by Green's theorem: half the integral of x dy - y dx along what of
-    either outline lies inside the other. Exact but for rounding and for what keeps edges from coinciding: the
-    target's rectangles are taken as smaller by 1e-6 m on every side, less than 1e-4 of the area.
+    Sum over pairs of rectangles by Green's theorem: half the integral of x dy - y dx along the parts of
+    either outline inside the other. Exact up to rounding, except that the target's rectangles are smaller by
+    1e-6 m on every side (less than 1e-4 of the area), so that edges never coincide.
     """
     cos, sin, n = turn_rad.cos()[:, None], turn_rad.sin()[:, None], len(place_m)
     area = place_m.new_zeros(n)
@@ -45,23 +44,21 @@ def share_covered(place_m: Float[Tensor, "n 2"], turn_rad: Float[Tensor, " n"]) 
 def _along(
     corners: Float[Tensor, "n 4 2"], seen: Float[Tensor, "n 4 2"], box: tuple[float, float, float]
 ) -> Float[Tensor, " n"]:
-    """Green's integral along the part of an outline inside a box. seen: the same corners in the box's own
-    axes.
-    """
+    """Green's integral along the part of an outline inside a box; seen: the corners in the box's axes."""
     middle_y, half_x, half_y = box
     half = seen.new_tensor([half_x, half_y])
     offset, way = seen - seen.new_tensor([0.0, middle_y]), seen.roll(-1, 1) - seen
-    safe = torch.where(way.abs() < 1e-12, 1e-12, way)  # parallel to a side: inside of it all along, or never
+    safe = torch.where(way.abs() < 1e-12, 1e-12, way)  # edges parallel to a side never cross it
     one, two = (-half - offset) / safe, (half - offset) / safe
     enter = torch.minimum(one, two).amax(-1).clamp_min(0.0)
     leave = torch.maximum(one, two).amin(-1).clamp_max(1.0)
     a, b = corners, corners.roll(-1, 1)
-    # From a + t0 (b - a) to a + t1 (b - a) it is (t1 - t0) (a x b) / 2.
+    # The integral from a + t0 (b - a) to a + t1 (b - a) is (t1 - t0) (a x b) / 2.
     return 0.5 * ((leave - enter).clamp_min(0.0) * (a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0])).sum(1)
 
 
 def _corners(like: Tensor, box: tuple[float, float, float]) -> Float[Tensor, "1 4 2"]:
-    """Counter-clockwise."""
+    """Corners of a rectangle [m], counter-clockwise."""
     y, half_x, half_y = box
     return like.new_tensor(
         [[[half_x, y - half_y], [half_x, y + half_y], [-half_x, y + half_y], [-half_x, y - half_y]]]
@@ -74,9 +71,7 @@ def _turned(points: Float[Tensor, "n p 2"], cos: Float[Tensor, "n 1"], sin: Floa
 
 
 def gap_m(points: Float[Tensor, "n p 2"]) -> Float[Tensor, "n p"]:
-    """Distance of points from the T's outline, in its frame; inside, minus the way to the nearest side of a
-    piece.
-    """
+    """Signed distance [m] of points in the T's frame from its outline, negative inside."""
     gaps = []
     for y, half_x, half_y in pieces_m():
         beyond = (points - points.new_tensor([0.0, y])).abs() - points.new_tensor([half_x, half_y])

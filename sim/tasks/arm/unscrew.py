@@ -1,9 +1,11 @@
-"""Unscrew: turn a cap off its post, gripping it anew where the wrist ends, and lift it away.
+"""Unscrew: turn a cap off its post, regrasping it at the end of the wrist's range, and lift it.
 
-Observation `state` (21,): the tool's position (3) and heading as cos, sin (2); the fingers' opening (1); the
-cap from the tool (3); its heading from the tool's within a quarter turn, as cos 4a, sin 4a (2); how far it
-has still to turn (1) and how fast it turns (1); how high it has come (1); joint positions (7). Success: 5 cm
-above the end of its thread for 5 steps in a row.
+Randomisation: position and heading of the post; start pose of the arm. Observation `state` (21,): tool
+position (3) and heading as cos, sin (2); opening of the fingers (1); cap relative to the tool (3), its
+heading a relative to the tool's as cos 4a, sin 4a (2); angle left to turn (1), turning speed (1) and height
+of the cap (1); joint positions (7); m, rad and rad/s in the world. Success: the cap is 5 cm above the end of
+its thread for 5 steps in a row. Dense reward: weighted terms of nearness, contact of both fingers, angle
+turned, and height.
 """
 
 from __future__ import annotations
@@ -27,23 +29,18 @@ from sim.engines.protocol import Start
 from sim.tasks.arm.grasp import heading
 from sim.tasks.scripted import between, toward, turning
 
-PITCH_M = 0.01  # a turn
-_PIN_M, _RADIUS_M, _FOOT_M = 0.003, 0.021, 0.03  # the pin, where it runs, and its height when the cap is shut
-_PLAY_M, _HALF_M, _WIDE_M = (
-    0.0003,
-    0.0015,
-    0.004,
-)  # above and below the pin; a rail's half height and half width
-_SECTOR_RAD, _BEYOND_RAD = math.pi / 9, 1.2  # of one piece of rail; how far the cap turns beyond its thread
+PITCH_M = 0.01  # rise per turn
+_PIN_M, _RADIUS_M, _FOOT_M = 0.003, 0.021, 0.03  # radius of the pin; of its track; its height in a closed cap
+_PLAY_M = 0.0003  # clearance above and below the pin
+_HALF_M, _WIDE_M = 0.0015, 0.004  # half-height and half-width of a rail
+_SECTOR_RAD, _BEYOND_RAD = math.pi / 9, 1.2  # angle of one piece of rail; free turning beyond the thread
 _GRASP_M = (0.0, 0.0, 0.075)  # in the cap's frame
-_STROKE_RAD = 1.65  # the wrist turns so far to either side
+_STROKE_RAD = 1.65  # range of the wrist to either side
 
 
 @dataclass(frozen=True)
 class UnscrewTask:
-    """`turns`: until the cap is free, up to 1.25. The post stands in a field of 14 by 24 cm, turned by any
-    angle.
-    """
+    """`turns` until the cap is free, 0.1 to 1.25. The post stands in a field of 14 by 24 cm."""
 
     turns: float = 0.75
     name: str = "unscrew"
@@ -71,21 +68,23 @@ class UnscrewTask:
     def __post_init__(self) -> None:
         if not 0.1 <= self.turns <= 1.25:
             raise ConfigError(
-                f"turns is {self.turns:g}; expected 0.1 to 1.25, for which there is time in an episode."
+                f"turns is {self.turns:g}; expected 0.1 to 1.25, which fit into the time of an episode."
             )
 
     @property
     def thread_rad(self) -> float:
+        """Angle of the cap at the end of its thread."""
         return 2.0 * math.pi * self.turns
 
     @property
     def rise_m(self) -> float:
-        """How high the cap stands where its thread ends."""
+        """Height of the cap at the end of its thread."""
         return PITCH_M * self.turns
 
     def edit(self, spec: Any) -> None:
-        """Two rails, one above and one below the pin, of straight pieces; the lower goes on level, for a cap
-        let go.
+        """Add rails of straight pieces above and below the pin.
+
+        The lower rail continues level beyond the thread, so that a released cap does not fall back.
         """
         end_rad = self.thread_rad + _BEYOND_RAD
         spec.joint("turn").range = [-0.25, end_rad - 0.1]
@@ -118,9 +117,9 @@ class UnscrewTask:
         start = wiring.start(q_rad, wiring.robot.open_m)
         (low_x, low_y), (high_x, high_y) = self.field_m
         place = [between(uniform[:, 0], low_x, high_x), between(uniform[:, 1], low_y, high_y)]
-        for row in (wiring.scene.fixture(name) for name in ("post", "axis")):
-            start.fixture_m[:, row, :2] = torch.stack(place, -1).to(q_rad)
-            start.fixture_quat[:, row] = about_z(between(uniform[:, 2], -math.pi, math.pi)).to(q_rad)
+        for fixture in (wiring.scene.fixture(name) for name in ("post", "axis")):
+            start.fixture_m[:, fixture, :2] = torch.stack(place, -1).to(q_rad)
+            start.fixture_quat[:, fixture] = about_z(between(uniform[:, 2], -math.pi, math.pi)).to(q_rad)
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 21"]:
@@ -154,14 +153,11 @@ class UnscrewTask:
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 5"]:
-        """Grip where the wrist has the longest way to turn, turn to its end, let go and go back; lift what is
-        free.
-        """
+        """Grip where the wrist has most range left, turn to its end, release and go back; lift a free cap."""
         cap, yaw = yaw_of(view.body("cap").quat), yaw_of(view.tool.quat)
         quarter = math.pi / 2
-        grip_yaw = (
-            torch.remainder(cap + _STROKE_RAD, quarter) - _STROKE_RAD
-        )  # the first flat one from the wrist's start
+        # The first heading from the start of the wrist's range at which the fingers lie flat on the cap.
+        grip_yaw = torch.remainder(cap + _STROKE_RAD, quarter) - _STROKE_RAD
         left = grip_yaw - yaw
         offset_m = self._grasp(view) - view.tool.m
         aside_m = offset_m[:, :2].norm(dim=-1)
@@ -172,8 +168,7 @@ class UnscrewTask:
         free = view.joint("turn")[0] > self.thread_rad + 0.2
         ended = held & ~free & (yaw > _STROKE_RAD - 0.1)
         there = around & (left.abs() < 0.12)
-        # Down only where the fingers are turned to the cap; around it, they turn only when they are wide
-        # open.
+        # Down only with the fingers aligned with the cap; around it they turn only when wide open.
         above_m = torch.where(around | ((aside_m < 0.015) & (left.abs() < 0.2)), 0.0, 0.08)
         goal_m = self._grasp(view) + torch.nn.functional.pad(above_m[:, None], (2, 0))
         up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.1])
@@ -184,5 +179,5 @@ class UnscrewTask:
         return torch.cat([move, turn[:, None], grip[:, None]], -1)
 
     def _grasp(self, view: View) -> Float[Tensor, "n 3"]:
-        """Where the fingers take the cap: on its axis."""
+        """Point of the cap's axis where the fingers grip it [m, world]."""
         return view.body("cap").m + view.tool.m.new_tensor(_GRASP_M)

@@ -1,7 +1,9 @@
-"""Follow a path that somebody else has planned: it is handed over step by step, as on a robot.
+"""Follow: track a planned path that arrives step by step, as on a robot.
 
-The same observation and cost as for curves (sim/tasks/flight/tracking.py), so a policy that has learned to
-follow random curves flies any path unchanged.
+Randomisation: position, attitude and velocity at the start of the path, a constant force and torque.
+Observation, cost and reward are those of figure8 (sim/tasks/flight/tracking.py), so a policy that was trained
+on random curves flies any path unchanged. Missions are scored by their formula (sim/tasks/stl), not by this
+task.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from sim.tasks.flight.hover import START_NUMBERS, HoverTask
 from sim.tasks.flight.tracking import PREVIEW_S, TrackingTask
 from sim.tasks.stl.plan import Plans
 
-PATH_SIZE = 9 + 3 * len(PREVIEW_S)  # position, velocity, acceleration, and where it will be, from where it is
+PATH_SIZE = 9 + 3 * len(PREVIEW_S)  # position, velocity, acceleration; later positions relative to this one
 _NOW = slice(EXTERNAL_SIZE, EXTERNAL_SIZE + 9)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowTask(TrackingTask):
-    """Stay with the path whose rows of this transition stand below the disturbance; `following` writes them."""
+    """Track the path whose current values follow the disturbance in `external`; `following` writes them."""
 
     start_m: float = 0.05
     start_tilt_rad: float = 0.2
@@ -39,11 +41,11 @@ class FollowTask(TrackingTask):
         return START_NUMBERS
 
     def start(
-        self, craft: Craft, unit: Float[Tensor, "19 n"]
+        self, craft: Craft, uniform: Float[Tensor, "19 n"]
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "27 n"]]:
-        """Near the origin, where every path begins."""
-        state, external = HoverTask.start(self, craft, unit)
-        return state, torch.cat([external, torch.zeros(PATH_SIZE, unit.shape[1])])
+        """Start states near the origin, where every path begins, and disturbances with an empty path."""
+        state, external = HoverTask.start(self, craft, uniform)
+        return state, torch.cat([external, torch.zeros(PATH_SIZE, uniform.shape[1])])
 
     def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         now = external[_NOW]
@@ -57,8 +59,12 @@ class FollowTask(TrackingTask):
         return torch.cat([now, torch.zeros_like(now[:1])])
 
 
-def path_rows(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
-    """Rows of the path for `following`, at each of steps + 1 moments."""
+def path_values(plans: Plans, steps: int, dt_s: float) -> Float[Tensor, "t 18 n"]:
+    """Values of the path for `following` at each of t = steps + 1 times.
+
+    Position [m], velocity [m/s] and acceleration [m/s^2], then the positions PREVIEW_S later relative to it
+    [m].
+    """
     times_s = torch.arange(steps + 1) * dt_s
     now = plans.at(times_s)
     ahead = [plans.at(times_s + later_s)[0] - now[0] for later_s in PREVIEW_S]

@@ -1,7 +1,12 @@
-"""Reach a goal through a field of cylinders without touching one: the room of the swarm, for a single drone.
+"""Obstacles: reach a goal through a field of cylinders without touching one, in the swarm's room with one
+drone.
 
-Seen: the nearest cylinders within 1.5 m of their axes, in body axes. The cost of a step asks for a velocity
-that leads around them (sim/tasks/swarm/guidance.py), which only training knows, and charges for coming near.
+Randomisation: cells with a cylinder, start and goal cells and heights, velocity, attitude and rates, a
+constant force and torque; in training the density. The policy observes the nearest cylinders whose axes are
+within 1.5 m, in body axes. Success: no contact, and a mean distance to the goal below `world.reach_m` over
+the last second. Reward: minus the distance from a guidance velocity around the cylinders
+(sim/tasks/swarm/guidance.py), which the policy does not observe, minus nearness to cylinders and walls and
+handling costs.
 """
 
 from __future__ import annotations
@@ -16,62 +21,51 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
+from sim.flight.control.vectors import xyz
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
-    FRONT_SCALES,
-    FRONT_UNITS,
+    BODY_SCALES,
+    BODY_UNITS,
+    CourseTask,
     Room,
-    body_front,
-    disturbance,
-    from_body_front,
-    handling_terms,
-    in_body,
-    pay,
-    upright,
+    body_obs,
+    speed_facts,
+    state_from_body_obs,
+    world_to_body,
 )
 from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, grid, nearest_cylinders, touches_cylinder
-from sim.tasks.swarm.guidance import Vec, wanted_velocity
+from sim.tasks.swarm.guidance import wanted_velocity
 from sim.tasks.swarm.scenarios import cell_points, stand_cylinders
-from sim.tasks.swarm.terms import FINE_M, GOAL_M, Weights, danger, short
+from sim.tasks.swarm.terms import FINE_M, GOAL_M, Weights, bounded_offset, danger
 from sim.tasks.swarm.world import CELL_M, SwarmWorld, arm_m, check_world
 
-PATHS = ("none", "straight", "planned")  # what classical controllers are given
-CYLINDER_SIZE = 3  # per cylinder
+PATHS = ("none", "straight", "planned")  # references for classical controllers
+CYLINDER_SIZE = 3  # observed numbers of a cylinder
 _GOAL = slice(EXTERNAL_SIZE, EXTERNAL_SIZE + 3)
 _START = slice(EXTERNAL_SIZE + 3, EXTERNAL_SIZE + 6)
 _BITS = slice(EXTERNAL_SIZE + 6, None)
 
 
 @dataclass(frozen=True, slots=True)
-class ObstacleTask:
-    """From one end of the room to the other, 9 m; in training (`anywhere`) from any free cell to any other.
+class ObstacleTask(CourseTask):
+    """Fly 9 m from one end of the room to the other; in training (`anywhere`) between any two free cells.
 
-    path: what `reference` leads classical controllers along: a point that flies the wanted velocity from the
-    start on, `straight` as if there were no cylinders, `planned` around them. Policies do not see it;
-    training has `none`.
+    path: the reference of classical controllers, a point that moves with the guidance velocity from the
+    start: `straight` ignores the cylinders, `planned` leads around them, `none` gives the goal itself
+    (training). Policies do not observe it.
     """
 
     world: SwarmWorld = field(default_factory=lambda: SwarmWorld(drones=1))
     weights: Weights = field(default_factory=Weights)
-    cylinders: int = 4  # that are seen
+    cylinders: int = 4  # observed ones
     path: str = "straight"
     anywhere: bool = False
-    least_density: float | None = None  # densities are drawn between this and the world's; none: the world's
-    start_tilt_rad: float = 0.3
+    least_density: float | None = None  # densities are drawn between this and the world's; None: the world's
     start_speed_m_s: float = 0.3
-    start_rate_rad_s: float = 0.5
-    force_std: float = 0.02
-    torque_std: float = 1e-4
     max_steps: int = 1500
     train_steps: int = 800
-    dt_s: float = 0.01
-    w_alive: float = 5.0  # what a step is worth, so that ending a flight early is never cheap
     w_velocity: float = 1.0
-    w_rate: float = 0.005
-    w_action: float = 0.02
-    w_action_rate: float = 0.1
-    w_speed: float = 1.0
     w_edge: float = 20.0
 
     @property
@@ -79,9 +73,8 @@ class ObstacleTask:
         return "obstacles"
 
     @property
-    def moves(self) -> bool:
-        """True: what is seen comes from the vehicle's own mapping."""
-        return True
+    def speed_limit_m_s(self) -> float:
+        return 1.2 * self.weights.guidance.most_m_s
 
     @property
     def room(self) -> Room:
@@ -94,7 +87,7 @@ class ObstacleTask:
 
     @property
     def settle_steps(self) -> int:
-        """The last steps of an episode, over which the distance to the goal counts."""
+        """Number of last steps of an episode over which the distance to the goal is averaged."""
         return min(self.max_steps, round(1.0 / self.dt_s))
 
     @property
@@ -103,24 +96,24 @@ class ObstacleTask:
 
     @property
     def task_state_size(self) -> int:
-        """Has it touched a cylinder; place and velocity of the point on the path, where there is one."""
+        """1: touched a cylinder (0 or 1); with a path 6 more: position and velocity of the point on it."""
         return 1 if self.path == "none" else 7
 
     @property
     def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return FRONT_SCALES, (1.0,) * (CYLINDER_SIZE * self.cylinders)
+        return BODY_SCALES, (1.0,) * (CYLINDER_SIZE * self.cylinders)
 
     @property
     def units(self) -> tuple[str, str]:
-        front = FRONT_UNITS.replace("goal m", f"goal m (bent towards {GOAL_M:g} m)")
+        front = BODY_UNITS.replace("goal m", f"goal m (bent towards {GOAL_M:g} m)")
         return front, f"{self.cylinders} nearest cylinders 2 at the surface ... 0 out of sight, in body axes"
 
     def start(
-        self, craft: Craft, unit: Float[Tensor, "u n"]
+        self, craft: Craft, uniform: Float[Tensor, "u n"]
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
-        """In the middle of a free cell; below the disturbance goal, start, and which cells are taken."""
-        num = unit.shape[1]
-        deal = _Deal(unit[ATTITUDE_NUMBERS:])
+        """Start in the middle of a free cell; the disturbance, then goal, start, and bits of full cells."""
+        num = uniform.shape[1]
+        deal = _Deal(uniform[ATTITUDE_NUMBERS:])
         low = self.world.density if self.least_density is None else self.least_density
         count = (self.world.cells * (low + (self.world.density - low) * deal(num))).round().long()
         _, free = stand_cylinders(self.world, count, deal)
@@ -129,20 +122,15 @@ class ObstacleTask:
             start, goal = (
                 _at_the_wall(point, side, self.world) for point, side in ((start, -1.0), (goal, 1.0))
             )
-        push = disturbance(craft, unit[6:12], self.force_std, self.torque_std)
-        velocity = (2.0 * unit[12:15] - 1.0) * self.start_speed_m_s
-        state = upright(
-            start, velocity, unit[0:6], self.start_tilt_rad, self.start_rate_rad_s, craft.hover_speed
-        )
-        return state, torch.cat([push, goal, start, cell_bits(free, self.world)])
+        velocity = (2.0 * uniform[12:15] - 1.0) * self.start_speed_m_s
+        state, pushed = self.start_with(craft, uniform, start, velocity)
+        return state, torch.cat([pushed, goal, start, cell_bits(free, self.world)])
 
     def first(self, external: Tensor) -> Tensor:
         untouched = torch.zeros_like(external[:1])
-        return (
-            untouched
-            if self.path == "none"
-            else torch.cat([untouched, external[_START], 0.0 * external[_START]])
-        )
+        if self.path == "none":
+            return untouched
+        return torch.cat([untouched, external[_START], 0.0 * external[_START]])
 
     def advance(self, before: Tensor, after: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         touched = torch.maximum(
@@ -151,48 +139,44 @@ class ObstacleTask:
         if self.path == "none":
             return touched
         at = task_state[1:4]
-        near = (
-            nearest_cylinders(external[_BITS], at, self.world, self.cylinders)
-            if self.path == "planned"
-            else None
-        )
+        planned = self.path == "planned"
+        near = nearest_cylinders(external[_BITS], at, self.world, self.cylinders) if planned else None
         velocity = self.wanted(at, external, near)
         return torch.cat([touched, at + self.dt_s * velocity, velocity])
 
     def touches(self, state: Tensor, external: Tensor) -> Bool[Tensor, " n"]:
+        """Mask of drones in contact with a cylinder."""
         return touches_cylinder(external[_BITS], state[POS], self.world)
 
     def wanted(self, position_m: Tensor, external: Tensor, axes: Float[Tensor, "2 k n"] | None) -> Tensor:
-        """The velocity that leads there, (3, n): around these cylinders, the nearest of which has the last
-        word.
-        """
+        """Guidance velocity (3, n) [m/s, world] to the goal around the cylinders at `axes`, nearest first."""
+        # The nearest comes last: the later a cylinder is applied, the more it counts.
         offsets = [] if axes is None else [_flat(axis - position_m[0:2]) for axis in reversed(axes.unbind(1))]
-        still = torch.zeros_like(position_m)
-        wanted = wanted_velocity(
-            _rows(external[_GOAL] - position_m), _rows(still), [], offsets, self.weights.guidance
-        )  # fmt: skip
-        return torch.stack(wanted)
+        to_goal, still = xyz(external[_GOAL] - position_m), xyz(torch.zeros_like(position_m))
+        return torch.stack(wanted_velocity(to_goal, still, [], offsets, self.weights.guidance))
 
     def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         return torch.cat([state[POS] - external[_GOAL], state[3:]])
 
     def view(self, seen: Tensor, external: Tensor, task_state: Tensor) -> tuple[Tensor, Tensor]:
-        """Observations in body axes; cylinders relative to the estimated position."""
+        """Observations in body axes, and behind the memory the cylinders near the measured position."""
         place = seen[0:3] + external[_GOAL]
         axes = nearest_cylinders(external[_BITS], place, self.world, self.cylinders)
-        things = [in_body(seen, sight(axis - place[0:2], self.world.cylinder_m)) for axis in axes.unbind(1)]
-        return body_front(torch.cat([short(seen[0:3], GOAL_M), seen[3:]])), torch.cat(things)
+        things = [
+            world_to_body(seen, sight(axis - place[0:2], self.world.cylinder_m)) for axis in axes.unbind(1)
+        ]
+        return body_obs(torch.cat([bounded_offset(seen[0:3], GOAL_M), seen[3:]])), torch.cat(things)
 
     def measured(self, obs: Tensor, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
-        return from_body_front(torch.cat([_long(obs[0:3], GOAL_M), obs[3:]]), state, external[_GOAL])
+        return state_from_body_obs(torch.cat([_unbounded(obs[0:3], GOAL_M), obs[3:]]), state, external[_GOAL])
 
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
-        """The point on the path; the goal where there is none."""
+        """The point on the path; with path `none` the goal."""
         led = task_state[1:7] if self.path != "none" else torch.cat([external[_GOAL], 0.0 * external[_GOAL]])
         return torch.cat([led, torch.zeros(4, led.shape[1])])
 
-    def terms(self, transition: FlightTransition) -> dict[str, Tensor]:
-        """Cost terms by name, each (n,). No gradient goes through the wanted velocity: it is a target."""
+    def course_terms(self, transition: FlightTransition) -> dict[str, Tensor]:
+        """Cost of velocity error, danger and walls. The guidance velocity is a target without gradient."""
         place, velocity, how = transition.after[POS], transition.after[VEL], self.weights
         axes = nearest_cylinders(transition.external[_BITS], place.detach(), self.world, self.cylinders)
         error = (velocity - self.wanted(place.detach(), transition.external, axes).detach()).square().sum(0)
@@ -201,29 +185,17 @@ class ObstacleTask:
             beside, flat, self.world.touch_cylinder_m, how.warn_cylinder_m, how.brake_cylinder_m, how
         )  # fmt: skip
         return {
-            "alive": torch.full_like(place[0], -self.w_alive),
             "velocity": self.w_velocity * (torch.sqrt(error + 0.01) - 0.1),
             "danger": peril,
             "edge": self.w_edge * self.room.edge(place, 0.4),
-            **handling_terms(transition, self.w_rate, self.w_action, self.w_action_rate, self.w_speed,
-                             1.2 * how.guidance.most_m_s),
-        }  # fmt: skip
-
-    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
-        return sum(self.terms(transition).values(), torch.zeros_like(transition.after[0]))
-
-    def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Reward of a step by `pay`: the cost already contains the value of staying in flight."""
-        return pay(cost, self.w_alive)
+        }
 
     def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
         ended = (transition.task_state[0] > 0.5) | self.room.outside(transition.after[POS])
         return ended, ended
 
     def score(self, flown: FlightOutcome) -> Score:
-        """Success: never touched anything, and the mean distance over the last second is below the world's
-        reach.
-        """
+        """Success: no contact, and the mean distance over the last second is below `world.reach_m`."""
         ended = flown.left.any(0)
         far = flown.offset_m.norm(dim=1)
         error = far[-self.settle_steps :].mean(0)
@@ -235,27 +207,28 @@ class ObstacleTask:
         facts = {
             "hit_a_cylinder": float(hit.float().mean()),
             "time_to_goal_s": float(arrived.mean()) if len(arrived) else None,
-            "mean_speed_m_s": float(speed.mean()) if len(speed) else None,
+            "mean_speed_m_s": speed_facts(speed)["mean_speed_m_s"],
         }
         return Score(error[~ended], ended, success, facts)
 
     def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
-        """Sum over the last second of the distance to the goal."""
+        """Sum of the distance to the goal [m] over the steps of the last second."""
         late = flying.age > self.max_steps - self.settle_steps
         return tally + torch.where(late, flying.offset_m.norm(dim=0), 0.0)
 
     def verdict(
         self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
-        """Known at the end of an episode, not before."""
+        """Success and error [m], known only at the end of an episode: before it False and infinity."""
         stayed = (flying.age >= self.max_steps) & ~flying.left
         error_m = torch.where(stayed, tally / self.settle_steps, math.inf)
         return error_m < self.world.reach_m, error_m
 
 
 def sight(offset: Float[Tensor, "2 n"], radius_m: float) -> Float[Tensor, "3 n"]:
-    """A level direction to an axis, 2 long at the surface, half of that FINE_M away, fading to 0 at
-    SIGHT_M.
+    """Observation of a cylinder at this horizontal offset: a vector towards its axis, z = 0.
+
+    Its length is 2 at the surface, about 1 FINE_M away from it, and 0 from SIGHT_M on.
     """
     far = torch.sqrt(offset.square().sum(0) + 1e-8)
     gap = torch.relu(far - radius_m)
@@ -266,13 +239,12 @@ def sight(offset: Float[Tensor, "2 n"], radius_m: float) -> Float[Tensor, "3 n"]
 
 
 def check_obstacles(task: ObstacleTask, craft: Craft) -> None:
-    """Raises ConfigError, with the bound, for a field that cannot be filled or that the craft does not fit
-    through.
-    """
+    """Raise ConfigError, with the bound, for a world that cannot be filled or gaps too narrow to fly."""
     check_world(task.world)
     if not 1 <= task.cylinders <= 9:
         raise ConfigError(
-            f"cylinders = {task.cylinders} cannot be seen: 1 ... 9, those of the nine cells around."
+            f"cylinders = {task.cylinders} cannot be observed: expected 1 ... 9, because only the nine cells "
+            "around the craft are searched."
         )
     gap_m = CELL_M - 2.0 * task.world.cylinder_m
     if 2.0 * arm_m(craft) >= 0.6 * gap_m:
@@ -284,7 +256,7 @@ def check_obstacles(task: ObstacleTask, craft: Craft) -> None:
 
 
 def field_axes(external: Float[Tensor, "e 1"], world: SwarmWorld) -> Float[Tensor, "2 m"]:
-    """Axes [m] of all cylinders of one episode."""
+    """Axes [m, world] of all cylinders of one episode."""
     wide, deep = grid(world)
     bits = external[_BITS, 0].long().unsqueeze(1) >> torch.arange(wide) & 1
     row, column = bits.nonzero(as_tuple=True)
@@ -292,17 +264,15 @@ def field_axes(external: Float[Tensor, "e 1"], world: SwarmWorld) -> Float[Tenso
 
 
 class _Deal:
-    """Uniform numbers handed out as they are asked for: worlds first, as sim/tasks/swarm/scenarios.py wants
-    them.
-    """
+    """Uniform numbers for sim/tasks/swarm/scenarios.py, taken in order from a given array."""
 
-    def __init__(self, unit: Float[Tensor, "u n"]) -> None:
-        self.unit, self.used = unit, 0
+    def __init__(self, uniform: Float[Tensor, "u n"]) -> None:
+        self.uniform, self.used = uniform, 0
 
     def __call__(self, *shape: int) -> Tensor:
-        rows = math.prod(shape[1:])
-        self.used += rows
-        return self.unit[self.used - rows : self.used].T.reshape(shape)
+        count = math.prod(shape[1:])
+        self.used += count
+        return self.uniform[self.used - count : self.used].T.reshape(shape)
 
 
 def _at_the_wall(point: Float[Tensor, "3 n"], side: float, world: SwarmWorld) -> Tensor:
@@ -311,14 +281,9 @@ def _at_the_wall(point: Float[Tensor, "3 n"], side: float, world: SwarmWorld) ->
     return torch.cat([torch.full_like(point[:1], side * (wide - 1) / 2 * CELL_M), point[1:]])
 
 
-def _long(bent: Float[Tensor, "3 n"], reach_m: float) -> Tensor:
-    """The inverse of `short`."""
-    return bent * torch.rsqrt((1.0 - bent.square().sum(0, keepdim=True) / reach_m**2).clamp(min=1e-6))
-
-
-def _rows(vector: Tensor) -> Vec:
-    x, y, z = vector.unbind(0)
-    return x, y, z
+def _unbounded(bounded: Float[Tensor, "3 n"], limit_m: float) -> Tensor:
+    """The inverse of `bounded_offset`."""
+    return bounded * torch.rsqrt((1.0 - bounded.square().sum(0, keepdim=True) / limit_m**2).clamp(min=1e-6))
 
 
 def _flat(vector: Tensor) -> tuple[Tensor, Tensor]:

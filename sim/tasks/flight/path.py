@@ -1,7 +1,8 @@
-"""A smooth path through all gates of a track, flown at a constant speed: what classical controllers follow.
+"""Smooth path through all gates of a track at constant speed: the reference of classical controllers.
 
-A periodic cubic spline (continuous acceleration) through a point before, in and behind every gate, so that
-each is passed along its normal; distances between the points are the spline's parameter.
+The path is a periodic cubic spline with continuous acceleration through one point before, one in and one
+behind every gate, so that each gate is passed along its normal. The spline's parameter is the distance
+between points.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from sim.tasks.flight.track import RaceTrack
 
-_RISE_S = 0.5  # time constant with which the reference gathers speed
+_RISE_S = 0.5  # time constant with which the reference reaches its speed
 _SAMPLES = 8000
 
 
@@ -25,10 +26,10 @@ _SAMPLES = 8000
 def lap_reference(
     track: RaceTrack, speed_m_s: float, dt_s: float, steps: int, before_m: float
 ) -> Float[Tensor, "9 t"]:
-    """Position, velocity and acceleration at every step, from rest `before_m` in front of gate 0 along the
-    path.
+    """Position [m], velocity [m/s] and acceleration [m/s^2], all world, at each of steps + 1 times.
 
-    With s the way along the path and T its tangent: v = s' T, a = s'' T + s'^2 dT/ds.
+    The reference starts at rest on the path, `before_m` in front of gate 0. With arc length s and tangent T:
+    v = s' T, a = s'' T + s'^2 dT/ds.
     """
     spline, knots = gate_spline(track)
     u = np.linspace(0.0, knots[-1], _SAMPLES)
@@ -44,12 +45,12 @@ def lap_reference(
     tangent = first / rate
     bend = (second - tangent * (second * tangent).sum(1, keepdims=True)) / rate**2
     speed, gain = speed_m_s * (1.0 - fading)[:, None], (speed_m_s / _RISE_S * fading)[:, None]
-    rows = np.concatenate([spline(now), speed * tangent, gain * tangent + speed**2 * bend], axis=1)
-    return torch.from_numpy(rows.T.copy()).float()
+    columns = np.concatenate([spline(now), speed * tangent, gain * tangent + speed**2 * bend], axis=1)
+    return torch.from_numpy(columns.T.copy()).float()
 
 
 def gate_spline(track: RaceTrack) -> tuple[CubicSpline, Float[ndarray, " k"]]:
-    """(the closed spline, its knots); knot 1 is the middle of gate 0."""
+    """Returns (closed spline of positions [m, world], its knots); knot 1 is the middle of gate 0."""
     lead_m = 0.4 * track.opening_m
     points = []
     for gate in track.gates:

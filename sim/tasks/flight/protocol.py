@@ -1,4 +1,9 @@
-"""Protocol of a flight task. Everything is a pure function of rows, so it compiles with the physics."""
+"""Protocol of a flight task: pure functions of tensors (component, drone), so that it compiles with the
+physics.
+
+Letters in shapes: n drones, t steps, e numbers that describe an episode, k numbers of the task state, o width
+of the observation, u uniform random numbers of a start. States are (17, n) as in sim/engines/quad/layout.py.
+"""
 
 from __future__ import annotations
 
@@ -12,69 +17,68 @@ from sim.engines.quad.craft import Craft, Four
 
 
 class FlightTransition(NamedTuple):
-    """One control step as a task sees it; columns are drones, states as in sim/engines/quad/layout.py."""
+    """One control step, as cost and end of an episode are judged from it."""
 
     before: Float[Tensor, "17 n"]
     after: Float[Tensor, "17 n"]
     action: Float[Tensor, "4 n"]  # in [-1, 1], as the policy gave it
-    last: Float[Tensor, "4 n"] | None  # the action before it; None where nothing asks for it
-    external: Float[Tensor, "e n"]  # the disturbance, and what the task's `start` wrote below it
-    task_state_before: Float[Tensor, "k n"]  # the task's own rows before the step
-    task_state: Float[Tensor, "k n"]  # ... after it
+    last: Float[Tensor, "4 n"] | None  # the previous action; None for tasks without a cost of its change
+    external: Float[Tensor, "e n"]  # the disturbance, then what the task's `start` appended to it
+    task_state_before: Float[Tensor, "k n"]
+    task_state: Float[Tensor, "k n"]  # after the step
     hover: Four  # the action that hovers
 
 
 class FlightStep(NamedTuple):
-    """One step of episodes that are under way, for scoring them without a recording; n = drones."""
+    """One step of running episodes, for scoring them without a recording."""
 
     offset_m: Float[Tensor, "3 n"]  # from the current goal
     task_state: Float[Tensor, "k n"]
-    age: Int[Tensor, " n"]  # steps made, this one included
+    age: Int[Tensor, " n"]  # steps since the start, this one included
     left: Bool[Tensor, " n"]  # ended by this step
 
 
 @dataclass(frozen=True, slots=True)
 class FlightOutcome:
-    """Whole recorded episodes, for scoring; t = steps, n = drones."""
+    """Complete recorded episodes, for scoring."""
 
     offset_m: Float[Tensor, "t 3 n"]  # from the current goal
     velocity_m_s: Float[Tensor, "t 3 n"]
     task_state: Float[Tensor, "t k n"]
-    left: Bool[Tensor, "t n"]  # ended in this step, or later than that
+    left: Bool[Tensor, "t n"]  # the episode ended in this step or before it
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A task's verdict on recorded episodes."""
+    """Score of recorded episodes."""
 
-    error_m: Float[Tensor, " k"]  # of those that stayed, where a distance says something; else empty
+    error_m: Float[Tensor, " k"]  # of the episodes that did not end early; empty for tasks without an error
     ended: Bool[Tensor, " n"]  # left the box, or crashed
     success: Bool[Tensor, " n"]
-    facts: dict[str, float | None] = field(
-        default_factory=dict
-    )  # figures of this task alone; None: nobody got there
+    # Measurements of this task alone; None where no episode got far enough to have one.
+    facts: dict[str, float | None] = field(default_factory=dict)
 
 
 @runtime_checkable
 class FlightTask(Protocol):
-    """A task of the flight engine. `task_state` are rows that it carries from step to step: a clock, a count of
-    gates.
-    """
+    """A task of the flight engine. Its task state is carried from step to step: a clock, a count of gates."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def dt_s(self) -> float: ...
+    def dt_s(self) -> float:
+        """Control period."""
+        ...
 
     @property
     def max_steps(self) -> int:
-        """Length of a measured episode."""
+        """Number of steps of a measured episode."""
         ...
 
     @property
     def train_steps(self) -> int:
-        """Length of a training flight."""
+        """Number of steps of a training flight."""
         ...
 
     @property
@@ -83,7 +87,9 @@ class FlightTask(Protocol):
         ...
 
     @property
-    def w_action_rate(self) -> float: ...
+    def w_action_rate(self) -> float:
+        """Weight of the squared change of the action; above 0 the previous action is kept for it."""
+        ...
 
     @property
     def start_numbers(self) -> int:
@@ -91,27 +97,29 @@ class FlightTask(Protocol):
         ...
 
     @property
-    def task_state_size(self) -> int: ...
+    def task_state_size(self) -> int:
+        """Number of components of the task state."""
+        ...
 
     @property
     def scales(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Factors that bring what `view` returns to about one."""
+        """Factors that scale both parts of `view` to about one."""
         ...
 
     @property
     def units(self) -> tuple[str, str]:
-        """Words with units for the numbers that `view` returns."""
+        """Descriptions with units of both parts of `view`."""
         ...
 
     @property
     def scene(self) -> tuple[tuple[float, float, float], float]:
-        """Middle of a picture [m, world] and its extent from there [m]."""
+        """Middle of a rendered picture [m, world] and its extent from there [m]."""
         ...
 
     def start(
-        self, craft: Craft, unit: Float[Tensor, "u n"]
+        self, craft: Craft, uniform: Float[Tensor, "u n"]
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
-        """Start states, and their episodes' disturbances with what else the episode is made of below."""
+        """Start states, and per episode the disturbance (9 components), then whatever else describes it."""
         ...
 
     def first(self, external: Float[Tensor, "e n"]) -> Float[Tensor, "k n"]:
@@ -131,39 +139,48 @@ class FlightTask(Protocol):
     def view(
         self, seen: Float[Tensor, "18 n"], external: Tensor, task_state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Observations before and behind the policy's memory, from the measured state relative to the goal."""
+        """Observations before and behind the policy's memory.
+
+        seen: measured position relative to the goal [m], rotation matrix (body -> world, row by row),
+        velocity [m/s, world] and rates [rad/s, body], as `flight.observe` returns them.
+        """
         ...
 
     def measured(
         self, obs: Float[Tensor, "o n"], state: Tensor, external: Tensor, task_state: Tensor
     ) -> Tensor:
-        """The state (17, n), its position, velocity and rates as observed: for classical controllers."""
+        """The state (17, n) with position, velocity and rates as observed, for classical controllers."""
         ...
 
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
-        """Position, velocity, acceleration and yaw that a classical controller is to follow now."""
+        """Reference of a controller: position [m], velocity, acceleration (SI, world) and yaw [rad]."""
         ...
 
-    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]: ...
+    def cost(self, transition: FlightTransition) -> Float[Tensor, " n"]:
+        """Cost of the step, differentiable with respect to states and actions."""
+        ...
 
     def reward(self, cost: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Reward of a step of this cost. After the end of a flight it is 0."""
+        """Reward of a step with this cost. After the end of a flight it is 0."""
         ...
 
     def over(self, transition: FlightTransition) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-        """(has the episode ended, has a training flight), apart from the clock."""
+        """Masks (measured episodes that ended, training flights that ended), without those that timed out."""
         ...
 
-    def score(self, flown: FlightOutcome) -> Score: ...
+    def score(self, flown: FlightOutcome) -> Score:
+        """Success and error of recorded episodes."""
+        ...
 
     def tally(self, tally: Float[Tensor, " n"], flying: FlightStep) -> Float[Tensor, " n"]:
-        """The one number, 0 at the start, that `verdict` has to know about the past."""
+        """Running total of an episode, 0 at its start: all that `verdict` has to know about the past."""
         ...
 
     def verdict(
         self, tally: Float[Tensor, " n"], flying: FlightStep
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, " n"] | None]:
-        """What `score` says, step by step: (success so far, error [m], infinite where there is none, or
-        None).
+        """Result of `score` step by step: (success so far, error [m]).
+
+        The error is infinite where there is none yet, and None for tasks without an error.
         """
         ...

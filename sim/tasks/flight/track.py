@@ -1,4 +1,4 @@
-"""Race tracks as data: where the gates are and which way they are flown, one YAML file per track."""
+"""Race tracks: positions and directions of gates, one YAML file per track."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ _KEYS = ("source", "room_m", "opening_m", "frame_m", "gates")
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A square opening that stands upright."""
+    """An upright square opening."""
 
     position_m: tuple[float, float, float]  # of its middle; world, z = 0 is the floor
     heading_deg: float  # direction in which it is flown: 0 along x, 90 along y
 
     @property
     def normal(self) -> tuple[float, float]:
+        """Horizontal unit vector (x, y) [world] of the direction in which the gate is flown."""
         angle = math.radians(self.heading_deg)
         return math.cos(angle), math.sin(angle)
 
 
 @dataclass(frozen=True, slots=True)
 class RaceTrack:
-    """Gates in the order in which they are flown, again and again."""
+    """Gates of a lap in the order in which they are flown."""
 
     name: str
     source: str
     room: Room
-    opening_m: float  # side of the square that is free
+    opening_m: float  # side of the square opening
     frame_m: float  # width of the frame around it
     gates: tuple[Gate, ...]
 
     @property
     def outer_m(self) -> float:
+        """Side of the square that frame and opening fill together."""
         return self.opening_m + 2.0 * self.frame_m
 
     @property
@@ -53,13 +55,14 @@ class RaceTrack:
 
 
 def list_tracks() -> list[str]:
+    """Names of the tracks that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_track(name: str, scale: float = 1.0) -> RaceTrack:
-    """A track by name, or a YAML file of one's own by path; all lengths times `scale`.
+    """A track by name, or from a YAML file by its path; all lengths are multiplied by `scale`.
 
-    Raises UnknownNameError, or ConfigError for a track that cannot be flown.
+    Raises UnknownNameError for an unknown name, ConfigError for a file that describes no valid track.
     """
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else FOLDER / f"{name}.yaml"
@@ -84,7 +87,7 @@ def load_track(name: str, scale: float = 1.0) -> RaceTrack:
 
 
 def scaled(track: RaceTrack, scale: float) -> RaceTrack:
-    """The same track larger or smaller, its gates too. Raises ConfigError for a scale that is not above 0."""
+    """The track with room, gates and frames scaled. Raises ConfigError for a scale that is not above 0."""
     if not scale > 0.0:
         raise ConfigError(f"track_scale = {scale:g} is impossible: it must be above 0.")
     room = Room(_times(track.room.low_m, scale), _times(track.room.high_m, scale))
@@ -95,9 +98,7 @@ def scaled(track: RaceTrack, scale: float) -> RaceTrack:
 
 
 def check_track(track: RaceTrack) -> RaceTrack:
-    """The track, if its gates stand free and within the room. Raises ConfigError with the gates and the
-    distance.
-    """
+    """The track itself. Raises ConfigError for gates that overlap or stand outside the room."""
     if len(track.gates) < 2:
         raise ConfigError(f"Track '{track.name}' has {len(track.gates)} gates; a lap needs at least 2.")
     if not (track.opening_m > 0.0 and track.frame_m >= 0.0):
@@ -115,15 +116,15 @@ def check_track(track: RaceTrack) -> RaceTrack:
             if not low <= at - r <= at + r <= high:
                 raise ConfigError(
                     f"Gate {number} of track '{track.name}' stands outside of the box: {axis} = {at - r:.2f} "
-                    f"... {at + r:.2f} m, which must lie within {low:g} ... {high:g} m. Move it, or widen "
+                    f"... {at + r:.2f} m, expected within {low:g} ... {high:g} m. Move the gate, or enlarge "
                     "room_m."
                 )
     for (i, one), (j, two) in combinations(enumerate(track.gates), 2):
         apart = math.dist(one.position_m, two.position_m)
         if apart < track.outer_m:
             raise ConfigError(
-                f"Gates {i} and {j} of track '{track.name}' stand inside each other: their middles are "
-                f"{apart:.2f} m apart, and a gate is {track.outer_m:.2f} m wide. Move one of them."
+                f"Gates {i} and {j} of track '{track.name}' overlap: their middles are {apart:.2f} m apart, "
+                f"and a gate is {track.outer_m:.2f} m wide. Move one of them."
             )
     return track
 

@@ -103,7 +103,7 @@ def make_sense(craft: Craft, world: SwarmWorld, senses: SwarmSenses, weights: We
     ) -> tuple[Tensor, ...]:  # fmt: skip
         seen = observe(state, noise if senses.noise else None)
         kept = remember(memory, action, seen[POS], senses.own, world.dt_s)
-        own = [short(goal[0:3] - seen[POS], GOAL_M), seen[3:], goal[3:6], kept]
+        own = [bounded_offset(goal[0:3] - seen[POS], GOAL_M), seen[3:], goal[3:6], kept]
         near = [see_drones(drones, seen[POS], seen[12:15]), see_cylinders(cylinders, seen[POS], world)]
         costs = terms(state, action, drones, cylinders, wanted, caution[0], hover, world, weights)
         total = torch.stack(list(costs.values())).sum(0)
@@ -181,7 +181,7 @@ def _bearing(offset: Tensor, size_m: float) -> tuple[Tensor, Float[Tensor, "1 k 
     return offset / far * (2.0 * FINE_M / (FINE_M + gap)), (1.0 - gap / RANGE_M).clamp(0.0, 1.0)
 
 
-def short(offset: Tensor, reach_m: float) -> Tensor:
+def bounded_offset(offset: Tensor, reach_m: float) -> Tensor:
     """The offset, its length bent towards at most `reach_m`: exact when near, a direction when far."""
     return offset * torch.rsqrt(1.0 + offset.square().sum(0, keepdim=True) / (reach_m * reach_m))
 

@@ -28,7 +28,7 @@ from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.flights import Flights
 from sim.flight.path_following import following
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
-from sim.tasks.flight.follow import FollowTask, path_rows
+from sim.tasks.flight.follow import FollowTask, path_values
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.plan import Plans, plan
@@ -128,7 +128,7 @@ def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker)
         else controller_pilot(pilot, tracker.craft, task.dt_s, config.episodes, tracker.level.name)
     )
     first = flights.state[POS].clone()
-    trial = fly(flights, following(inner, path_rows(planned.plans, task.max_steps, task.dt_s)))
+    trial = fly(flights, following(inner, path_values(planned.plans, task.max_steps, task.dt_s)))
     position = torch.cat([first.unsqueeze(0), trial.position_m])
     margin = mission.formula.margin(planned.scenes.margins(position.nan_to_num()), Grid(task.dt_s))[0]
     return MissionFlight(

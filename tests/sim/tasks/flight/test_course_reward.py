@@ -11,7 +11,7 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, VEL
 from sim.flight.setting import DEFAULT, measured_task
 from sim.flight.vec_env import QuadVecEnv
-from sim.tasks.flight.course import pay
+from sim.tasks.flight.course import positive_reward
 
 COURSES = ["waypoints", "race", "obstacles"]
 
@@ -29,10 +29,10 @@ def test_no_step_is_worth_less_than_the_end(name: str) -> None:
 
 def test_the_bend_by_hand() -> None:
     """alive 5: r0 = 1. Costs -3, -1, 0, 1 pay 3, 1, 1/e, 1/e^2; at -1 the slope is -1 from both sides."""
-    paid = pay(torch.tensor([-3.0, -1.0, 0.0, 1.0]), 5.0)
+    paid = positive_reward(torch.tensor([-3.0, -1.0, 0.0, 1.0]), 5.0)
     torch.testing.assert_close(paid, torch.tensor([3.0, 1.0, 0.3678794, 0.1353353]))
     cost = torch.tensor([-1.0001, -0.9999], requires_grad=True)
-    (slope,) = torch.autograd.grad(pay(cost, 5.0).sum(), cost)
+    (slope,) = torch.autograd.grad(positive_reward(cost, 5.0).sum(), cost)
     torch.testing.assert_close(slope, torch.tensor([-1.0, -1.0]), atol=1e-3, rtol=0.0)
 
 

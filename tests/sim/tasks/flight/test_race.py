@@ -116,9 +116,9 @@ def test_the_funnel_leads_in_from_the_front() -> None:
     """Beside the gate the way left shrinks backwards and sideways; on the axis it is the distance to the
     plane.
     """
-    assert TASK.way_left((at(-2.0), at(0.0), at(0.0))).item() == pytest.approx(2.0, abs=0.01)
+    assert TASK.potential((at(-2.0), at(0.0), at(0.0))).item() == pytest.approx(2.0, abs=0.01)
     beside = torch.tensor([0.2], requires_grad=True), torch.tensor([1.0], requires_grad=True), torch.zeros(1)
-    TASK.way_left(beside).sum().backward()
+    TASK.potential(beside).sum().backward()
     along, side = beside[0].grad, beside[1].grad
     assert along is not None
     assert side is not None
@@ -244,7 +244,7 @@ def test_points_are_as_far_apart_as_asked_unless_a_wall_is_in_between() -> None:
 @pytest.mark.parametrize(
     ("gates", "words"),
     [
-        ([Gate((0.0, 0.0, 1.0), 0.0), Gate((0.3, 0.0, 1.0), 0.0)], "Gates 0 and 1 .* inside each other"),
+        ([Gate((0.0, 0.0, 1.0), 0.0), Gate((0.3, 0.0, 1.0), 0.0)], "Gates 0 and 1 .* overlap"),
         ([Gate((0.0, 0.0, 1.0), 0.0), Gate((0.0, 1.8, 1.0), 0.0)], "Gate 1 .* outside of the box: y"),
         ([Gate((0.0, 0.0, 0.3), 0.0), Gate((1.0, 1.0, 1.0), 0.0)], "Gate 0 .* outside of the box: z"),
         ([Gate((0.0, 0.0, 1.0), 0.0)], "at least 2"),

@@ -9,7 +9,7 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.flight.flights import Flights
 from sim.flight.path_following import following
-from sim.tasks.flight.follow import PATH_SIZE, FollowTask, path_rows
+from sim.tasks.flight.follow import PATH_SIZE, FollowTask, path_values
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.tracking import PREVIEW_S
 from sim.tasks.stl.plan import Plans
@@ -33,7 +33,7 @@ def test_the_path_is_seen_at_the_first_decision_as_at_every_other() -> None:
         torch.testing.assert_close(flights.obs[12:15], flights.state[VEL] - now[3:6])
         return torch.zeros(4, 4)
 
-    act = following(pilot, path_rows(plans, 5, 0.01))
+    act = following(pilot, path_values(plans, 5, 0.01))
     for step in range(5):
         flights.advance(act(flights))
         at = torch.tensor([0.01 * step])

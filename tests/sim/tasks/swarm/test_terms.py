@@ -13,7 +13,7 @@ from torch import Tensor
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, VEL, start
 from sim.tasks.swarm.guidance import Guidance, wanted_velocity
-from sim.tasks.swarm.terms import RANGE_M, Weights, see_cylinders, see_drones, short, terms
+from sim.tasks.swarm.terms import RANGE_M, Weights, bounded_offset, see_cylinders, see_drones, terms
 from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
 HOW, WORLD = Guidance(), SwarmWorld(arm_m=0.04)
@@ -102,6 +102,6 @@ def test_what_is_far_is_not_seen_and_what_is_near_is_seen_as_it_is() -> None:
     seen = see_cylinders(axes, position, WORLD).view(3, 2)
     assert seen[:, 0].tolist() == pytest.approx([1.2, 0.0, 1.0 - 0.2 / RANGE_M], rel=1e-4)
     assert seen[:, 1].eq(0.0).all()
-    assert short(torch.tensor([[300.0], [400.0], [0.0]]), 1.5)[:, 0].tolist() == pytest.approx(
+    assert bounded_offset(torch.tensor([[300.0], [400.0], [0.0]]), 1.5)[:, 0].tolist() == pytest.approx(
         [0.9, 1.2, 0.0], rel=1e-3
     )
