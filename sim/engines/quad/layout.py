@@ -23,6 +23,8 @@ STATE_SIZE = (
 FORCE, TORQUE, WIND = slice(0, 3), slice(3, 6), slice(6, 9)
 EXTERNAL_SIZE = 9  # force [N, world], torque [N m, body], velocity of the air [m/s, world]
 
+Vec = tuple[Tensor, Tensor, Tensor]  # x, y, z, each (n,)
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -121,6 +123,12 @@ def parameters(
         *drag,
     )
     return torch.stack(rows)
+
+
+def xyz(vector: Float[Tensor, "3 n"]) -> Vec:
+    """The components of each drone's vector, as three tensors (n,)."""
+    x, y, z = vector.unbind(0)
+    return x, y, z
 
 
 def rotation_matrix(quat: Tensor) -> Tensor:

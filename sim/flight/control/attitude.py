@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
+from sim.engines.quad.layout import Vec
 from sim.flight.control.gains import ControllerGains
-from sim.flight.control.vectors import Axes, Vec, cross, dot, to_body, unit
+from sim.flight.control.vectors import Axes, cross, dot, to_body, unit
 
 
 def thrust_vector(accel: Vec, axes: Axes, craft: Craft) -> tuple[Tensor, Vec]:

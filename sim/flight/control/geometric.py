@@ -20,27 +20,14 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.layout import QUAT, RATE, ROTOR
+from sim.engines.quad.layout import QUAT, RATE, ROTOR, Vec, xyz
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.position import pd_acceleration
 from sim.flight.control.rates import make_outlet, rate_gains, torque_for
-from sim.flight.control.vectors import (
-    TINY,
-    Axes,
-    Vec,
-    add,
-    axes_of,
-    clip_norm,
-    cross,
-    dot,
-    scale,
-    sub,
-    to_body,
-    xyz,
-)
+from sim.flight.control.vectors import TINY, Axes, add, axes_of, clip_norm, cross, dot, scale, sub, to_body
 
 
 def make_geometric(

@@ -25,7 +25,7 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import QUAT, VEL
+from sim.engines.quad.layout import QUAT, VEL, Vec, xyz
 from sim.flight.control.attitude import (
     attitude_gains,
     attitude_rates,
@@ -37,7 +37,7 @@ from sim.flight.control.attitude import (
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_rate_loop
-from sim.flight.control.vectors import Vec, axes_of, scale, sub, to_body, xyz
+from sim.flight.control.vectors import axes_of, scale, sub, to_body
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, Vec, parameters, xyz
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_mixer, make_motors
 from sim.flight.control.position import near
-from sim.flight.control.vectors import Vec, sub, xyz
+from sim.flight.control.vectors import sub
 
 Matrix = NDArray[np.float64]
 

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR
+from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR, xyz
 from sim.flight.control.attitude import heading_of, rotation_error, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_POS, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.geometric import attitude_torque
 from sim.flight.control.mixer import make_motors
 from sim.flight.control.position import pd_acceleration
-from sim.flight.control.vectors import axes_of, clip_norm, scale, sub, xyz
+from sim.flight.control.vectors import axes_of, clip_norm, scale, sub
 
 YAW_INTEGRAL = 0.1  # frequency of the yaw integral's pole, as a share of yaw_rad_s
 COUNTED_YAW_RAD = 0.1  # larger yaw errors count as this one

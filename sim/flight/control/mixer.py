@@ -21,7 +21,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
-from sim.flight.control.vectors import Vec
+from sim.engines.quad.layout import Vec
 
 Rows = tuple[Tensor, ...]  # of the four rotors, each (n,)
 Mixer = Callable[[Tensor, Vec], Tensor]

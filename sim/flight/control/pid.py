@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import POS, QUAT, VEL
+from sim.engines.quad.layout import POS, QUAT, VEL, xyz
 from sim.flight.control.attitude import attitude_rates, heading_of, thrust_vector, wanted_frame
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL, REF_YAW, Controller
 from sim.flight.control.gains import ControllerGains, gains_for, integral_gain
 from sim.flight.control.position import approach, limit_acceleration, position_gains
 from sim.flight.control.rates import make_outlet
-from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, scale, sub, xyz
+from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, scale, sub
 
 
 def make_pid(

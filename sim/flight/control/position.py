@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2
-from sim.engines.quad.layout import POS, VEL
+from sim.engines.quad.layout import POS, VEL, Vec, xyz
 from sim.flight.control.controllers import REF_ACC, REF_POS, REF_VEL
 from sim.flight.control.gains import ControllerGains
-from sim.flight.control.vectors import TINY, Vec, add, dot, scale, sub, xyz
+from sim.flight.control.vectors import TINY, add, dot, scale, sub
 
 
 def position_gains(gains: ControllerGains) -> tuple[float, float]:

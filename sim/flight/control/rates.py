@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.layout import RATE, ROTOR
+from sim.engines.quad.layout import RATE, ROTOR, Vec, xyz
 from sim.flight.control.gains import ControllerGains, gains_for
 from sim.flight.control.mixer import make_motors
-from sim.flight.control.vectors import Vec, xyz
 
 RateLoop = Callable[[Tensor, Tensor, Vec], Tensor]
 

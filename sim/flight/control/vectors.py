@@ -7,14 +7,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Vec = tuple[Tensor, Tensor, Tensor]  # x, y, z, each (n,)
+from sim.engines.quad.layout import Vec
+
 Axes = tuple[Vec, Vec, Vec]  # the body's x, y and z axis in the world: the columns of R
 TINY = 1e-9  # under square roots: a gradient there stays finite
-
-
-def xyz(rows: Tensor) -> Vec:
-    x, y, z = rows.unbind(0)
-    return x, y, z
 
 
 def add(a: Vec, b: Vec) -> Vec:

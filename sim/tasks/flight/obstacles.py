@@ -20,8 +20,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
-from sim.flight.control.vectors import xyz
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL, xyz
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     BODY_SCALES,

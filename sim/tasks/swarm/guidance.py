@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Vec = tuple[Tensor, Tensor, Tensor]
+from sim.engines.quad.layout import Vec
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import POS, QUAT, RATE, VEL
+from sim.engines.quad.layout import POS, QUAT, RATE, VEL, xyz
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses, observe, remember
-from sim.tasks.swarm.guidance import Guidance, Vec, wanted_velocity
+from sim.tasks.swarm.guidance import Guidance, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
 NEIGHBOUR_SIZE = 7  # bearing 3, relative velocity 3, nearness
@@ -80,9 +80,9 @@ def make_guide(weights: Weights) -> SenseFn:
     def guide(state: Tensor, goal: Tensor, drones: Tensor, cylinders: Tensor) -> tuple[Tensor, ...]:
         position, to_goal = state[POS], goal[0:3] - state[POS]
         # The nearest is bent around last: it has the last word.
-        others = [_rows(other[0:3] - position) for other in reversed(drones.unbind(1))]
+        others = [xyz(other[0:3] - position) for other in reversed(drones.unbind(1))]
         axes = [(axis[0] - position[0], axis[1] - position[1]) for axis in reversed(cylinders.unbind(1))]
-        wanted = wanted_velocity(_rows(to_goal), _rows(goal[3:6]), others, axes, weights.guidance)
+        wanted = wanted_velocity(xyz(to_goal), xyz(goal[3:6]), others, axes, weights.guidance)
         return (torch.stack(wanted),)
 
     return guide
@@ -184,8 +184,3 @@ def _bearing(offset: Tensor, size_m: float) -> tuple[Tensor, Float[Tensor, "1 k 
 def bounded_offset(offset: Tensor, reach_m: float) -> Tensor:
     """The offset, its length bent towards at most `reach_m`: exact when near, a direction when far."""
     return offset * torch.rsqrt(1.0 + offset.square().sum(0, keepdim=True) / (reach_m * reach_m))
-
-
-def _rows(vector: Tensor) -> Vec:
-    x, y, z = vector.unbind(0)
-    return x, y, z
