@@ -32,6 +32,7 @@ PACKAGES = (
     Package("rosbags", "rosbags", "dds", "ROS messages and recordings, without ROS"),
     Package("zarr", "zarr", "train", "zarr v2 replay buffers; needs Python 3.11"),
     Package("google_crc32c", "google-crc32c", "train", "checksums of datasets"),
+    Package("numcodecs", "numcodecs", "train", "compression of datasets"),
     Package("diffusers", "diffusers", "train", "noise schedules of diffusion policies"),
     Package("tensorboard", "tensorboard", "train", "learning curves"),
     Package("wandb", "wandb", "wandb", "curves in Weights & Biases, logger=wandb"),

@@ -18,7 +18,7 @@ from robo_rl.core.errors import ConfigError, DataError, LockedError
 from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.run_dir import RunDir
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass

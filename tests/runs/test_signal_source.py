@@ -13,7 +13,7 @@ import pytest
 
 from robo_rl.runs.signals import KEEPER, ended_by, signal_source
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 AT_A_TERMINAL = """
 import fcntl, signal, termios
 from robo_rl.runs.signals import signal_source
