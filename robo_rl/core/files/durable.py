@@ -23,6 +23,14 @@ def fsync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and its missing parents so that they survive a power loss. Does nothing for one that exists."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        fsync_dir(folder.parent)
+
+
 def exchange(one: Path, other: Path) -> bool:
     """Swap two paths in one system call. Returns False, without any change, where that is not supported
     (not Linux, some network file systems).
@@ -39,13 +47,10 @@ def exchange(one: Path, other: Path) -> bool:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write, fsync, rename over `path`. Raises DiskFullError and keeps the old file on a full disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_synced(temporary, data)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -55,6 +60,17 @@ def write_atomic(path: Path, data: bytes) -> None:
             ) from error
         raise OSError(error.errno, error.strerror, str(path)) from error  # names the caller's path
     fsync_dir(path.parent)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -10,6 +10,7 @@ from shutil import rmtree
 from typing import Any
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
@@ -43,6 +44,7 @@ def atomic_dataset(
         yield writer
         os.sync()  # once, instead of at every episode: the dataset is not there before the rename
         partial.rename(target)
+        fsync_dir(target.parent)
     except BaseException:
         rmtree(partial, ignore_errors=True)
         raise

@@ -43,17 +43,17 @@ def seal(
 ) -> None:
     """Steps 1-3. `files` must be settled at the rows that `meta` states. May be repeated after a failure."""
     intent = directory / f".{EPISODE_JSON}"
-    _write(intent, meta.to_json())
+    write_json_file(intent, meta.to_json())
     if durable:
-        _fsync(intent)
+        fsync(intent)
     intent.replace(directory / EPISODE_JSON)
     if durable:
         fsync_dir(directory)
     for name, array in meta.arrays.items():
         os.ftruncate(files[name].fd, files[name].size)
         _write_all(files[name].fd, tail_bytes(array))
-        _write(directory / name / ZARR_JSON, zarr_array_json(array))
-    _write(directory / ZARR_JSON, zarr_group_json(meta.arrays))
+        write_json_file(directory / name / ZARR_JSON, zarr_array_json(array))
+    write_json_file(directory / ZARR_JSON, zarr_group_json(meta.arrays))
     if durable:
         _sync(directory, files)
     (directory / RECORDING_JSON).unlink(missing_ok=True)
@@ -62,8 +62,8 @@ def seal(
 def _sync(directory: Path, files: Mapping[str, PayloadFile]) -> None:
     for name, file in files.items():
         os.fsync(file.fd)
-        _fsync(directory / name / ZARR_JSON)
-    _fsync(directory / ZARR_JSON)
+        fsync(directory / name / ZARR_JSON)
+    fsync(directory / ZARR_JSON)
     for name in files:
         fsync_dir(directory / name)
     fsync_dir(directory)
@@ -132,7 +132,8 @@ def _drop_locks_in_child() -> None:
 os.register_at_fork(after_in_child=_drop_locks_in_child)
 
 
-def _write(path: Path, data: Any) -> None:
+def write_json_file(path: Path, data: Any) -> None:
+    """Write JSON without fsync."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         _write_all(fd, json.dumps(data, allow_nan=False).encode())
@@ -140,7 +141,8 @@ def _write(path: Path, data: Any) -> None:
         os.close(fd)
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
+    """Wait until the disk holds the bytes of a file; its name is kept by an fsync of its folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

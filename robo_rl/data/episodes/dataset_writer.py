@@ -10,7 +10,7 @@ from shutil import rmtree
 from typing import Any, SupportsInt
 
 from robo_rl.core.errors import DataError
-from robo_rl.core.files.durable import write_json
+from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.commit import numbers, staging_lock
@@ -68,13 +68,13 @@ class DatasetWriter:
         root = Path(path)
         _refuse_taken(root)
         meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         lock = FolderLock(root, "dataset")
         _refuse_taken(root)  # another process may have made it before the lock was taken
         require_free(root, min_free_bytes)
         with full_disk_is_said(root, "the new dataset"):
-            (root / EPISODES).mkdir()
-            (root / STAGING).mkdir()
+            make_folder(root / EPISODES)
+            make_folder(root / STAGING)
             write_json(
                 root / EPISODES / ZARR_JSON, {"zarr_format": 3, "node_type": "group", "attributes": {}}
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,9 +17,18 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.data import jpeg
-from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
+from robo_rl.data.episodes.commit import (
+    DISCARDED,
+    fsync,
+    publish,
+    seal,
+    staging_lock,
+    sync_parents,
+    write_json_file,
+)
 from robo_rl.data.episodes.disk import full_disk_is_said, require_free
 from robo_rl.data.episodes.schema import (
     JPEG_ENDS,
@@ -82,9 +90,14 @@ class EpisodeWriter:
 
     def _open_files(self) -> None:
         self._directory.mkdir()
-        # No fsync before the commit: a kill keeps what was written, and a power loss may cost the running
-        # episode.
-        (self._directory / RECORDING_JSON).write_text(json.dumps(self._meta.to_json()))
+        recording = self._directory / RECORDING_JSON
+        write_json_file(recording, self._meta.to_json())
+        if (
+            self._options.durable
+        ):  # frames that survive a power loss can then be salvaged; they are not synced
+            fsync(recording)
+            fsync_dir(self._directory)
+            fsync_dir(self._directory.parent)
         for column in self._columns:
             (self._directory / column.name).mkdir()
             file = PayloadFile(self._directory / column.name / shard_name(1 + len(column.row_shape)))

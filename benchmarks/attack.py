@@ -1,0 +1,40 @@
+"""Attacks with generators and oracles of their own: `python benchmarks/attack.py --part power`.
+
+Each part prints how much was tried and how many promises were broken; one broken promise ends with exit status 1.
+
+    power   power losses while episodes are recorded, in simulation: no committed episode may be lost
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from attacks import power
+from common import emit, parser
+
+# part -> (attack(tries, seed) -> (tried, violations by kind, an example), tries, tries of a quick run)
+PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int, int]] = {
+    "power": (power.attack, 1000, 100),
+}
+
+
+def main() -> int:
+    """Exit status: 0 when every promise was kept."""
+    options = parser(__doc__ or "")
+    options.add_argument("--part", choices=sorted(PARTS), required=True, help="what is attacked")
+    options.add_argument("--tries", type=int, help="number of tries, where the part's own is not wanted")
+    options.add_argument("--seed", type=int, default=0, help="seed of the generator")
+    args = options.parse_args()
+    attack, tries, quick_tries = PARTS[args.part]
+    tried, counts, example = attack(args.tries or (quick_tries if args.quick else tries), args.seed)
+    emit(f"attack/{args.part}/tried", tried, "tries", seed=args.seed)
+    emit(f"attack/{args.part}/violations", counts.total(), "violations", seed=args.seed, kinds=dict(counts))
+    if example:
+        print(f"For example: {example}", file=sys.stderr)
+    return int(counts.total() > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
