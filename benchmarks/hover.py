@@ -35,11 +35,11 @@ import torch
 from common import emit, parser
 from hover_methods import ARMS, compare, picture
 
-from robo_rl.apps.flight.fly.runs import CONTROLLERS, SharedStarts, train_run
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.flight.level import LEVELS
+from robo_rl.flight.fly.runs import CONTROLLERS, SharedStarts, train_run
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.rows import FlyRow
 
 
 def main() -> None:

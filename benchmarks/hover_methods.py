@@ -15,13 +15,13 @@ import torch
 from common import cpu_seconds, emit
 
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly.learners import make_training
-from robo_rl.apps.flight.fly.recipe import total_updates
-from robo_rl.apps.flight.fly.runs import SharedStarts
-from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import METHODS
 from robo_rl.eval.stats import mean_over_seeds
+from robo_rl.flight.fly.learners import make_training
+from robo_rl.flight.fly.recipe import total_updates
+from robo_rl.flight.fly.runs import SharedStarts
+from robo_rl.flight.fly.setup import FlightSetup
 from sim.flight.trial import policy_pilot
 
 ARMS = ("first_order", "first_order_lqr", "shac", "td3", "sac", "ppo")

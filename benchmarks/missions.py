@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import cpu_seconds, emit, parser
 
-from robo_rl.apps.flight.mission.flights import POLICY, flown, load_tracker, planned_for
 from robo_rl.conf.mission import MissionConfig
+from robo_rl.flight.mission.flights import POLICY, flown, load_tracker, planned_for
 from sim.tasks.stl.scene import load_mission
 
 

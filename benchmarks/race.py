@@ -22,11 +22,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from common import emit, parser
 
-from robo_rl.apps.flight.fly.runs import SharedStarts, train_run
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.flight.fly.runs import SharedStarts, train_run
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.rows import FlyRow
 from sim.flight.trial import controller_pilot
 from sim.tasks.flight.race import RaceTask
 from sim.tasks.flight.track import list_tracks

@@ -23,10 +23,10 @@ from common import cpu_seconds, emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
-from robo_rl.apps.flight.rows import SwarmRow
-from robo_rl.apps.flight.swarm.runs import train_all
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.flight.rows import SwarmRow
+from robo_rl.flight.swarm.runs import train_all
+from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.runs.run_dir import RunDir
 from sim.tasks.swarm.world import SwarmWorld
 

@@ -25,10 +25,10 @@ from common import emit, parser
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly.runs import SharedStarts, train_run
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.flight.fly.runs import SharedStarts, train_run
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.rows import FlyRow
 from sim.flight.trial import Pilot, controller_pilot, policy_pilot
 
 CONTROLLERS = ("pid", "geometric", "mellinger", "lqr")

@@ -24,13 +24,13 @@ import torch
 from common import emit, parser
 from transfer_arms import ARMS, report_arm
 
-from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.fly.runs import train_run
-from robo_rl.apps.flight.rows import Drop, TransferRow
-from robo_rl.apps.flight.transfer.flights import measure, scene_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.flight.flight_run import load_flight_run
+from robo_rl.flight.fly.runs import train_run
+from robo_rl.flight.rows import Drop, TransferRow
+from robo_rl.flight.transfer.flights import measure, scene_of
 from sim.tasks.table import MANIPULATION
 
 SCENES: dict[str, dict[str, float]] = {

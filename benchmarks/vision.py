@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from common import cpu_seconds, emit, parser
 
-from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.flight.vision.runs import compared, sight_of, taught, train_students
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.flight.rows import FlyRow
+from robo_rl.flight.vision.runs import compared, sight_of, taught, train_students
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.floor_view import FloorCamera, FloorView
 

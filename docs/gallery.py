@@ -16,14 +16,14 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image
 
-from robo_rl.apps.flight.fly.report import flight_log
-from robo_rl.apps.flight.fly.runs import SharedStarts
-from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.protocols import VecEnv
 from robo_rl.eval.flight.flight_video import FlightScene
 from robo_rl.eval.flight.gates import GateFrame
+from robo_rl.flight.fly.report import flight_log
+from robo_rl.flight.fly.runs import SharedStarts
+from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.runs.demonstrators import make_demonstrator
 from robo_rl.runs.progress import progress
 from sim.flight.trial import controller_pilot

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.fly.report import next_steps, write_outputs
-from robo_rl.apps.flight.fly.runs import SharedStarts, fly_controllers, fly_setup, start_run, train_all
-from robo_rl.apps.flight.fly.setup import check_own
-from robo_rl.apps.flight.fly.table import print_table
-from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.flight.fly.report import next_steps, write_outputs
+from robo_rl.flight.fly.runs import SharedStarts, fly_controllers, fly_setup, start_run, train_all
+from robo_rl.flight.fly.setup import check_own
+from robo_rl.flight.fly.table import print_table
+from robo_rl.flight.rows import FlyRow
 
 
 def main(config: FlyConfig) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from robo_rl.apps.flight.mission.flights import POLICY, flown, load_tracker, planned_for
-from robo_rl.apps.flight.mission.report import finish
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.flight.mission.flights import POLICY, flown, load_tracker, planned_for
+from robo_rl.flight.mission.report import finish
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.control.controllers import CONTROLLERS

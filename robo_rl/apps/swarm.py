@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.swarm.report import print_table, write_outputs
-from robo_rl.apps.flight.swarm.runs import start_run, train_all
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.flight.swarm.report import print_table, write_outputs
+from robo_rl.flight.swarm.runs import start_run, train_all
+from robo_rl.flight.swarm.setting import SwarmSetting
 
 
 def main(config: SwarmConfig) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.transfer import arm as transfer_arm
-from robo_rl.apps.flight.transfer import swarm as transfer_swarm
-from robo_rl.apps.flight.transfer.film import check_size
-from robo_rl.apps.flight.transfer.flights import drops_of, measure, scene_of
-from robo_rl.apps.flight.transfer.report import finish
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.flight.flight_run import load_flight_run
+from robo_rl.flight.transfer import arm as transfer_arm
+from robo_rl.flight.transfer import swarm as transfer_swarm
+from robo_rl.flight.transfer.film import check_size
+from robo_rl.flight.transfer.flights import drops_of, measure, scene_of
+from robo_rl.flight.transfer.report import finish
 from robo_rl.runs.outputs import check_folder
 from sim.engines.bullet.client import load_pybullet
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from robo_rl.apps.flight.fly.table import print_table
-from robo_rl.apps.flight.vision.report import write_outputs
-from robo_rl.apps.flight.vision.runs import compared, sight_of, taught, train_students, with_craft_of
 from robo_rl.conf.vision import VisionConfig
+from robo_rl.flight.fly.table import print_table
+from robo_rl.flight.vision.report import write_outputs
+from robo_rl.flight.vision.runs import compared, sight_of, taught, train_students, with_craft_of
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.client import load_pybullet
 from sim.flight.bullet.vision import steps_per_picture

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.fly.recipe import resolved
-from robo_rl.apps.flight.fly.report import next_steps
-from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import ShacMethod, Td3Method
 from robo_rl.core.flight.level import UNITS
+from robo_rl.flight.fly.recipe import resolved
+from robo_rl.flight.fly.report import next_steps
+from robo_rl.flight.fly.runs import train_run
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.run_dir import RunDir

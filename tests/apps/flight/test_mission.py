@@ -10,8 +10,8 @@ import pytest
 from policies.checkpoint import save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.runs.run_dir import RunDir
 
 FEW = ["episodes=2", "attempts=2", "iterations=60", "draws=20"]

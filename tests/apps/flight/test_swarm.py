@@ -13,9 +13,9 @@ from torch import Tensor
 
 from policies.deploy.bundle import load_bundle
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.swarm.runs import start_run, train_all
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
+from robo_rl.flight.swarm.runs import start_run, train_all
+from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.run_dir import RunDir

@@ -12,11 +12,11 @@ import torch
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.swarm.runs import evaluated
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
-from robo_rl.apps.flight.transfer.swarm import load_swarm
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
+from robo_rl.flight.swarm.runs import evaluated
+from robo_rl.flight.swarm.setting import SwarmSetting
+from robo_rl.flight.transfer.swarm import load_swarm
 from sim.engines.quad.layout import POS
 
 pytest.importorskip("pybullet")

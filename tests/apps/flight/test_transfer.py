@@ -16,12 +16,12 @@ import torch
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.flight_run import load_flight_run
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.rows import Drop, TransferRow
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.flight.flight_run import load_flight_run
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.rows import Drop, TransferRow
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.trial import Trial
 

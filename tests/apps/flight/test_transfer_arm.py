@@ -61,7 +61,7 @@ def test_an_engine_that_cannot_run_is_named_before_any_episode(
     base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred episodes in the first engine were lost to the second one's missing package."""
-    monkeypatch.setattr("robo_rl.apps.flight.transfer.arm.evaluate", None)
+    monkeypatch.setattr("robo_rl.flight.transfer.arm.evaluate", None)
     given = [f"run={base}", "env=arm/lift:actuator=dc_motor", "engines=mujoco,isaacgym", "episodes=1"]
     assert cli.main(["transfer", *given]) != 0
     assert "The engine isaacgym has no actuator models" in capsys.readouterr().err.replace("\n", " ")

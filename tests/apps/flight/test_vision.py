@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.flight.vision.runs import taught, with_craft_of
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.flight.vision.runs import taught, with_craft_of
 
 pytest.importorskip("pybullet")
 

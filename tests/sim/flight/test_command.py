@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.apps.flight.fly.learners import new_policy
-from robo_rl.apps.flight.fly.setup import FlightSetup, check_own
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import UNITS
+from robo_rl.flight.fly.learners import new_policy
+from robo_rl.flight.fly.setup import FlightSetup, check_own
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, RATE
 from sim.flight.command import CommandLevel, column, make_command, motors_hover

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.flight.fly.setup import FlightSetup
 from sim.engines.quad.craft import load_craft
 from sim.flight.setting import DEFAULT, FlightOptions, measured_task
 from sim.flight.vec_env import QuadVecEnv

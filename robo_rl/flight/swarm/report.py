@@ -15,8 +15,6 @@ from policies.c.swarm import CSwarm, verify_c_swarm, write_c_swarm
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle_writer import write_bundle
 from policies.flight.swarm import STATE, SwarmPolicy
-from robo_rl.apps.flight.craft_facts import craft_facts
-from robo_rl.apps.flight.rows import SwarmRow
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
@@ -24,13 +22,15 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.swarm_log import SwarmLog
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
+from robo_rl.flight.craft_facts import craft_facts
+from robo_rl.flight.rows import SwarmRow
 from robo_rl.runs.run_dir import RunDir
 from sim.tasks.swarm.scenarios import SCENARIOS
 from sim.tasks.swarm.world import ABSENT_M
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.swarm.setting import SwarmSetting
     from robo_rl.conf.swarm import SwarmConfig
+    from robo_rl.flight.swarm.setting import SwarmSetting
     from sim.flight.swarm.swarm_trial import SwarmPaths
 
 FILMED = 2  # worlds in the film

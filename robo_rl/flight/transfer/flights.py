@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from robo_rl.apps.flight.flight_run import FlightRun
-from robo_rl.apps.flight.fly.runs import counted
-from robo_rl.apps.flight.rows import Drop, TransferRow
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
+from robo_rl.flight.flight_run import FlightRun
+from robo_rl.flight.fly.runs import counted
+from robo_rl.flight.rows import Drop, TransferRow
 from robo_rl.runs.progress import progress
 from sim.engines.bullet.effects import AirEffects, check_scene
 from sim.engines.quad.layout import even_spread

@@ -12,9 +12,6 @@ from torch import Tensor
 
 from policies.checkpoint import read_policy_json
 from policies.flight.swarm import SwarmPolicy
-from robo_rl.apps.flight.swarm.report import FILMED, swarm_logs
-from robo_rl.apps.flight.swarm.runs import evaluated
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
@@ -24,6 +21,9 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.flight.swarm.report import FILMED, swarm_logs
+from robo_rl.flight.swarm.runs import evaluated
+from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.runs.loaded_policy import find_policy, flight_policy, trained_settings
 from robo_rl.runs.progress import progress
 from sim.engines.bullet.effects import AirEffects, borrowed

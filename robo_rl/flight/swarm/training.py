@@ -7,10 +7,10 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from robo_rl.apps.flight.seeds import SeedTraining
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.seeding import derive_seed
+from robo_rl.flight.seeds import SeedTraining
+from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 
 

@@ -12,8 +12,8 @@ from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval import text
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.rows import FlyRow
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.flight.rows import FlyRow
 
 LABELS = {
     "policy": "Learned policy",

@@ -9,13 +9,13 @@ from pathlib import Path
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from policies.flight.vision import VisionPolicy
-from robo_rl.apps.flight.fly.runs import train_run
-from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.flight.vision.training import Sight, blind, seeing, train, work
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
+from robo_rl.flight.fly.runs import train_run
+from robo_rl.flight.rows import FlyRow
+from robo_rl.flight.vision.training import Sight, blind, seeing, train, work
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir

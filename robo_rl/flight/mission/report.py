@@ -9,14 +9,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from robo_rl.apps.flight.fly.table import LABELS
 from robo_rl.core.files.durable import write_json
 from robo_rl.eval import text
 from robo_rl.eval.flight.mission_plots import MissionView, write_mission_plots
+from robo_rl.flight.fly.table import LABELS
 from robo_rl.runs.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.mission.flights import MissionFlight, Planned
+    from robo_rl.flight.mission.flights import MissionFlight, Planned
 
 DRAWN = 4  # scenes of each mission
 _DT_S = 0.01

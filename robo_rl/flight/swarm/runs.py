@@ -11,14 +11,14 @@ from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.swarm import SwarmPolicy
-from robo_rl.apps.flight.rows import SwarmRow
-from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
-from robo_rl.apps.flight.swarm.setting import SwarmSetting
-from robo_rl.apps.flight.swarm.training import make_training
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.flight.rows import SwarmRow
+from robo_rl.flight.seed_runs import SeedPlan, train_seeds
+from robo_rl.flight.swarm.setting import SwarmSetting
+from robo_rl.flight.swarm.training import make_training
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.swarm.swarm import Swarm

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly.recipe import recipe, total_updates
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.seeds import SeedTraining
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import PpoMethod, RewardMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed, generator
+from robo_rl.flight.fly.recipe import recipe, total_updates
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.seeds import SeedTraining
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
 from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig

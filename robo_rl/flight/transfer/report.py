@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from robo_rl.apps.flight.flight_run import FlightRun
-from robo_rl.apps.flight.fly.report import FILMED, flight_log
-from robo_rl.apps.flight.fly.table import LABELS
-from robo_rl.apps.flight.transfer.film import check_size, film
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval import text
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
+from robo_rl.flight.flight_run import FlightRun
+from robo_rl.flight.fly.report import FILMED, flight_log
+from robo_rl.flight.fly.table import LABELS
+from robo_rl.flight.transfer.film import check_size, film
 from sim.engines.bullet.effects import AirEffects, borrowed
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.rows import Drop, TransferRow
     from robo_rl.conf.transfer import TransferConfig
+    from robo_rl.flight.rows import Drop, TransferRow
 
 _SIGNIFICANT = 0.05
 _FLOOR_SEEN_M = 0.8  # a floor farther below the goal would make the drones small

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from policies.checkpoint import load_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly.runs import train_run
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.flight.fly.runs import train_run
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir

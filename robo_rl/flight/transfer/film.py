@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from robo_rl.apps.flight.flight_run import FlightRun
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.video import Frame, VideoWriter, caption
+from robo_rl.flight.flight_run import FlightRun
 from robo_rl.runs.progress import progress
 from sim.engines.bullet.effects import AirEffects, equipped
 from sim.engines.bullet.motion import Motion

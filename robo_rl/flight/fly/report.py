@@ -13,10 +13,6 @@ from policies.c.export import FlightMemory, verify_c_header, write_c_header
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle_writer import write_bundle
 from policies.flight.policy import STATE, FlightPolicy
-from robo_rl.apps.flight.craft_facts import craft_facts
-from robo_rl.apps.flight.fly.field import write_field_pictures
-from robo_rl.apps.flight.fly.table import LABELS
-from robo_rl.apps.flight.rows import FlyRow
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
@@ -26,6 +22,10 @@ from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
 from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.flight.race_plots import write_race_plots
+from robo_rl.flight.craft_facts import craft_facts
+from robo_rl.flight.fly.field import write_field_pictures
+from robo_rl.flight.fly.table import LABELS
+from robo_rl.flight.rows import FlyRow
 from robo_rl.runs.progress import progress, show
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.envelope import envelope_of
@@ -35,8 +35,8 @@ from sim.tasks.flight.race import RaceTask
 from sim.tasks.flight.waypoints import WaypointTask
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.fly.setup import FlightSetup
     from robo_rl.conf.fly import FlyConfig
+    from robo_rl.flight.fly.setup import FlightSetup
     from sim.flight.trial import Trial
 
 FILMED = 6  # drones in the video

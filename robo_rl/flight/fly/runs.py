@@ -10,13 +10,13 @@ from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.flight.fly.learners import make_training
-from robo_rl.apps.flight.fly.recipe import resolved, total_updates
-from robo_rl.apps.flight.fly.setup import FlightSetup
-from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.seeding import derive_seed
+from robo_rl.flight.fly.learners import make_training
+from robo_rl.flight.fly.recipe import resolved, total_updates
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.rows import FlyRow
+from robo_rl.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.flight.flights import Flights

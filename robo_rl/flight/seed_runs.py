@@ -9,7 +9,7 @@ from typing import Any
 
 from policies.checkpoint import save_policy
 from policies.registry import SavedPolicy
-from robo_rl.apps.flight.seeds import SeedTraining, SeedTrainings
+from robo_rl.flight.seeds import SeedTraining, SeedTrainings
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import RunDir
 

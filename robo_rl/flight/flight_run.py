@@ -10,10 +10,10 @@ from typing import Any
 
 from policies.checkpoint import read_policy_json
 from policies.flight.policy import STATE, FlightPolicy
-from robo_rl.apps.flight.fly.setup import FlightSetup
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
+from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.runs.loaded_policy import flight_policy, trained_settings
 from sim.engines.quad.craft import Craft
 from sim.flight.realism import Realism

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from robo_rl.apps.flight.fly.table import LABELS
 from robo_rl.eval.flight.swarm_log import SwarmLog
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
+from robo_rl.flight.fly.table import LABELS
 from sim.flight.trial import Trial
 from sim.tasks.flight.obstacles import ObstacleTask, field_axes
 

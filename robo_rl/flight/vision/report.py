@@ -11,19 +11,19 @@ import torch
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle_writer import write_bundle
 from policies.flight.vision import IMAGE, STATE, VisionPolicy
-from robo_rl.apps.flight.fly.report import flight_log, write_results
-from robo_rl.apps.flight.fly.table import LABELS
-from robo_rl.apps.flight.rows import FlyRow
-from robo_rl.apps.flight.transfer.film import FPS, inset, poses_of, stand
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.video import VideoWriter, caption
+from robo_rl.flight.fly.report import flight_log, write_results
+from robo_rl.flight.fly.table import LABELS
+from robo_rl.flight.rows import FlyRow
+from robo_rl.flight.transfer.film import FPS, inset, poses_of, stand
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.floor_view import FloorView
 from sim.flight.trial import Trial
 
 if TYPE_CHECKING:
-    from robo_rl.apps.flight.vision.training import Sight
     from robo_rl.conf.vision import VisionConfig
+    from robo_rl.flight.vision.training import Sight
 
 SIZE = (640, 480)
 _ENLARGED = 192  # pixels of the onboard picture in the film

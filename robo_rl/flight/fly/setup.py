@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.apps.flight.fly.recipe import latency_s
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.flight.fly.recipe import latency_s
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
