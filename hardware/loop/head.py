@@ -20,8 +20,7 @@ from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
-
-STALE_STATE_PERIODS = 3.0
+from hardware.safety.timing import STALE_STATE_PERIODS
 
 
 @runtime_checkable

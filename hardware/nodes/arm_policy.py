@@ -20,13 +20,13 @@ from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
+from hardware.safety.timing import STALE_STATE_PERIODS
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
 
 _POLL_S, _STATUS_S = 0.005, 0.5
-STALE_STATE_PERIODS = 3.0
 _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
 

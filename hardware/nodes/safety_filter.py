@@ -15,7 +15,9 @@ from hardware.messages import Flag, JointState, JointTrajectory
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
-from hardware.safety.arm_filter import ArmFilter, Phase, Source
+from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.command_acceptance import Source
+from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 

@@ -11,27 +11,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from enum import Enum
-from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
-from numpy import ndarray
 
 from hardware.bus.protocol import Answer
 from hardware.messages import FlightCommand, Odometry
+from hardware.safety.flight_limits import Four, Level, clamped, exceeded, is_state, tilt
 from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
+from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.flight.envelope import FlightEnvelope
 
-Four = Float[ndarray, " 4"]
-Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]
-STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0
 HOLD_S = 0.25  # how long a missing command or state is held before it becomes a landing
 _BLIND_S = 0.5  # how long a craft may fly without knowing its state
-_UNIT = 0.05  # how far from 1 the length of a quaternion may be
-_SLACK_S = 1e-9
 _OFFS = 5  # times that "motors off" is sent before silence
 
 
@@ -58,7 +52,6 @@ class FlightFilter:
         self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
-        self._low, self._high = np.array(envelope.fence_low_m), np.array(envelope.fence_high_m)
         self._order, self._frames = Order(), Frames()
         self.fault = ""  # what is wrong with the frames of the states that come
         self._state: Odometry | None = None
@@ -73,7 +66,7 @@ class FlightFilter:
         if self.phase is FlightPhase.DISARMED:
             self._frames.forget()
         self.fault = self._frames.fault(message)
-        if self.fault or not _is_state(message) or not math.isfinite(received_s):
+        if self.fault or not is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
             return
         self._state, self._state_s = message, received_s
@@ -149,7 +142,7 @@ class FlightFilter:
             return Reason.STOPPING
         if self._state is None or self._state_is_stale(now_s):
             return Reason.NO_STATE
-        return self._outside(self._state)
+        return exceeded(self._state, self.envelope)
 
     def _refuses(self, values: Four) -> Reason | None:
         if self.phase is not FlightPhase.FLYING:
@@ -159,7 +152,7 @@ class FlightFilter:
         return None if np.isfinite(values).all() else Reason.NOT_FINITE
 
     def _advance(self, now_s: float) -> None:
-        if not math.isfinite(now_s) or now_s < self._now_s - _SLACK_S:
+        if not math.isfinite(now_s) or now_s < self._now_s - SLACK_S:
             self.stop(Reason.FLIGHT_CLOCK)
             self._state_s, self._now_s, self._landing_s = -math.inf, -math.inf, math.nan
         if math.isfinite(now_s):
@@ -170,7 +163,7 @@ class FlightFilter:
         state = self._state
         if self._command is None or state is None:
             return  # nothing was ever commanded: the craft is not ours yet
-        if _tilt(state) > self.envelope.cut_tilt_rad:
+        if tilt(state) > self.envelope.cut_tilt_rad:
             return self._cut(Reason.UPSIDE_DOWN)
         blind = self._state_is_stale(now_s)
         if self.phase is FlightPhase.FLYING:
@@ -189,9 +182,9 @@ class FlightFilter:
 
     def _fly_or_hold(self, now_s: float, state: Odometry, blind: bool) -> None:
         """Lateness is held for a while, the envelope is not waited for."""
-        silent = not -_SLACK_S <= now_s - self._command_s <= STALE_COMMAND_PERIODS * self._period_s + _SLACK_S
+        silent = is_stale(now_s, self._command_s, STALE_COMMAND_PERIODS * self._period_s)
         late = Reason.LATE_STATE if blind else Reason.LATE_COMMAND if silent else None
-        outside = None if blind else self._outside(state)
+        outside = None if blind else exceeded(state, self.envelope)
         if outside is not None:
             self.stop(outside)
         elif late is None:
@@ -204,19 +197,8 @@ class FlightFilter:
         else:
             self.reason = late
 
-    def _outside(self, state: Odometry) -> Reason | None:
-        """Which bound of the envelope the craft is beyond, None inside."""
-        if _tilt(state) > self.envelope.tilt_rad:
-            return Reason.TILT
-        if float(np.linalg.norm(state.rates_rad_s)) > self.envelope.rate_rad_s:
-            return Reason.FAST_ROTATION
-        if float(np.linalg.norm(state.velocity_body_m_s)) > self.envelope.speed_m_s:
-            return Reason.SPEED
-        inside = (state.position_m >= self._low).all() and (state.position_m <= self._high).all()
-        return None if inside else Reason.FENCE
-
     def _state_is_stale(self, now_s: float) -> bool:
-        return not -_SLACK_S <= now_s - self._state_s <= STALE_STATE_PERIODS * self._state_period_s + _SLACK_S
+        return is_stale(now_s, self._state_s, STALE_STATE_PERIODS * self._state_period_s)
 
     def _values(self, now_s: float) -> Four | None:
         if self.phase is FlightPhase.CUTTING:
@@ -241,18 +223,11 @@ class FlightFilter:
         return None
 
     def _clamped(self, values: Four) -> Four:
-        """Inside the limits of the level of command; `values` is not changed."""
-        if self.level == "motors":
-            kept: Four = np.clip(values, -1.0, 1.0)
-            self._count_if(Reason.THRUST, (kept != values).any())
-            return kept
-        thrust, rates = float(np.clip(values[0], 0.0, 1.0)), values[1:]
-        turning = float(np.linalg.norm(rates))
-        self._count_if(Reason.THRUST, thrust != values[0])
-        self._count_if(Reason.BODY_RATE, turning > self.envelope.rate_rad_s)
-        if turning > self.envelope.rate_rad_s:
-            rates = rates * (self.envelope.rate_rad_s / turning) if math.isfinite(turning) else np.zeros(3)
-        return np.array([thrust, *rates])
+        """The command within its limits; counts what was limited."""
+        kept, limited_by = clamped(values, self.level, self.envelope)
+        for reason in limited_by:
+            self._count(reason)
+        return kept
 
     def _cut(self, reason: Reason) -> None:
         if self.phase in (FlightPhase.FLYING, FlightPhase.LANDING):
@@ -260,25 +235,5 @@ class FlightFilter:
             self._count(reason)
             self.phase, self.reason, self._offs = FlightPhase.CUTTING, reason, 0
 
-    def _count_if(self, reason: Reason, is_so: bool | np.bool_) -> None:
-        if is_so:
-            self._count(reason)
-
     def _count(self, reason: Reason) -> None:
         self.counts[reason] += 1
-
-
-def _tilt(state: Odometry) -> float:
-    """Angle between the craft's up and the world's."""
-    _, x, y, _ = state.quat_wxyz
-    return math.acos(min(1.0, max(-1.0, 1.0 - 2.0 * float(x * x + y * y))))
-
-
-def _is_state(message: Odometry) -> bool:
-    for value, size in (
-        (message.position_m, 3), (message.quat_wxyz, 4), (message.velocity_body_m_s, 3), (message.rates_rad_s, 3),
-    ):  # fmt: skip
-        array = np.asarray(value)
-        if array.shape != (size,) or not np.isfinite(array).all():
-            return False
-    return abs(float(np.linalg.norm(message.quat_wxyz)) - 1.0) <= _UNIT

@@ -1,25 +1,29 @@
-"""The next position that an arm may be sent: pure functions, one tick at a time.
+"""The next position that an arm may be sent: pure functions, one command at a time.
 
-Per joint, with p the position sent last, u the speed it was sent at, m the measured position, dt the time
-since:
+`next_move` receives the position and speed sent last, the measured position, the target and the time since
+the last command, and returns what is sent. Per joint, with p the position sent last, u the speed it was sent
+at, m the measured position, dt the time since:
 
-    v = (goal - p) / dt, within what still stops at the goal, u -+ a dt, -+ vmax, what still stops at the
-    range's end q = p + v dt, within m -+ step
+    v = (target - p) / dt, limited to: the speed that still stops at the target; u -+ a dt; -+ vmax;
+        the speed that still stops at the end of the range
+    q = p + v dt, limited to m -+ step
 
-Clip first, step-limit last: an arm that wakes up outside its range walks back, it never jumps. The speed that
-still stops after a distance d, moving one more step first, solves v dt + v^2 / (2 a) = d; kept so in every
-step it can be kept in the next one, so that range and acceleration never contradict each other.
+The range is applied first and the step last: an arm that wakes up outside its range walks back, it does not
+jump. The speed that still stops after a distance d, moving one more step first, solves v dt + v^2 / (2 a) = d.
+A speed limited so in one step can be limited so in the next, so range and acceleration never conflict.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
+from hardware.safety.reasons import Reason
+from hardware.safety.workspace import Workspace
 
 Joints = Float[ndarray, " j"]
 
@@ -43,18 +47,39 @@ class ArmLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """One step: where to, how fast, and which limits were felt in any joint."""
+class Target:
+    """Where to go. speed_rad_s: speed at which the target itself moves, 0 where that is not known."""
 
     position_rad: Joints
     speed_rad_s: Joints
-    clipped: bool = False  # by the range
-    slowed: bool = False  # by the velocity limit
-    eased: bool = False  # by the acceleration limit
-    pulled: bool = False  # by the step from the measured position
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One command: position and speed, and the limits that changed it in any joint."""
+
+    position_rad: Joints
+    speed_rad_s: Joints
+    limited_by: tuple[Reason, ...] = ()
 
 
 _FELT_RAD = 1e-6  # a change below this is rounding, not a limit
+
+
+def next_move(
+    last: Move, measured_rad: Joints, target: Target | None, dt_s: float, limits: ArmLimits,
+    workspace: Workspace | None,
+) -> Move:  # fmt: skip
+    """What is sent: a step towards the target, or a braking one without a target, inside every limit.
+
+    last: what was sent last. dt_s: time since then. Every position that the filter sends is made here, or by
+    `frozen` when the program ends without time to brake.
+    """
+    if target is None:
+        move = braking(last, measured_rad, dt_s, limits)
+    else:
+        move = towards(target, last, measured_rad, dt_s, limits)
+    return move if workspace is None else _fenced(move, last, measured_rad, target, dt_s, limits, workspace)
 
 
 def stopping_speed(
@@ -68,45 +93,43 @@ def stopping_speed(
     return speed
 
 
-def towards(
-    goal_rad: Joints, goal_speed_rad_s: Joints, sent_rad: Joints, speed_rad_s: Joints, measured_rad: Joints,
-    dt_s: float, limits: ArmLimits,
-) -> Move:  # fmt: skip
-    """The step towards a goal that itself moves at `goal_speed_rad_s` (0 where that is not known)."""
-    goal = np.minimum(np.maximum(goal_rad, limits.low_rad), limits.high_rad)
+def towards(target: Target, last: Move, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
+    """The step towards a target, which may itself be moving."""
+    sent_rad, speed_rad_s = last.position_rad, last.speed_rad_s
+    goal = np.minimum(np.maximum(target.position_rad, limits.low_rad), limits.high_rad)
     way = goal - sent_rad
     wanted = way / dt_s
     rooms = np.array((np.abs(way), limits.high_rad - sent_rad, sent_rad - limits.low_rad))
     near, up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
-    # A goal that goes on moving needs no braking for; at one that stands, the arm arrives at rest.
-    calm = np.minimum(np.maximum(wanted, goal_speed_rad_s - near), goal_speed_rad_s + near)
+    # A moving target needs no braking for; at one that stands still, the arm arrives at rest.
+    arriving = np.minimum(np.maximum(wanted, target.speed_rad_s - near), target.speed_rad_s + near)
     change = limits.acceleration_rad_s2 * dt_s
-    eased = np.minimum(np.maximum(calm, speed_rad_s - change), speed_rad_s + change)
+    eased = np.minimum(np.maximum(arriving, speed_rad_s - change), speed_rad_s + change)
     slowed = np.minimum(np.maximum(eased, -limits.velocity_rad_s), limits.velocity_rad_s)
     felt = _FELT_RAD / dt_s
-    free = not _largest(slowed - wanted) > felt  # then neither velocity nor acceleration held it back
-    return _within(
-        slowed, down, up, sent_rad, measured_rad, dt_s, limits,
-        clipped=_differs(goal, goal_rad),
-        slowed=not free and bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
-        eased=not free and bool((np.abs(eased - wanted) > felt).any()),
-    )  # fmt: skip
+    held_back = _largest(slowed - wanted) > felt  # by the velocity or the acceleration limit
+    reasons = {
+        Reason.POSITION: _differs(goal, target.position_rad),
+        Reason.VELOCITY: held_back and bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
+        Reason.ACCELERATION: held_back and bool((np.abs(eased - wanted) > felt).any()),
+    }
+    limited_by = tuple(reason for reason, limited in reasons.items() if limited)
+    return _within(slowed, down, up, last, measured_rad, dt_s, limits, limited_by)
 
 
-def braking(
-    sent_rad: Joints, speed_rad_s: Joints, measured_rad: Joints, dt_s: float, limits: ArmLimits
-) -> Move:
+def braking(last: Move, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
     """The step that slows every joint down as fast as it may; a joint at rest stays where it was sent."""
+    sent_rad, speed_rad_s = last.position_rad, last.speed_rad_s
     left = np.maximum(np.abs(speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
     rooms = np.array((limits.high_rad - sent_rad, sent_rad - limits.low_rad))
     up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
-    return _within(np.sign(speed_rad_s) * left, down, up, sent_rad, measured_rad, dt_s, limits)
+    return _within(np.sign(speed_rad_s) * left, down, up, last, measured_rad, dt_s, limits)
 
 
-def frozen(sent_rad: Joints, measured_rad: Joints, limits: ArmLimits) -> Move:
+def frozen(last: Move, measured_rad: Joints, limits: ArmLimits) -> Move:
     """Stop within one step, whatever the deceleration: the last resort."""
-    position, pulled = _step(sent_rad, measured_rad, limits)
-    return Move(position, np.zeros_like(sent_rad), pulled=pulled)
+    position, pulled = _step(last.position_rad, measured_rad, limits)
+    return Move(position, np.zeros_like(position), (Reason.STEP,) if pulled else ())
 
 
 def resting_place(move: Move, limits: ArmLimits) -> Joints:
@@ -116,27 +139,44 @@ def resting_place(move: Move, limits: ArmLimits) -> Joints:
     return place
 
 
+def _fenced(
+    move: Move, last: Move, measured_rad: Joints, target: Target | None, dt_s: float, limits: ArmLimits,
+    workspace: Workspace,
+) -> Move:  # fmt: skip
+    """The step if it stays in the workspace; else a braking one; else, if that leads out too, a stop."""
+    sent_m = workspace.excess_m(last.position_rad)
+    if workspace.allows(move.position_rad, resting_place(move, limits), sent_m):
+        return move
+    limited_by = move.limited_by if target is None else (*move.limited_by, Reason.WORKSPACE)
+    kept = braking(last, measured_rad, dt_s, limits)
+    if workspace.excess_m(kept.position_rad) > sent_m:
+        kept = frozen(last, measured_rad, limits)
+    return replace(kept, limited_by=limited_by)
+
+
 def _within(
-    speed_rad_s: Joints, down_rad_s: Joints, up_rad_s: Joints, sent_rad: Joints, measured_rad: Joints, dt_s: float,
-    limits: ArmLimits, clipped: bool = False, slowed: bool = False, eased: bool = False,
+    speed_rad_s: Joints, down_rad_s: Joints, up_rad_s: Joints, last: Move, measured_rad: Joints, dt_s: float,
+    limits: ArmLimits, limited_by: tuple[Reason, ...] = (),
 ) -> Move:  # fmt: skip
     """Keep the range, by the speeds that still stop at its ends, then the step from the measured position."""
     speed = np.minimum(np.maximum(speed_rad_s, -down_rad_s), up_rad_s)
-    position, pulled = _step(sent_rad + speed * dt_s, measured_rad, limits)
-    if pulled:
-        most = limits.velocity_rad_s
-        speed = np.minimum(np.maximum((position - sent_rad) / dt_s, -most), most)
-    return Move(position, speed, clipped, slowed, eased, pulled)
+    position, pulled = _step(last.position_rad + speed * dt_s, measured_rad, limits)
+    if not pulled:
+        return Move(position, speed, limited_by)
+    most = limits.velocity_rad_s
+    speed = np.minimum(np.maximum((position - last.position_rad) / dt_s, -most), most)
+    return Move(position, speed, (*limited_by, Reason.STEP))
 
 
 def _step(position_rad: Joints, measured_rad: Joints, limits: ArmLimits) -> tuple[Joints, bool]:
+    """The position within one step of the measured one, and whether that changed it."""
     low, high = measured_rad - limits.step_rad, measured_rad + limits.step_rad
     kept = np.minimum(np.maximum(position_rad, low), high)
     return kept, _differs(kept, position_rad)
 
 
 def _differs(kept: Joints, wanted: Joints) -> bool:
-    """By more than rounding, in any joint."""
+    """True when any joint differs by more than rounding."""
     return _largest(kept - wanted) > _FELT_RAD
 
 

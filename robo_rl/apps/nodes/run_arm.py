@@ -20,7 +20,7 @@ from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimArmNode
-from hardware.safety.arm_filter import Phase
+from hardware.safety.phase import Phase
 from hardware.topics import GOAL
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK

@@ -17,7 +17,8 @@ from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.safety_filter import SafetyFilterNode, watchdog_hz
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import HOLDS, SimArmNode
-from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, RAW, SAFE, SAFETY_STATE, TELEOP
 from robo_rl.apps.nodes.node_life import Ending, live

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hardware.messages import JointState, JointTrajectory
-from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.phase import Phase
 from hardware.safety.reasons import Effect, Reason
 from tests.hardware.arm_descriptions import NAMES, PERIOD_S, arm, command, state
 

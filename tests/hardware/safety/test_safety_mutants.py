@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hardware.safety import arm_filter, intake, limits
-from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety import command_acceptance, intake, limits, state_acceptance
+from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.command_acceptance import CommandAcceptance
+from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
 from tests.hardware.safety.test_safety_properties import Regime, Run
 
@@ -31,25 +34,20 @@ def no_range(patch: pytest.MonkeyPatch) -> None:
 def no_acceleration(patch: pytest.MonkeyPatch) -> None:
     inner = limits.towards
 
-    def jerky(goal: Any, w: Any, sent: Any, speed: Any, measured: Any, dt: float, lim: Any) -> Any:
-        eager = limits.ArmLimits(
-            lim.low_rad, lim.high_rad, lim.velocity_rad_s, lim.acceleration_rad_s2 * 3, lim.step_rad
-        )
-        return inner(goal, w, sent, speed, measured, dt, eager)
+    def jerky(target: Any, last: Any, measured: Any, dt: float, lim: Any) -> Any:
+        eager = replace(lim, acceleration_rad_s2=lim.acceleration_rad_s2 * 3)
+        return inner(target, last, measured, dt, eager)
 
-    patch.setattr(arm_filter, "towards", jerky)
+    patch.setattr(limits, "towards", jerky)
 
 
 def no_velocity(patch: pytest.MonkeyPatch) -> None:
     inner = limits.towards
 
-    def racing(goal: Any, w: Any, sent: Any, speed: Any, measured: Any, dt: float, lim: Any) -> Any:
-        fast = limits.ArmLimits(
-            lim.low_rad, lim.high_rad, lim.velocity_rad_s * 2, lim.acceleration_rad_s2, lim.step_rad
-        )
-        return inner(goal, w, sent, speed, measured, dt, fast)
+    def racing(target: Any, last: Any, measured: Any, dt: float, lim: Any) -> Any:
+        return inner(target, last, measured, dt, replace(lim, velocity_rad_s=lim.velocity_rad_s * 2))
 
-    patch.setattr(arm_filter, "towards", racing)
+    patch.setattr(limits, "towards", racing)
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
@@ -57,15 +55,16 @@ def no_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ArmFilter, "_is_first", lambda self, source, epoch: False)
+    patch.setattr(CommandAcceptance, "_is_first", lambda self, source, epoch: False)
 
 
 def no_age(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arm_filter, "_is_stale", lambda now, received, limit: False)
+    for module in (command_acceptance, state_acceptance):
+        patch.setattr(module, "is_stale", lambda now, received, limit: False)
 
 
 def no_rank(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ArmFilter, "source", "policy")
+    patch.setattr(CommandAcceptance, "source", "policy")
 
 
 def no_latch(patch: pytest.MonkeyPatch) -> None:
@@ -77,18 +76,18 @@ def no_arming(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: ArmFilter, now_s: float) -> Any:
         if self.phase is Phase.DISARMED:
-            self.phase = Phase.ARMED
+            self._phase.phase = Phase.ARMED
         return inner(self, now_s)
 
     patch.setattr(ArmFilter, "tick", eager)
 
 
 def no_finiteness(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arm_filter, "read_command", lambda message, names: message.position_rad[0])
+    patch.setattr(command_acceptance, "read_command", lambda message, names: message.position_rad[0])
 
 
 def no_walls(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ArmFilter, "_fenced", lambda self, workspace, move, measured, dt: move)
+    patch.setattr(limits, "_fenced", lambda move, *_: move)
 
 
 REGIMES = {no_walls: BOXED, no_step: BLOCKED}  # where the wild one would not show it

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from hardware.description import RobotDescription
 from hardware.messages import JointState, JointTrajectory
-from hardware.safety.arm_filter import ArmFilter, Phase
+from hardware.safety.arm_filter import ArmFilter
+from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
 from tests.hardware.arm_descriptions import NAMES, PERIOD_S, arm
 from tests.hardware.safety.safety_oracle import Oracle

@@ -1,0 +1,123 @@
+"""Which commands to an arm are accepted: well formed, from the sender in command, in order, fresh."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from hardware.description import RobotDescription
+from hardware.messages import JointTrajectory
+from hardware.safety.intake import Order, read_command
+from hardware.safety.limits import Target
+from hardware.safety.reasons import Reason
+from hardware.safety.timing import STALE_COMMAND_PERIODS, age_limit_s, is_stale
+
+Joints = Float[ndarray, " j"]
+Source = Literal["policy", "teleop"]
+
+
+class CommandAcceptance:
+    """Newest accepted command of the sender in command.
+
+    Promises:
+    - `target` comes only from a command that is finite, names the robot's joints, and was sent by `source`;
+    - each (epoch, sequence) of a sender is accepted once, and never after a later one;
+    - the first command since arming, a takeover or a reset of the sender lies within `start_jump_rad` of the
+      measured position;
+    - a command that has grown stale is dropped and never followed again (`expire`).
+    """
+
+    def __init__(self, robot: RobotDescription, look_s: float) -> None:
+        """look_s: time until the filter looks again; see `age_limit_s`."""
+        self.target: Target | None = None
+        self.received_any = False  # accepted a command since arming or the last takeover
+        self._robot, self._period_s = robot, 1.0 / robot.command_hz
+        self._velocity_rad_s = robot.column("velocity_rad_s")
+        self._age_limit_s = age_limit_s(STALE_COMMAND_PERIODS * self._period_s, look_s)
+        self._orders: dict[Source, Order] = {"policy": Order(), "teleop": Order()}
+        self._received_s = math.nan  # time at which the target was received
+        self._unarmed_s = -math.inf  # last time that a command of `source` was dropped as not armed
+        self._intervening = False
+
+    @property
+    def source(self) -> Source:
+        """Sender in command: a human who has taken over, else the policy."""
+        return "teleop" if self._intervening else "policy"
+
+    def intervene(self, begins: bool) -> None:
+        """Give command to the human, or back to the policy. The next sender begins from where the arm is."""
+        if begins != self._intervening:
+            self._intervening, self.target, self.received_any = begins, None, False
+
+    def restart(self) -> None:
+        """Accept any first command, as after arming."""
+        for order in self._orders.values():
+            order.forget()
+        self.target, self.received_any = None, False
+
+    def take(
+        self, message: JointTrajectory, source: Source, received_s: float, measured_rad: Joints | None
+    ) -> Reason | None:
+        """Accept a command, or return why it is dropped. measured_rad: None while the filter is not armed."""
+        position = read_command(message, self._robot.names)
+        if isinstance(position, Reason):
+            return position
+        if refused := self._refusal(message, source, position, measured_rad):
+            if refused is Reason.NOT_ARMED and source == self.source:
+                self._unarmed_s = received_s
+            return refused
+        if self._is_first(source, message.epoch):
+            self.target = None
+        self._orders[source].take(message.epoch, message.sequence)
+        self.target, self._received_s = Target(position, self._speed_to(position)), received_s
+        self.received_any = True
+        return None
+
+    def is_fresh(self, now_s: float) -> bool:
+        """True while there is a target and its command is young enough to be followed."""
+        return self.target is not None and not is_stale(now_s, self._received_s, self._age_limit_s)
+
+    def expire(self) -> None:
+        """Forget the target: what has grown stale is never followed again."""
+        self.target = None
+
+    def assume_still(self) -> None:
+        """Take the target as standing still until the next command says otherwise."""
+        if self.target is not None:
+            self.target = Target(self.target.position_rad, np.zeros_like(self.target.position_rad))
+
+    def dropped_unarmed_lately(self, now_s: float) -> bool:
+        """True when a command of the sender in command was dropped just now because nothing was armed."""
+        return not is_stale(now_s, self._unarmed_s, self._age_limit_s)
+
+    def _refusal(
+        self, message: JointTrajectory, source: Source, position: Joints, measured_rad: Joints | None
+    ) -> Reason | None:
+        if measured_rad is None:
+            return Reason.NOT_ARMED
+        if source != self.source:
+            return Reason.OUTRANKED if source == "policy" else Reason.NOT_INTERVENING
+        if late := self._orders[source].judge(message.epoch, message.sequence):
+            return late
+        if not self._is_first(source, message.epoch):
+            return None
+        far = np.abs(position - measured_rad) > self._robot.start_jump_rad
+        return Reason.JUMP_AT_START if far.any() else None
+
+    def _is_first(self, source: Source, epoch: int) -> bool:
+        """True for this sender's first command since arming, a takeover or a reset."""
+        return not self.received_any or self._orders[source].is_new(epoch)
+
+    def _speed_to(self, position: Joints) -> Joints:
+        """Speed of the target from one command to the next, at the rate at which commands are due."""
+        if self.target is None:
+            return np.zeros_like(position)
+        most = self._velocity_rad_s
+        speed: Joints = np.minimum(
+            np.maximum((position - self.target.position_rad) / self._period_s, -most), most
+        )
+        return speed

@@ -1,0 +1,125 @@
+"""The parts of the arm's filter keep their promises by themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.safety.command_acceptance import CommandAcceptance
+from hardware.safety.limits import ArmLimits, Move, Target, next_move
+from hardware.safety.phase import Phase, PhaseMachine
+from hardware.safety.reasons import Reason
+from hardware.safety.state_acceptance import StateAcceptance
+from hardware.safety.timing import SendSchedule
+from tests.hardware.arm_descriptions import PERIOD_S, arm, command, state
+
+STILL = np.zeros(3)
+
+
+def test_a_command_is_accepted_once_and_never_after_a_later_one() -> None:
+    commands = CommandAcceptance(arm(), look_s=0.0)
+    assert commands.take(command(STILL, 5), "policy", 0.0, STILL) is None
+    for sequence in (5, 4):
+        again = commands.take(command(STILL, sequence), "policy", 0.0, STILL)
+        assert again is Reason.OUT_OF_ORDER
+    assert commands.take(command(STILL, 6), "policy", 0.0, STILL) is None
+
+
+def test_a_command_is_followed_for_two_periods_and_not_longer() -> None:
+    commands = CommandAcceptance(arm(), look_s=0.0)
+    commands.take(command(STILL), "policy", 10.0, STILL)
+    assert commands.is_fresh(10.0 + 2.0 * PERIOD_S)
+    assert not commands.is_fresh(10.0 + 2.1 * PERIOD_S)
+    assert not commands.is_fresh(9.9), "received in the future"
+
+
+def test_a_takeover_ends_what_the_policy_commanded() -> None:
+    """And begins anew: the human's first command must lie near the arm, as the policy's did."""
+    commands = CommandAcceptance(arm(), look_s=0.0)
+    commands.take(command(STILL), "policy", 0.0, STILL)
+    commands.intervene(True)
+    assert commands.target is None
+    assert commands.take(command(STILL, 1), "policy", 0.0, STILL) is Reason.OUTRANKED
+    assert commands.take(command(STILL + 0.9), "teleop", 0.0, STILL) is Reason.JUMP_AT_START
+    assert commands.take(command(STILL), "teleop", 0.0, STILL) is None
+
+
+def test_a_state_is_believed_only_where_the_arm_can_be() -> None:
+    """A joint may be 1 rad outside its range of 1 rad, no further; a jump counts only while armed."""
+    robot = arm()
+    states = StateAcceptance(robot, ArmLimits.of(robot), look_s=0.0)
+    assert states.take(state(STILL + 2.01), 0.0, armed=False) is Reason.BAD_STATE
+    assert states.fault
+    assert states.take(state(STILL + 1.99), 0.0, armed=False) is None
+    assert not states.fault
+    assert states.take(state(STILL), PERIOD_S, armed=True) is Reason.STATE_JUMP
+    assert states.take(state(STILL), PERIOD_S, armed=False) is None
+
+
+def test_a_stop_ends_in_silence_once_the_arm_rests() -> None:
+    machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
+    machine.arm(0.0)
+    machine.stop(Reason.REQUESTED)
+    assert machine.refusal(emergency=False, state_is_fresh=True) is Reason.STOPPING
+    for at_rest in (True, True, False, True, True):
+        machine.note_stopping_command(at_rest)
+        assert machine.phase is Phase.STOPPING
+    machine.note_stopping_command(at_rest=True)
+    assert machine.phase is Phase.DISARMED
+
+
+def test_a_stop_ends_even_if_the_arm_never_rests() -> None:
+    machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
+    machine.arm(0.0)
+    machine.stop(Reason.REQUESTED)
+    for _ in range(101):
+        assert machine.phase is Phase.STOPPING
+        machine.note_stopping_command(at_rest=False)
+    assert machine.phase is Phase.DISARMED
+
+
+def test_a_hold_for_one_reason_is_limited_and_waiting_is_not() -> None:
+    machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
+    machine.arm(0.0)
+    assert not machine.held_too_long(1e6)
+    machine.follow()
+    assert machine.hold(Reason.STALE_COMMAND, 5.0)
+    assert not machine.hold(Reason.STALE_COMMAND, 6.5)
+    assert not machine.held_too_long(6.0)
+    assert machine.held_too_long(6.1)
+
+
+def test_a_step_is_never_computed_for_more_than_two_periods() -> None:
+    schedule = SendSchedule(PERIOD_S)
+    assert schedule.due_s(0.0, following=True) == PERIOD_S
+    schedule.sent(0.0)
+    assert schedule.due_s(1.2 * PERIOD_S, following=True) is None, "the next command is waited for"
+    assert schedule.due_s(1.2 * PERIOD_S, following=False) == pytest.approx(1.2 * PERIOD_S)
+    assert schedule.due_s(50.0, following=True) == 2.0 * PERIOD_S
+    schedule.hurry()
+    assert schedule.due_s(0.1 * PERIOD_S, following=True) is None
+    assert schedule.due_s(0.3 * PERIOD_S, following=True) == pytest.approx(0.3 * PERIOD_S)
+
+
+@pytest.mark.parametrize("goal", [0.5, -5.0, 1e9])
+def test_what_is_sent_obeys_speed_and_acceleration(goal: float) -> None:
+    """2 rad/s and 20 rad/s^2 at 50 Hz, and the range of 1 rad, for an arm that follows what it is sent."""
+    limits, last = ArmLimits.of(arm()), Move(STILL, STILL)
+    for _ in range(200):
+        move = next_move(last, last.position_rad, Target(STILL + goal, STILL), PERIOD_S, limits, None)
+        assert (np.abs(move.position_rad - last.position_rad) <= 2.0 * PERIOD_S + 1e-9).all()
+        assert (np.abs(move.speed_rad_s - last.speed_rad_s) <= 20.0 * PERIOD_S + 1e-9).all()
+        last = move
+    np.testing.assert_allclose(last.position_rad, STILL + math.copysign(min(abs(goal), 1.0), goal), atol=1e-3)
+
+
+def test_without_a_target_the_arm_brakes() -> None:
+    limits: Any = ArmLimits.of(arm())
+    last = Move(STILL, STILL + 1.0)
+    for _ in range(10):
+        last = next_move(last, last.position_rad, None, PERIOD_S, limits, None)
+    assert not last.speed_rad_s.any()
+    assert (last.position_rad < 0.05).all(), "v^2 / 2a is 25 mm at 1 rad/s"
