@@ -9,13 +9,12 @@ thrown away.
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, Profile, RawBus
@@ -24,7 +23,8 @@ from hardware.messages import Diagnostics, Flag, Text
 from hardware.recording.recording import FLUSH_S, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import DataError, LockedError
+from robo_rl.core.files.lock import FolderLock
 
 BEGINS = (
     "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
@@ -226,20 +226,16 @@ class RecorderNode:
         return status
 
 
-def _lock(folder: Path) -> TextIO:
-    """Ours while this process lives, however it ends."""
+def _lock(folder: Path) -> FolderLock:
+    """Make the folder, and lock it for as long as this process lives."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".recorder.lock").open("w")
+        return FolderLock(folder, "folder")
+    except LockedError as error:
+        raise DataError(
+            f"Another recorder writes into {folder}; stop it, or choose another folder by out=."
+        ) from error
     except OSError as error:
         raise DataError(
             f"Recordings cannot go to {folder}: {error.strerror}. Choose a folder that can be written."
         ) from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise DataError(
-            f"Another recorder writes into {folder}; stop it, or choose another folder by out=."
-        ) from error
-    return file

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_life import leave, listening, live
+from robo_rl.apps.nodes.process import ignore_lost_readers
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
 from robo_rl.runs.signals import signal_source
 

@@ -5,7 +5,6 @@ ROS.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,10 +12,9 @@ from functools import partial
 
 from hardware.bus.choose import check_installed, choose
 from hardware.bus.names import domain_id, namespace_of
-from robo_rl.apps.nodes.best_effort_stdout import ignore_lost_readers
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
-from robo_rl.apps.nodes.preflight import alone
-from robo_rl.apps.nodes.supervise import Supervisor
+from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
+from robo_rl.apps.nodes.supervise import Supervisor, alone
 from robo_rl.conf.up import UpConfig
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
@@ -59,8 +57,7 @@ def main(config: UpConfig) -> int:
     )
     if checked.returncode:
         return checked.returncode
-    tended = [sys.executable, "-m", "robo_rl.apps.nodes.parent_death_signal", str(os.getpid())]
-    commands = {name: [*tended, *given, *common] for name, given in words.items()}
+    commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
     with alone(domain_id(None), config.namespace):
         print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
         if not COMMANDING & words.keys():

@@ -1,18 +1,23 @@
-"""Ending a process together with its parent."""
+"""Ending a process together with its parent, however the parent ends."""
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
+import signal
+import sys
 import threading
-from multiprocessing import connection
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def exit_with_parent() -> None:
-    """End this process as soon as its parent is gone; does nothing in a process without a parent.
+    """End this worker as soon as its parent is gone; does nothing in a process without a parent.
 
-    A worker inside a simulator or in training would not notice by itself.
+    For workers of `multiprocessing`, which compute and have nothing to save. A thread watches the parent.
     """
+    import multiprocessing as mp
+    from multiprocessing import connection
+
     parent = mp.parent_process()
     if parent is None:
         return
@@ -23,3 +28,17 @@ def exit_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def stop_with_parent(parent: int) -> None:
+    """Let the kernel send SIGTERM to this process when its parent dies; exit now where it is dead already.
+
+    For programs that have to come to rest or to save before they end. The kernel sends the signal when the
+    thread that started this process ends: start it from a thread that lives as long as the parent.
+    """
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        sys.exit("The process that started this one is gone.")

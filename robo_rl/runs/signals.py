@@ -13,7 +13,7 @@ from types import FrameType
 
 SAME_S = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-KEEPER = "ROBO_RL_KEEPER"  # process id of the `robo-rl up` that supervises this node
+SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id of the `robo-rl up` that supervises this node
 _ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -72,11 +72,11 @@ def ended_by() -> tuple[signal.Signals, ...]:
 
 def signal_source(number: int) -> str:
     """Name of a signal's sender where it is known (`robo-rl up`, the terminal), else of the signal."""
-    keeper = os.environ.get(KEEPER)
-    if keeper is not None and os.getppid() != int(keeper):
+    supervisor = os.environ.get(SUPERVISOR)
+    if supervisor is not None and os.getppid() != int(supervisor):
         return "robo-rl up is gone"
     if number == signal.SIGINT:
-        if keeper is not None:  # the node runs in another session, which the terminal's Ctrl-C does not reach
+        if supervisor is not None:  # the node's own session is not reached by the terminal's Ctrl-C
             return "robo-rl up stops it"
         if _at_the_terminal():
             return "Ctrl-C"

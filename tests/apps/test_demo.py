@@ -15,9 +15,9 @@ import pytest
 
 from robo_rl.apps import demo
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.nodes.stage import begin
 from robo_rl.apps.workflow import checks, stages
 from robo_rl.apps.workflow.report import head_row
+from robo_rl.apps.workflow.stages import begin
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.runs.loaded_policy import LoadedPolicy

@@ -40,7 +40,7 @@ def running(domain: int, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def pid_of(node: str, keeper: int) -> int:
+def pid_of(node: str, supervisor: int) -> int:
     """Of a node that `robo-rl up` started."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -48,9 +48,9 @@ def pid_of(node: str, keeper: int) -> int:
             parent = next(line for line in status.read_text().splitlines() if line.startswith("PPid:"))
         except OSError:  # it ended meanwhile
             continue
-        if node.encode() in words and int(parent.split()[1]) == keeper:
+        if node.encode() in words and int(parent.split()[1]) == supervisor:
             return int(status.parent.name)
-    raise AssertionError(f"no {node} was started by {keeper}")
+    raise AssertionError(f"no {node} was started by {supervisor}")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.runs.signals import KEEPER, ended_by, signal_source
+from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_A_TERMINAL = """
@@ -24,7 +24,7 @@ print(signal_source(signal.SIGINT), signal_source(signal.SIGTERM))
 
 def test_a_signal_without_a_terminal_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """`kill -INT`, `ros2 launch` and systemd press no key."""
-    monkeypatch.delenv(KEEPER, raising=False)
+    monkeypatch.delenv(SUPERVISOR, raising=False)
     with open(os.devnull) as nothing:
         monkeypatch.setattr(sys, "__stdin__", nothing)
         assert signal_source(signal.SIGINT) == "SIGINT"
@@ -37,7 +37,7 @@ def test_in_the_foreground_of_a_terminal_it_is_ctrl_c() -> None:
     """A real terminal, whose foreground is the process that asks."""
     ours, theirs = pty.openpty()
     try:
-        environment = {key: value for key, value in os.environ.items() if key != KEEPER}
+        environment = {key: value for key, value in os.environ.items() if key != SUPERVISOR}
         done = subprocess.run(
             [sys.executable, "-c", AT_A_TERMINAL],
             stdin=theirs,
@@ -65,10 +65,10 @@ def test_nohup_outlives_its_terminal() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_kept_node_knows_its_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervised_node_knows_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     """`robo-rl up` stops its nodes by SIGINT; when it is killed itself, the kernel sends them SIGTERM."""
-    monkeypatch.setenv(KEEPER, str(os.getppid()))
+    monkeypatch.setenv(SUPERVISOR, str(os.getppid()))
     assert signal_source(signal.SIGINT) == "robo-rl up stops it"
     assert signal_source(signal.SIGTERM) == "SIGTERM"
-    monkeypatch.setenv(KEEPER, "1" if os.getppid() != 1 else "2")
+    monkeypatch.setenv(SUPERVISOR, "1" if os.getppid() != 1 else "2")
     assert signal_source(signal.SIGTERM) == signal_source(signal.SIGINT) == "robo-rl up is gone"

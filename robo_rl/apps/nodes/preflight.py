@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 import sys
-import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,7 @@ from robo_rl.apps.node import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals
 from robo_rl.apps.nodes.preflight_pictures import check_pictures
 from robo_rl.apps.nodes.robot_builders import read_settings
-from robo_rl.core.errors import BusError, ConfigError, RoboRLError
+from robo_rl.core.errors import ConfigError, RoboRLError
 
 _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
 
@@ -89,24 +85,6 @@ def _check_bundles(
                 check_flight(bundle, flown[folder])
                 for link in links:
                     check_link(bundle, link)
-
-
-@contextmanager
-def alone(domain: int, namespace: str) -> Iterator[None]:
-    """One set per domain and namespace on this machine: two filters would command one robot. Raises
-    BusError.
-    """
-    name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}.lock"
-    with (Path(tempfile.gettempdir()) / name).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BusError(
-                f"Another `robo-rl up` runs in ROS domain {domain} and namespace '{namespace or '/'}': two "
-                "safety filters would send to one robot. Stop it, or choose another ROS_DOMAIN_ID or "
-                "namespace=."
-            ) from None
-        yield
 
 
 def main(argv: Sequence[str]) -> int:

@@ -10,17 +10,21 @@ import os
 import queue
 import signal
 import subprocess
+import tempfile
 import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from robo_rl.apps.nodes import node_life
 from robo_rl.apps.nodes.node_life import SAME_S
-from robo_rl.runs.signals import ended_by, signal_source
+from robo_rl.core.errors import BusError, LockedError
+from robo_rl.core.files.lock import FolderLock
+from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
 REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
 LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls
@@ -67,6 +71,27 @@ def terminal_kept() -> Iterator[None]:
                 termios.tcsetattr(0, termios.TCSANOW, before)
 
 
+@contextmanager
+def alone(domain: int, namespace: str) -> Iterator[None]:
+    """Allow one set of nodes per domain and namespace on this machine: two filters would command one robot.
+
+    Raises BusError while another process runs one.
+    """
+    name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}"
+    folder = Path(tempfile.gettempdir()) / name
+    folder.mkdir(exist_ok=True)
+    try:
+        lock = FolderLock(folder, "namespace")
+    except LockedError:
+        raise BusError(
+            f"Another `robo-rl up` runs in ROS domain {domain} and namespace '{namespace or '/'}': two "
+            "safety filters would send to one robot. Stop it, or choose another ROS_DOMAIN_ID or "
+            "namespace=."
+        ) from None
+    with lock:
+        yield
+
+
 class Supervisor:
     """Runs `commands` (name -> argv). `say` prints one line. typist: the one of them that reads our
     terminal.
@@ -111,7 +136,7 @@ class Supervisor:
             stdin=None if name == self._typist else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONUNBUFFERED": "1", SUPERVISOR: str(os.getpid())},
             start_new_session=True,
         )
         self._running[name] = process

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.nodes.stage import begin
+from robo_rl.apps.nodes.process import child_command
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.durable import read_json, write_json
@@ -21,6 +22,7 @@ from robo_rl.runs.progress import progress
 STAGES_FILE, STOPPED_FILE, SETTINGS_FILE = "stages.json", "stopped.json", "demo.json"
 METHODS = ("steering", "residual")
 POLL_S = 2.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class StageError(RoboRLError):
@@ -122,6 +124,18 @@ def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> 
         f"eval_every={max(steps // 4, 1)}", "final_episodes=10", *filter(None, [again(out / method)]),
     ]  # fmt: skip
     return begin(words, log)
+
+
+def begin(words: Sequence[str], log: IO[Any]) -> subprocess.Popen[bytes]:
+    """Start `robo-rl <words>` with one thread and its output in `log`; it saves and stops when the demo ends.
+
+    The process has a session of its own. Otherwise the terminal's Ctrl-C would be its first signal and the
+    demo's its second, and a second signal stops it at once, without a checkpoint.
+    """
+    return subprocess.Popen(
+        child_command("robo_rl", words), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        env=os.environ | ONE_THREAD, start_new_session=True,
+    )  # fmt: skip
 
 
 def _check(method: str, code: int, out: Path) -> None:

@@ -188,28 +188,28 @@ def test_exit_codes_in_words() -> None:
     assert ending(-signal.SIGSEGV) == "killed by SIGSEGV"
 
 
-KEEPER = """
+SUPERVISOR = """
 import os, subprocess, sys, time
-begin = "from robo_rl.apps.nodes import parent_death_signal as p; import sys; p.stop_with_parent(int(sys.argv[1]));"
+begin = "from robo_rl.core import parent_death_signal as p; import sys; p.stop_with_parent(int(sys.argv[1]));"
 child = [sys.executable, "-c", begin + {node!r}]
 processes = [subprocess.Popen([*child, str(os.getpid())], start_new_session=True) for _ in range(2)]
 time.sleep(600)
 """
 
 
-def test_nodes_come_to_rest_when_their_keeper_is_killed() -> None:
+def test_nodes_come_to_rest_when_their_supervisor_is_killed() -> None:
     """kill -9 of `robo-rl up` leaves no robot that follows a policy nobody watches."""
-    keeper = subprocess.Popen(
-        [sys.executable, "-c", KEEPER.format(node=NODE)],
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR.format(node=NODE)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
     )
-    assert keeper.stdout is not None
-    assert [keeper.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
-    keeper.kill()
-    keeper.wait()
-    rest = keeper.stdout.read().splitlines()  # ends when both nodes have
-    keeper.stdout.close()
+    assert supervisor.stdout is not None
+    assert [supervisor.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+    supervisor.kill()
+    supervisor.wait()
+    rest = supervisor.stdout.read().splitlines()  # ends when both nodes have
+    supervisor.stdout.close()
     assert rest.count("braking after SIGTERM") == 2

@@ -26,7 +26,8 @@ from policies.deploy.bundle import MANIFEST, Bundle
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.node import NODES
 from robo_rl.apps.nodes.node_sets import load_set, set_names
-from robo_rl.apps.nodes.preflight import alone, check
+from robo_rl.apps.nodes.preflight import check
+from robo_rl.apps.nodes.supervise import alone
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
@@ -173,7 +174,7 @@ def children(process: subprocess.Popen[str]) -> dict[str, int]:
     found = {}
     for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        found[words[words.index("robo_rl.apps.nodes.parent_death_signal") + 2]] = int(pid)
+        found[words[words.index("robo_rl.apps.nodes.process") + 3]] = int(pid)
     return found
 
 
@@ -391,10 +392,22 @@ def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
 def test_one_set_per_domain_and_namespace() -> None:
     """Two filters would send to one robot; another namespace is another robot."""
     domain = 10_000 + os.getpid() % 10_000  # of the lock alone: no DDS here
-    with alone(domain, ""):
+    taken = "from robo_rl.apps.nodes.supervise import alone\n"
+    taken += f"with alone({domain}, ''): print('held', flush=True); input()"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", taken],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
         with pytest.raises(BusError, match="Another `robo-rl up` runs"), alone(domain, "/"):
             pass
         with alone(domain, "left"):
             pass
+        other.kill()
     with alone(domain, ""):
         pass

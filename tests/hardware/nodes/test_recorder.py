@@ -263,11 +263,30 @@ def test_a_recording_of_nothing_is_thrown_away(tmp_path: Path, end: str) -> None
     node.last_word()
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Another process, which holds the folder as a recorder does."""
+    hold = "import sys; from robo_rl.core.files.lock import FolderLock\n"
+    hold += "lock = FolderLock(sys.argv[1], 'folder'); print('held', flush=True); input()"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        yield
+        other.kill()
+
+
 def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> None:
-    recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
-    with pytest.raises(DataError, match="Another recorder writes into"):
+    """The first one is another process, and frees the folder when it ends."""
+    with held(tmp_path), pytest.raises(DataError, match="Another recorder writes into"):
         RecorderNode(DdsBusLike(), RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
-    recorder.last_word()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None).last_word()
 
 
 class DdsBusLike:
