@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware.quads.link import QuadLink
-from hardware.safety.flight import Level
+from hardware.safety.flight_limits import Level
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.flight.envelope import FlightEnvelope

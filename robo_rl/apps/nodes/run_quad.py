@@ -14,7 +14,8 @@ from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimQuadNode
-from hardware.safety.flight import FlightFilter, FlightPhase, Level
+from hardware.safety.flight import FlightFilter, FlightPhase
+from hardware.safety.flight_limits import Level
 from hardware.safety.landing import Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
