@@ -57,8 +57,8 @@ class FlightOptions:
         return CommandLevel(self.level, self.rate_rad_s)
 
     @property
-    def words(self) -> str:
-        """Options that are not the default, as in the name of an environment: `:craft=cf21,track=splits`."""
+    def name_suffix(self) -> str:
+        """Options that differ from the default, as in an environment's name: `:craft=cf21,track=splits`."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         other = [
             f"{name}={value}" for name, value in sorted(given.items()) if value != getattr(DEFAULT, name)

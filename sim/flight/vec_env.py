@@ -55,7 +55,7 @@ def flight_spec(
         behind,
     )
     state = ArraySpec((obs_size(task, senses),), unit=", ".join(part for part in parts if part))
-    name = f"quad/{task.name}{'' if options is None else options.words}"
+    name = f"quad/{task.name}{'' if options is None else options.name_suffix}"
     return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
 

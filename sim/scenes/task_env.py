@@ -70,7 +70,7 @@ class TaskVecEnv:
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
         self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
-        self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.words(suite_of(task))}")
+        self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.name_suffix(suite_of(task))}")
         self._starts = ResetPrefetch(self.task, self._drive, self._engine)
         rules = TaskRules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
         compiled = num_envs >= _WORTH_COMPILING if options.compiled is None else options.compiled

@@ -1,4 +1,4 @@
-"""Tasks in scenes by name, suite by suite, and the options that every one of them takes."""
+"""Tasks of arms, mobile bases and hands by suite and name, and the options that all of them take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # names must be listed without a simulator
     from sim.bodies.protocol import Body, SceneTask
 
 Tasks = dict[str, tuple[str, str | None]]
-MANIPULATION: Tasks = {  # name -> (its class, called with the dials it has; None: needs no extra)
+MANIPULATION: Tasks = {  # name -> (class, called with the task's own settings; extra to install, or None)
     "reach": ("sim.tasks.arm.reach:ReachTask", None),
     "lift": ("sim.tasks.arm.lift:LiftTask", None),
     "stack": ("sim.tasks.arm.stack:StackTask", None),
@@ -40,7 +40,7 @@ class Suite(NamedTuple):
 
     tasks: Tasks
     body: str
-    usual: Mapping[str, str]  # what `robot` and `control` are where nothing is said of them
+    defaults: Mapping[str, str]  # `robot` and `control` where the options give none
 
 
 SUITES = {
@@ -48,7 +48,7 @@ SUITES = {
     "mobile": Suite(MOBILE, "sim.mobile.body:MobileBody", {"robot": "freight", "control": "twist"}),
     "hand": Suite(IN_HAND, "sim.hands.drive:HandBody", {"robot": "hand4", "control": "joint_position"}),
 }
-WORDS = (
+NAME_OPTIONS = (
     "engine",
     "robot",
     "control",
@@ -66,8 +66,8 @@ WORDS = (
     "points",
     "image_size",
     "threads",
-)  # what a name may say of any of them
-DIALS = {
+)  # options that verbs take beside `task=` and write into the environment's name
+TASK_SETTINGS = {
     "reach": ("radius_m",),
     "peg_insert": ("clearance_mm",),
     "push_t": ("coverage",),
@@ -75,7 +75,7 @@ DIALS = {
     "pour": ("beads",),
     "reorient": ("goal",),
 }
-_UNSAID = (
+_NOT_IN_NAME = (
     "compiled",
     "device",
     "max_episode_steps",
@@ -84,11 +84,11 @@ _UNSAID = (
     "pretty",
     "reward",
     "terminate_on_success",
-)  # not part of what is learned
+)  # options that do not matter to a policy
 
 
 _TEXT, _NUMBER, _WHOLE, _FLAG = (str,), (int, float), (int,), (bool,)
-_KINDS: dict[str, tuple[type, ...]] = {
+_TYPES: dict[str, tuple[type, ...]] = {
     "engine": _TEXT,
     "robot": (*_TEXT, type(None)),
     "control": (*_TEXT, type(None)),
@@ -112,54 +112,65 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "turns": (*_NUMBER, type(None)),
     "beads": (*_WHOLE, type(None)),
 }
-_WORDS_OF = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
+_TYPE_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "none",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Options of an environment, as names spell them: `arm/lift:engine=pybullet,control=joint_velocity`."""
+    """Options of an environment, as its name spells them: `arm/lift:engine=pybullet,control=joint_velocity`.
 
-    engine: str = setting("mujoco", "what moves the bodies: mujoco, pybullet, mjwarp, isaacgym")
-    robot: str | None = setting(None, "none: what is usual, for arms panda; or a YAML file of your own robot")
+    Raises ConfigError for values of the wrong type or out of range.
+    """
+
+    engine: str = setting("mujoco", "physics engine: mujoco, pybullet, mjwarp, isaacgym")
+    robot: str | None = setting(None, "robot by name, or a YAML file; none: the suite's (arms: panda)")
     control: str | None = setting(
-        None, "none: what is usual, for arms cartesian; else joint_velocity or joint_position"
+        None, "control mode, for arms cartesian, joint_velocity or joint_position; none: the suite's"
     )
-    radius_m: float | None = setting(None, "of reach: success is within it")
+    radius_m: float | None = setting(None, "reach: distance from the goal that counts as success [m]")
     clearance_mm: float | None = setting(
-        None, "of peg_insert: between the peg and the hole's wall, on either side"
+        None, "peg_insert: distance between peg and wall of the hole, on either side [mm]"
     )
-    goal: str | None = setting(None, "of reorient: upright (about the vertical) or any")
-    coverage: float | None = setting(None, "of push_t: share of the outline to cover")
-    turns: float | None = setting(None, "of unscrew: of the nut until it is free")
-    beads: int | None = setting(None, "of pour: how many")
-    randomise: str = setting("none", "none, a preset (mild, wide, mobile) or a YAML file")
+    goal: str | None = setting(None, "reorient: upright (turned about the vertical) or any orientation")
+    coverage: float | None = setting(None, "push_t: share of the target's area to cover")
+    turns: float | None = setting(None, "unscrew: turns until the cap is free")
+    beads: int | None = setting(None, "pour: number of beads in the cup")
+    randomise: str = setting(
+        "none", "randomisation of physics: none, a preset (mild, wide, mobile) or a YAML file"
+    )
     actuator: str = setting(
-        "none", "what servos are besides: none, a preset (dc_motor, lag, geared, hobby) or a YAML file"
+        "none", "actuator model: none (ideal), a preset (dc_motor, lag, geared, hobby) or a YAML file"
     )
     reward: str = setting("sparse", "sparse: 1 at success; dense: the task's shaped reward")
     terminate_on_success: bool | None = setting(
-        None, "none: with sparse rewards; dense ones would pay for not succeeding"
+        None, "end episodes at success; none: with sparse rewards only, as dense ones would favour delay"
     )
-    max_episode_steps: int | None = setting(None, "none: the task's own")
-    threads: int = setting(0, "of the mujoco engine; 0: one per processor")
+    max_episode_steps: int | None = setting(None, "length of an episode in steps; none: the task's own")
+    threads: int = setting(0, "threads of the mujoco engine; 0: one per processor")
     render_size: int = setting(240, "height and width of rendered video [px]")
-    pretty: bool = setting(False, "of what `render` draws: shadows, reflections, smooth edges")
+    pretty: bool = setting(False, "rendered video with shadows, reflections and smooth edges")
     cameras: str = setting(
-        "", 'of the scene, joined by "+": "view+front"; each is an observation image.<camera>'
+        "", 'cameras to observe, joined by "+": "view+front"; each gives an observation image.<camera>'
     )
-    state: str = setting("all", 'of what the task observes; "robot": only what a robot knows of itself')
-    senses: str = setting("rgb", 'of these cameras, joined by "+": "rgb+depth+points+segmentation"')
-    points: int = setting(512, "of each cloud")
-    image_size: int = setting(84, "of each camera, in pixels")
-    compiled: bool | None = setting(None, "none: from 64 lanes on")
-    device: str | None = setting(None, "of engines that can choose; none: a GPU where there is one")
+    state: str = setting("all", '"all": what the task observes; "robot": only what a robot measures itself')
+    senses: str = setting("rgb", 'senses of the cameras, joined by "+": "rgb+depth+points+segmentation"')
+    points: int = setting(512, "number of points in each point cloud")
+    image_size: int = setting(84, "height and width of each camera image [px]")
+    compiled: bool | None = setting(None, "compile the physics; none: from 64 lanes on")
+    device: str | None = setting(None, "device of engines that can choose; none: a GPU if there is one")
 
     def __post_init__(self) -> None:
-        for name, kinds in _KINDS.items():
+        for name, kinds in _TYPES.items():
             value = getattr(self, name)
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
                 words = " or ".join(
-                    _WORDS_OF[kind] for kind in kinds if kind is not int or float not in kinds
+                    _TYPE_NAMES[kind] for kind in kinds if kind is not int or float not in kinds
                 )
                 raise ConfigError(f"{name} is {value!r}; expected {words}.")
         check_reward(self.reward)
@@ -172,21 +183,22 @@ class TaskOptions:
 
     @property
     def ends_with_success(self) -> bool:
+        """True where an episode ends at success."""
         return self.reward == "sparse" if self.terminate_on_success is None else self.terminate_on_success
 
-    def words(self, suite: str) -> str:
-        """What a name says beyond the task: options that differ from the usual and matter to a policy."""
-        usual = {field.name: field.default for field in fields(self)} | dict(SUITES[suite].usual)
+    def name_suffix(self, suite: str) -> str:
+        """`:option=value,...` of the options that differ from the defaults and matter to a policy."""
+        defaults = {field.name: field.default for field in fields(self)} | dict(SUITES[suite].defaults)
         changed = [
-            f"{name}={_lasting(getattr(self, name))}"
-            for name, value in usual.items()
-            if name not in _UNSAID and getattr(self, name) not in (None, value)
+            f"{name}={_absolute_path(getattr(self, name))}"
+            for name, value in defaults.items()
+            if name not in _NOT_IN_NAME and getattr(self, name) not in (None, value)
         ]
         return f":{','.join(changed)}" if changed else ""
 
 
 def suite_of(task: str) -> str:
-    """The suite that a task belongs to: no two have one of the same name. Raises UnknownNameError."""
+    """The suite of a task; task names are unique over suites. Raises UnknownNameError."""
     for name, suite in SUITES.items():
         if task in suite.tasks:
             return name
@@ -194,42 +206,43 @@ def suite_of(task: str) -> str:
 
 
 def all_tasks() -> tuple[str, ...]:
+    """Names of all tasks, suite by suite."""
     return tuple(task for suite in SUITES.values() for task in suite.tasks)
 
 
 def make_task(name: str, options: TaskOptions) -> SceneTask:
-    """Raises UnknownNameError for a task that does not exist or a dial that it does not have."""
+    """The task with its settings. Raises UnknownNameError, ConfigError for a setting of another task."""
     suite = suite_of(name)
     kind: Any = lookup("task", SUITES[suite].tasks, name)
     given = {
-        dial: getattr(options, dial)
-        for dials in DIALS.values()
-        for dial in dials
-        if getattr(options, dial) is not None
+        setting_name: getattr(options, setting_name)
+        for settings in TASK_SETTINGS.values()
+        for setting_name in settings
+        if getattr(options, setting_name) is not None
     }
-    for dial in given:
-        if dial not in DIALS.get(name, ()):
-            has = ", ".join(other for other, dials in DIALS.items() if dial in dials)
-            raise ConfigError(f"{suite}/{name} has no {dial}={given[dial]} to set; {has} has.")
+    for setting_name in given:
+        if setting_name not in TASK_SETTINGS.get(name, ()):
+            has = ", ".join(other for other, settings in TASK_SETTINGS.items() if setting_name in settings)
+            raise ConfigError(
+                f"{suite}/{name} has no {setting_name}={given[setting_name]} to set; {has} has."
+            )
     task: SceneTask = kind(**given)
     return task
 
 
 def make_body(name: str, task: SceneTask, options: TaskOptions) -> Body:
-    """What this task commands. Raises UnknownNameError or ConfigError for a robot that is none of its
-    kind.
-    """
+    """The body that this task commands. Raises UnknownNameError, ConfigError for a robot of another kind."""
     suite = SUITES[suite_of(name)]
-    said = replace(
+    resolved = replace(
         options,
-        robot=options.robot or suite.usual.get("robot"),
-        control=options.control or suite.usual.get("control"),
+        robot=options.robot or suite.defaults.get("robot"),
+        control=options.control or suite.defaults.get("control"),
     )
-    body: Body = lookup("body", {name: (suite.body, None)}, name)(task, said)
+    body: Body = lookup("body", {name: (suite.body, None)}, name)(task, resolved)
     return body
 
 
-def _lasting(value: Any) -> Any:
-    """A file by its whole path: a policy keeps the name, and is loaded from other folders."""
+def _absolute_path(value: Any) -> Any:
+    """The absolute path of a file, other values unchanged: a policy keeps it and is loaded elsewhere."""
     named = isinstance(value, str) and value.endswith((".yaml", ".yml"))
     return str(Path(value).resolve()) if named else value

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from robo_rl.conf.dotted import quoted
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.tasks.table import WORDS, all_tasks, suite_of
+from sim.tasks.table import NAME_OPTIONS, all_tasks, suite_of
 
 FLIGHT_TASKS = {
     "hover": "hover",
@@ -66,7 +66,7 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 
 def scene_words(verb: str) -> tuple[str, ...]:
     """Keys that go with task= in this verb, and are not settings of its own: robot, engine, cameras, ..."""
-    return WORDS if verb in _OF_SCENES else ()
+    return NAME_OPTIONS if verb in _OF_SCENES else ()
 
 
 def _is_note(verb: str, given: dict[str, str]) -> bool:
@@ -120,6 +120,6 @@ def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:
         raise ConfigError(
             f"Give either task={given['task']}, which stands for env={name}, or env=, not both."
         )
-    words = ",".join(f"{key}={given[key]}" for key in WORDS if key in given)
-    rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *WORDS)]
+    words = ",".join(f"{key}={given[key]}" for key in NAME_OPTIONS if key in given)
+    rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *NAME_OPTIONS)]
     return [f"env={name}{':' if words else ''}{words}", *rest]

@@ -1,4 +1,4 @@
-"""Observation of a flight: position, attitude, velocity, rates, last actions, integral of the position error."""
+"""Observation of a flight: position, attitude, velocity, rates, last actions, integral of position error."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ OBS_NOISE = (1e-3, 1e-3, 2e-3, 2e-3)  # standard deviations of position, rotatio
 
 @dataclass(frozen=True, slots=True)
 class FlightSenses:
-    """Observations of the policy besides position, rotation matrix, velocity and rates."""
+    """Observed parts besides position, rotation matrix, velocity and rates."""
 
-    history: int = 8  # last actions
-    integral: bool = True  # integral of the position error: what removes the error under a constant force
-    integral_limit: float = 0.1  # m s
-    noise: bool = True  # sensors are noisy
+    history: int = 8  # number of last actions
+    integral: bool = True  # integral of the position error, which removes the error under a constant force
+    integral_limit: float = 0.1  # largest value of the integral per axis, m s
+    noise: bool = True  # noise of the sensors
 
     @property
     def memory_size(self) -> int:
+        """Number of observed numbers that depend on earlier steps: last actions and integral."""
         return 4 * self.history + 3 * self.integral
 
     @property
     def obs_size(self) -> int:
+        """Width of the observation of a task without additional parts."""
         return SENSED_SIZE + self.memory_size
 
 
 def observe(state: Tensor, noise: Tensor | None) -> Tensor:
-    """(18, n): position [m], rotation matrix (rows), velocity [m/s, world], rates [rad/s, body], with sensor
-    noise.
+    """Measured quantities (18, n), with noise where standard normal numbers (18, n) are given.
+
+    Position [m, world], rotation matrix (body -> world, row by row), velocity [m/s, world], rates [rad/s,
+    body].
     """
     seen = torch.cat([state[POS], rotation_matrix(state[QUAT]), state[VEL], state[RATE]])
     if noise is None:
         return seen
-    std = noise.new_tensor([s for s, rows in zip(OBS_NOISE, (3, 9, 3, 3), strict=True) for _ in range(rows)])
+    sizes = (3, 9, 3, 3)
+    std = noise.new_tensor([s for s, size in zip(OBS_NOISE, sizes, strict=True) for _ in range(size)])
     return seen + std[:, None] * noise
 
 
 def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: FlightSenses, dt_s: float) -> Tensor:
-    """The newest action in front, the oldest forgotten; the integral of the position error, kept within its
-    limit.
-    """
+    """The policy's memory after a step: last actions, newest first, and the limited integral [m s]."""
     actions = torch.cat([action, memory[: 4 * senses.history - 4]]) if senses.history else memory[:0]
     if not senses.integral:
         return actions

@@ -35,7 +35,7 @@ from sim.tasks.flight.course import (
 from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score
 from sim.tasks.swarm.cells import SIGHT_M, cell_bits, grid, nearest_cylinders, touches_cylinder
 from sim.tasks.swarm.guidance import wanted_velocity
-from sim.tasks.swarm.scenarios import cell_points, stand_cylinders
+from sim.tasks.swarm.scenarios import cell_points, place_cylinders
 from sim.tasks.swarm.terms import FINE_M, GOAL_M, Weights, bounded_offset, danger
 from sim.tasks.swarm.world import CELL_M, SwarmWorld, arm_m, check_world
 
@@ -115,7 +115,7 @@ class ObstacleTask(CourseTask):
         deal = _Deal(uniform[ATTITUDE_NUMBERS:])
         low = self.world.density if self.least_density is None else self.least_density
         count = (self.world.cells * (low + (self.world.density - low) * deal(num))).round().long()
-        _, free = stand_cylinders(self.world, count, deal)
+        _, free = place_cylinders(self.world, count, deal)
         start, goal = cell_points(replace(self.world, drones=2), free, deal).unbind(2)
         if not self.anywhere:
             start, goal = (

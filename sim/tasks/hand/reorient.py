@@ -1,9 +1,11 @@
-"""Reorient: four fingers turn a cube on the palm until it lies as it should.
+"""Reorient: four fingers turn a cube on the palm to a goal orientation.
 
-Observation `state` (57,): joint positions (16) and speeds (16); the cube's middle from that of a cube at rest
-on the palm (3); where its x and y axes point, of itself (6) and seen from the goal (6); its velocity (3) and
-rates in its own axes (3); which fingertips touch (4). Success: within 0.1 rad of the goal, about whatever
-axis, for 5 steps in a row. A cube that falls off the palm ends the episode as a failure.
+Randomisation: position and heading of the cube; the goal. Observation `state` (57,): joint positions (16) and
+speeds (16); the cube's middle relative to a cube at rest on the palm (3); directions of its x and y axes in
+the world (6) and relative to the goal (6); its velocity [world] (3) and rates [cube] (3); contact of each
+fingertip (4); m, rad, m/s and rad/s. Success: within 0.1 rad of the goal about any axis, for 5 steps in a
+row. A cube that falls off the palm ends the episode as a failure. Dense reward: weighted terms of angle to
+the goal and distance of the cube from the palm's middle.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ from sim.tasks.scripted import between
 
 GOALS = ("upright", "any")
 REST_M, FALLEN_M = 0.1575, 0.13  # height of the cube's middle on the palm; of the palm
-_CLOSE_RAD = 0.1
-_FURTHEST_M = 0.025  # a step's way of a fingertip
+_CLOSE_RAD = 0.1  # angle to the goal that counts as success
+_FURTHEST_M = 0.025  # largest motion of a fingertip per step
 
 
 @dataclass(frozen=True)
 class ReorientTask:
-    """The cube lies within 5 mm of the palm's middle, turned at random about the vertical.
+    """The cube starts within 5 mm of the palm's middle, at a random heading.
 
-    goal: `upright` is the start turned about the vertical by up to half a turn either way; `any` is any
-    orientation at all, for which there is no script.
+    goal: `upright` is the start turned about the vertical by a random angle; `any` is a random orientation,
+    for which there is no scripted expert. Raises UnknownNameError for other values.
     """
 
     goal: str = "upright"
@@ -63,7 +65,7 @@ class ReorientTask:
             raise UnknownNameError("goal", self.goal, GOALS)
 
     def edit(self, spec: Any) -> None:
-        """No dials in the MJCF."""
+        """Nothing to change in the MJCF."""
 
     def start(
         self, uniform: Float[Tensor, "k 6"], start: Start, wiring: HandWiring
@@ -94,12 +96,12 @@ class ReorientTask:
         return solved
 
     def failed(self, view: HandView) -> Bool[Tensor, " n"]:
-        """Dropped."""
+        """Mask of worlds where the cube fell off the palm."""
         fallen: Tensor = view.thing("cube").m[:, 2] < FALLEN_M
         return fallen
 
     def off_rad(self, view: HandView) -> Float[Tensor, " n"]:
-        """The angle between the cube and its goal."""
+        """Angle [rad] between the cube's orientation and the goal."""
         off: Tensor = to_rotvec(multiply(view.goal, conjugate(view.thing("cube").quat))).norm(dim=-1)
         return off
 
@@ -108,11 +110,14 @@ class ReorientTask:
         return {"turned": 1.0 - self.off_rad(view) / math.pi, "centred": 1.0 - torch.tanh(20.0 * aside_m)}
 
     def expert(self, view: HandView) -> Float[Tensor, "n 16"]:
-        """The finger gait, and joints that bring the tips where it wants them, near to how a finger rests."""
+        """Joint targets of the finger gait, by damped inverse kinematics that stays near the rest pose.
+
+        Raises ConfigError for goal=any.
+        """
         if self.goal != "upright":
             raise ConfigError(
-                "The script of hand/reorient turns the cube about the vertical only, found goal=any. Leave "
-                "out goal, or give a policy."
+                "The script of hand/reorient turns the cube about the vertical only, found goal=any; "
+                "leave out goal, or give a policy."
             )
         cube = view.thing("cube")
         tips_m = view.tips_m
@@ -126,13 +131,13 @@ class ReorientTask:
 
 
 def uniform_quat(uniform: Float[Tensor, "k 3"]) -> Float[Tensor, "k 4"]:
-    """Evenly over all orientations, wxyz: Shoemake, "Uniform random rotations", Graphics Gems III, 1992."""
+    """Uniform random orientations, wxyz: Shoemake, "Uniform random rotations", Graphics Gems III, 1992."""
     low, high = (1.0 - uniform[:, 0]).sqrt(), uniform[:, 0].sqrt()
     a, b = 2.0 * math.pi * uniform[:, 1], 2.0 * math.pi * uniform[:, 2]
     return torch.stack([high * b.cos(), low * a.sin(), low * a.cos(), high * b.sin()], -1)
 
 
 def _axes(quat: Float[Tensor, "n 4"]) -> Float[Tensor, "n 6"]:
-    """The first two columns of the rotation matrix."""
+    """First two columns of the rotation matrix of a quaternion (wxyz)."""
     x, y = torch.eye(3).to(quat)[:2]
     return torch.cat([rotate(quat, x), rotate(quat, y)], -1)

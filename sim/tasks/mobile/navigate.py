@@ -1,10 +1,11 @@
-"""Navigate: drive to a point through obstacles that only the laser sees, and stand there.
+"""Navigate: drive to a point through obstacles that only the lidar measures, and stop there.
 
-Observation `state` (59,): ranges of the laser (55, every 4 degrees from -108 to 108, the first to the right;
-10 m where it sees nothing); the goal in the base's frame (2); forward speed (1) and turning speed (1).
-Success: the base's middle is within 20 cm of the goal and slower than 10 cm/s. Coming nearer than 1 cm to
-anything is a collision: it ends the episode as a failure, as planners for real bases are judged; no reward
-makes up for it.
+Randomisation: number, positions and headings of the obstacles; start pose and goal. Observation `state`
+(59,): ranges of the lidar (55, every 4 degrees from -108 to 108, right to left; 10 m without a return); the
+goal in the base's frame (2); forward speed (1) and turning speed (1); m, m/s and rad/s. Success: the base's
+middle is within 20 cm of the goal and slower than 10 cm/s. Coming nearer than 1 cm to anything is a
+collision, which ends the episode as a failure, as planners of real bases are judged. Dense reward: weighted
+terms of nearness, success, and clearance.
 """
 
 from __future__ import annotations
@@ -25,20 +26,19 @@ from sim.mobile.plan import Planner, pursue
 from sim.mobile.view import BaseView, BaseWiring
 from sim.tasks.scripted import between
 
-CELLS, CELL_M = 4, 1.75  # a side of the room
+CELLS, CELL_M = 4, 1.75  # cells along a side of the room; their size
 SHAPES = tuple(f"box{i}" for i in range(6)) + tuple(f"post{i}" for i in range(6))
 FEWEST, RAYS, STEP_DEG, FARTHEST_M = 6, 55, 4.0, 10.0
-ROOM_M = (
-    0.5  # from the middle of a cell to the far side of what stands in it: 75 cm are left between neighbours
-)
-_ASIDE_M, _PARKED_M = 0.25, 20.0
+# Largest distance from the middle of a cell to the far side of its obstacle, for gaps of 75 cm.
+ROOM_M = 0.5
+_ASIDE_M, _PARKED_M = 0.25, 20.0  # random offset of start and goal; where unused obstacles are put
 
 
 @dataclass(frozen=True)
 class NavigateTask:
-    """A room of 7 by 7 m. Six to twelve of twelve shapes stand in cells of 1.75 m, each anywhere in its own,
-    turned by any angle; base and goal are in cells of their own, the goal's the farthest of four. A way of 75
-    cm is always left.
+    """A room of 7 by 7 m with six to twelve obstacles, each in a cell of 1.75 m of its own, at any heading.
+
+    Base and goal have cells of their own; the goal's is the farthest of four. Gaps are at least 75 cm wide.
     """
 
     name: str = "navigate"
@@ -62,7 +62,7 @@ class NavigateTask:
     )
 
     def edit(self, spec: Any) -> None:
-        """No dials."""
+        """Nothing to change: the task has no settings."""
 
     def start(
         self, uniform: Float[Tensor, "k u"], wiring: BaseWiring
@@ -71,15 +71,15 @@ class NavigateTask:
         start = wiring.as_written(k)
         order, count, rank, jitter, ends = uniform.to(start.qpos).split([cells, 1, shapes, 3 * shapes, 5], 1)
         cell = _far_apart(order.argsort(1))
-        slot = rank.argsort(1)  # of each shape, among those that stand in the room
+        slot = rank.argsort(1)  # random order of the shapes; the first ones stand in the room
         stands = slot < FEWEST + (count * (shapes - FEWEST + 1)).long().clamp_max(shapes - FEWEST)
         place_m = _middle(cell.gather(1, slot + 2)).to(ends)
         free_m = ROOM_M - _radii(wiring)
         aside_m = (2.0 * jitter.reshape(k, shapes, 3)[..., :2] - 1.0) * free_m[:, None]
         away_m = place_m.new_tensor([[_PARKED_M + i, 0.0] for i in range(shapes)])
-        rows = [wiring.scene.fixture(name) for name in SHAPES]
-        start.fixture_m[:, rows, :2] = torch.where(stands[..., None], place_m + aside_m, away_m)
-        start.fixture_quat[:, rows] = about_z(
+        fixtures = [wiring.scene.fixture(name) for name in SHAPES]
+        start.fixture_m[:, fixtures, :2] = torch.where(stands[..., None], place_m + aside_m, away_m)
+        start.fixture_quat[:, fixtures] = about_z(
             between(jitter.reshape(k, shapes, 3)[..., 2], -math.pi, math.pi)
         )
         here_m, there_m = (
@@ -110,9 +110,7 @@ class NavigateTask:
         }
 
     def expert(self, view: BaseView, base: BaseRobot) -> Float[Tensor, "n 2"]:
-        """The shortest way on the true map that keeps clear of things, followed by pure pursuit, slower where
-        it is narrow and in time for the goal.
-        """
+        """Shortest collision-free path on the true map, followed by pure pursuit; slower in narrow places."""
         carrot_m = self.planner.ahead(view.shapes, view.goal, view.xy_m, cells=7)
         left_m = self._left_m(view)
         free_m = view.clearance_m.clamp_min(0.0)
@@ -127,20 +125,19 @@ class NavigateTask:
 
 
 def _bearings(like: Tensor) -> Float[Tensor, " r"]:
+    """Directions of the lidar's rays [rad, base frame], counter-clockwise."""
     first = -0.5 * STEP_DEG * (RAYS - 1)
     return like.new_tensor([math.radians(first + STEP_DEG * i) for i in range(RAYS)])
 
 
 def _middle(cell: Tensor) -> Float[Tensor, "*k 2"]:
-    """Centres of cells, by number [m]."""
+    """Centres [m, world] of cells by number."""
     both = torch.stack([cell // CELLS, cell % CELLS], -1)
     return (both.to(torch.float64) - 0.5 * (CELLS - 1)) * CELL_M
 
 
 def _far_apart(cell: Tensor) -> Tensor:
-    """The order of cells (k, c), its second exchanged with the farthest from the first among the next
-    four.
-    """
+    """The order of cells (k, c), its second being the farthest of the next four from the first."""
     apart_m = (_middle(cell[:, 1:5]) - _middle(cell[:, :1])).norm(dim=-1)
     far = 1 + apart_m.argmax(1, keepdim=True)
     swapped = cell.clone()

@@ -1,13 +1,16 @@
-"""Rearrange: drive to a table, take the cube, drive to another table, and put it on its place there.
+"""Rearrange: drive to a table, take the cube, drive to another table, and put the cube on its target there.
 
-Observation `state` (39,), in the base's frame: the tool (3), its heading as cos, sin (2); the fingers'
-opening (1); the cube (3), its heading from the tool's within a quarter turn, as cos 4a, sin 4a (2); the place
-where it belongs (3); the cube from the tool (3) and the place from the cube (3); both tables' middles (2 + 2)
-and headings (2 + 2), the one that the cube started on first; each fingertip's touch (2; 1 where it presses);
-forward speed (1), turning speed (1); joint positions (7).
+Randomisation: poses of both tables, of the cube and its target on them, and of the base. Observation `state`
+(39,) in the base's frame: tool (3) and its heading as cos, sin (2); opening of the fingers (1); cube (3), its
+heading a relative to the tool's as cos 4a, sin 4a (2); target (3); cube relative to the tool (3), target
+relative to the cube (3); middles (2 + 2) and headings (2 + 2) of both tables, first the one with the cube;
+contact of each fingertip (2); forward speed (1), turning speed (1); joint positions (7); m, rad, m/s and
+rad/s.
 
-Success: the cube stands on the table within 5 cm of its place and no finger touches it, for 5 steps in a row.
-The episode is lost where the base comes nearer than 1 cm to anything, or the cube falls from a table.
+Success: the cube stands on the table within 5 cm of its target and no finger touches it, for 5 steps in a
+row. The episode fails when the base comes nearer than 1 cm to anything, or the cube falls from a table. Dense
+reward: weighted terms of nearness, contact of both fingers, height, distance of the cube to its target, and
+success.
 """
 
 from __future__ import annotations
@@ -30,20 +33,23 @@ from sim.mobile.plan import Planner, pursue
 from sim.tasks.arm.grasp import around, heading, quarter_turn_left
 from sim.tasks.scripted import between, toward, turning
 
-TOP_M, HALF_M, DEPTH_M = 0.4, 0.022, 0.25  # of the tables; of the cube; half of a table, from front to back
-DOCK_M, BEFORE_M = (
-    0.35,
-    0.45,
-)  # the base's middle from a table's edge; how much farther it turns to face the table
-CARRY_M = (0.46, 0.0, 0.66)  # the tool, while it drives
-_SLACK_M, _ASIDE_M = 0.008, 0.05
+TOP_M, HALF_M, DEPTH_M = (
+    0.4,
+    0.022,
+    0.25,
+)  # height of a table; half an edge of the cube; half depth of a table
+DOCK_M = 0.35  # distance of the base's middle from a table's edge when docked
+BEFORE_M = 0.45  # additional distance at which it turns to face the table
+CARRY_M = (0.46, 0.0, 0.66)  # tool position in the base's frame while driving
+_SLACK_M, _ASIDE_M = 0.008, 0.05  # tolerances of a placed cube: height, horizontal distance
 
 
 @dataclass(frozen=True)
 class RearrangeTask:
-    """A room of 5 by 5 m. The tables stand at opposite walls, anywhere along 1.8 m, turned by up to 0.3 rad.
-    The cube and its place are 7 to 15 cm from the edges and up to 30 cm aside; the base starts in the middle
-    1.2 by 1.6 m.
+    """A room of 5 by 5 m with tables at opposite walls, anywhere along 1.8 m, turned by up to 0.3 rad.
+
+    Cube and target are 7 to 15 cm from the tables' front edges and up to 30 cm off their middles; the base
+    starts in the middle 1.2 by 1.6 m of the room.
     """
 
     name: str = "rearrange"
@@ -89,7 +95,7 @@ class RearrangeTask:
     )
 
     def edit(self, spec: Any) -> None:
-        """The arm on its base."""
+        """Mount the arm on its base."""
         mount_arm(spec)
 
     def start(
@@ -99,12 +105,11 @@ class RearrangeTask:
         side = torch.where(u[:, 0] < 0.5, -1.0, 1.0).to(u)
         spots = []
         for i, (name, sign) in enumerate((("from", side), ("to", -side))):
-            row, own = wiring.scene.fixture(name), u[:, 1 + 4 * i : 5 + 4 * i]
-            yaw = between(own[:, 1], -0.3, 0.3) + torch.where(
-                sign > 0.0, math.pi, 0.0
-            )  # its front looks to the middle
+            fixture, own = wiring.scene.fixture(name), u[:, 1 + 4 * i : 5 + 4 * i]
+            # The front of a table faces the middle of the room.
+            yaw = between(own[:, 1], -0.3, 0.3) + torch.where(sign > 0.0, math.pi, 0.0)
             middle = torch.stack([1.9 * sign, between(own[:, 0], -0.9, 0.9)], -1)
-            start.fixture_m[:, row, :2], start.fixture_quat[:, row] = middle, about_z(yaw)
+            start.fixture_m[:, fixture, :2], start.fixture_quat[:, fixture] = middle, about_z(yaw)
             ahead, aside = DEPTH_M - between(own[:, 2], 0.07, 0.15), between(own[:, 3], -0.3, 0.3)
             c, s = yaw.cos(), yaw.sin()
             spots.append(middle + torch.stack([c * ahead - s * aside, s * ahead + c * aside], -1))
@@ -156,8 +161,9 @@ class RearrangeTask:
     def expert(
         self, view: ManipulatorView, base: BaseRobot
     ) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 5"]]:
-        """Dock where the cube is, take it and lift it; dock where it belongs, put it down, let go, and
-        rise.
+        """Dock at the cube, grasp and lift it; dock at its target, put it down, release it, and rise.
+
+        Returns actions of (base, arm with gripper).
         """
         cube = view.thing("cube").m
         held, stands = (view.physics.touch_n > 0.5).all(1), self._stands(view)
@@ -182,7 +188,7 @@ class RearrangeTask:
         return twist, torch.cat([toward(goal_m, local, self.reach), turn[:, None], grip[:, None]], -1)
 
     def _carry(self, view: ManipulatorView) -> Float[Tensor, "n 3"]:
-        """How the tool moves to bring a held cube over its place, and down on it."""
+        """Motion of the tool [m, base frame] that brings a held cube over its target and down on it."""
         offset = self._goal(view) - view.local.thing("cube").m
         aside_m = offset[:, :2].norm(dim=-1)
         height_m = torch.where(aside_m < 0.012, -0.004, 0.05)
@@ -191,8 +197,9 @@ class RearrangeTask:
     def _dock(
         self, view: ManipulatorView, base: BaseRobot, bring: Bool[Tensor, " n"], cube_m: Float[Tensor, "n 3"]
     ) -> tuple[Float[Tensor, "n 2"], Bool[Tensor, " n"]]:
-        """(speeds that lead to where the arm reaches the spot, is it there?): before the table, face it, then
-        on.
+        """Drive to where the arm reaches cube or target: in front of the table, turn to it, then straight on.
+
+        Returns (forward and turning speed [m/s, rad/s], mask of docked bases).
         """
         spot = torch.where(bring[:, None], view.goal, cube_m)[:, :2]
         tables = [view.body(name) for name in ("from", "to")]
@@ -205,9 +212,8 @@ class RearrangeTask:
         away = view.xy_m - spot
         far_m = (away * front).sum(-1)
         aside_m = away[:, 1] * front[:, 0] - away[:, 0] * front[:, 1]
-        askew = (
-            torch.remainder(yaw - view.yaw_rad + 2.0 * math.pi, 2.0 * math.pi) - math.pi
-        )  # to face the table
+        # Angle that is left to face the table.
+        askew = torch.remainder(yaw - view.yaw_rad + 2.0 * math.pi, 2.0 * math.pi) - math.pi
         on_line = (aside_m.abs() < 0.1) & (askew.abs() < 0.5) & (far_m < dock_m + BEFORE_M + 0.15)
         docked = on_line & (far_m < dock_m + 0.05) & (askew.abs() < 0.25)
         before_m = spot + front * (dock_m + BEFORE_M)[:, None]
@@ -225,10 +231,11 @@ class RearrangeTask:
         return torch.where(on_line[:, None], straight, way), docked
 
     def _goal(self, view: ManipulatorView) -> Float[Tensor, "n 3"]:
-        """Where the cube belongs, in the base's frame."""
+        """Target of the cube [m, base frame]."""
         return torch.cat([view.from_base(view.goal[:, :2]), view.goal[:, 2:]], -1)
 
     def _stands(self, view: ManipulatorView) -> Bool[Tensor, " n"]:
+        """Mask of worlds where the cube stands on its target."""
         offset = view.thing("cube").m - view.goal
         stands: Tensor = (offset[:, 2].abs() < _SLACK_M) & (offset[:, :2].norm(dim=-1) < _ASIDE_M)
         return stands

@@ -1,13 +1,13 @@
-"""Signal Temporal Logic: what should be true when, and by how much it is.
+"""Signal Temporal Logic (STL): formulas over a flight, and the margin by which it satisfies them.
 
-A formula is a tree over named margins. A margin is positive where its statement holds, in metres, so that a
-formula's margin (its robustness) is a distance too: how far the flight could be moved before the formula's
-truth would change (Donze and Maler 2010, "Robust Satisfaction of Temporal Logic over Real-Valued Signals").
+A formula is a tree over named margins in metres, each positive where its statement holds. The margin of the
+formula, its robustness, is a distance too: how far the flight could be moved before the formula's truth
+changes (Donze and Maler 2010, "Robust Satisfaction of Temporal Logic over Real-Valued Signals").
 
-Two evaluations of one definition: exact, by minima and maxima; and smooth, for gradients, where a minimum is
--logsumexp(-k x) / k and a maximum the softmax(k x)-weighted mean. Both lie below what they stand for, so a
-flight whose smooth margin is positive satisfies the formula (Gilpin et al. 2020, "A Smooth Robustness Measure
-of STL").
+There are two evaluations: the exact one with minima and maxima, and a smooth one for gradients, in which a
+minimum is -logsumexp(-k x) / k and a maximum the softmax(k x)-weighted mean. Both approximations are lower
+bounds, so a flight with a positive smooth margin satisfies the formula (Gilpin et al. 2020, "A Smooth
+Robustness Measure of STL").
 """
 
 from __future__ import annotations
@@ -23,58 +23,57 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 
-Margins = Mapping[str, Float[Tensor, "t n"]]  # one row per time, one column per flight
+Margins = Mapping[str, Float[Tensor, "t n"]]  # name -> margin [m] at every time of every flight
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How a formula is read: time between rows, and the sharpness of smooth minima and maxima (None:
-    exact).
-    """
+    """Evaluation of a formula: time between samples, sharpness k [1/m] of smooth extrema (None: exact)."""
 
     dt_s: float
     sharpness: float | None = None
 
-    def rows(self, time_s: float) -> int:
+    def steps(self, time_s: float) -> int:
+        """Number of samples in a time."""
         return round(time_s / self.dt_s)
 
     def lowest(self, x: Float[Tensor, "... w"]) -> Float[Tensor, "..."]:
-        """Over the last axis."""
+        """Minimum over the last axis."""
         k = self.sharpness
         return x.amin(-1) if k is None else -torch.logsumexp(-k * x, -1) / k
 
     def lowest_so_far(self, x: Float[Tensor, "t n"], width: int) -> Float[Tensor, "u n w"]:
-        """Running minimum over windows of `width` rows from every row on."""
+        """Running minimum over windows of `width` samples, one window from each sample."""
         k = self.sharpness
         if k is None:
             return x.unfold(0, width, 1).cummin(-1).values
-        rows = len(x) - width + 1
-        steps = [-k * x[:rows]]
+        windows = len(x) - width + 1
+        sums = [-k * x[:windows]]
         for later in range(1, width):  # logcumsumexp does the same; its gradient costs five times as much
-            steps.append(torch.logaddexp(steps[-1], -k * x[later : later + rows]))
-        return torch.stack(steps, -1) / -k
+            sums.append(torch.logaddexp(sums[-1], -k * x[later : later + windows]))
+        return torch.stack(sums, -1) / -k
 
     def highest(self, x: Float[Tensor, "... w"]) -> Float[Tensor, "..."]:
-        """Over the last axis."""
+        """Maximum over the last axis."""
         k = self.sharpness
         return x.amax(-1) if k is None else (torch.softmax(k * x, -1) * x).sum(-1)
 
 
 class Formula(ABC):
-    """One statement about the time from now on."""
+    """A statement about the time from now on."""
 
     @property
     @abstractmethod
-    def reach_s(self) -> float:
-        """How far into the future it looks."""
+    def horizon_s(self) -> float:
+        """Time into the future on which the formula's truth depends."""
 
     @abstractmethod
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
-        """At every time from which the recording is long enough; row 0 is the beginning."""
+        """Margin [m] at each of the first u times, those followed by at least `horizon_s` of recording."""
 
     @abstractmethod
     def negated(self) -> Formula:
-        """The opposite, with the negation moved down to the names."""
+        """The negation, moved down to the names. Raises ConfigError where a part has no negation."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -82,13 +81,13 @@ class Formula(ABC):
 
 @dataclass(frozen=True)
 class Atom(Formula):
-    """A named margin, or its opposite."""
+    """A named margin, or its negation."""
 
     name: str
     holds: bool = True
 
     @property
-    def reach_s(self) -> float:
+    def horizon_s(self) -> float:
         return 0.0
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "t n"]:
@@ -109,13 +108,13 @@ class Junction(Formula):
     all_of: bool
 
     @property
-    def reach_s(self) -> float:
-        return max(part.reach_s for part in self.parts)
+    def horizon_s(self) -> float:
+        return max(part.horizon_s for part in self.parts)
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
-        columns = [part.margin(margins, grid) for part in self.parts]
-        rows = min(len(column) for column in columns)
-        together = torch.stack([column[:rows] for column in columns], -1)
+        values = [part.margin(margins, grid) for part in self.parts]
+        times = min(len(value) for value in values)
+        together = torch.stack([value[:times] for value in values], -1)
         return grid.lowest(together) if self.all_of else grid.highest(together)
 
     def negated(self) -> Junction:
@@ -127,7 +126,7 @@ class Junction(Formula):
 
 @dataclass(frozen=True)
 class Timed(Formula):
-    """Its part at all times in [start, end] from now (G, always), or at one of them (F, eventually)."""
+    """The part holds at all times in [start, end] from now (G, always), or at one of them (F, eventually)."""
 
     start_s: float
     end_s: float
@@ -135,12 +134,12 @@ class Timed(Formula):
     always: bool
 
     @property
-    def reach_s(self) -> float:
-        return self.end_s + self.part.reach_s
+    def horizon_s(self) -> float:
+        return self.end_s + self.part.horizon_s
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
         inner = self.part.margin(margins, grid)
-        first, width = grid.rows(self.start_s), grid.rows(self.end_s) - grid.rows(self.start_s) + 1
+        first, width = grid.steps(self.start_s), grid.steps(self.end_s) - grid.steps(self.start_s) + 1
         if grid.sharpness is None:  # the same by pooling, without a copy per window
             sign = -1.0 if self.always else 1.0
             return sign * F.max_pool1d(sign * inner[first:].T, width, 1).T
@@ -156,7 +155,7 @@ class Timed(Formula):
 
 @dataclass(frozen=True)
 class Until(Formula):
-    """`goal` at some time in [start, end] from now, and `before` at all times up to that one."""
+    """`goal` holds at some time in [start, end] from now, and `before` at all times up to that one."""
 
     start_s: float
     end_s: float
@@ -164,26 +163,26 @@ class Until(Formula):
     goal: Formula
 
     @property
-    def reach_s(self) -> float:
-        return self.end_s + max(self.before.reach_s, self.goal.reach_s)
+    def horizon_s(self) -> float:
+        return self.end_s + max(self.before.horizon_s, self.goal.horizon_s)
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
         before, goal = self.before.margin(margins, grid), self.goal.margin(margins, grid)
-        first, last = grid.rows(self.start_s), grid.rows(self.end_s)
-        rows = min(len(before), len(goal)) - last
-        kept = grid.lowest_so_far(before[: rows + last], last + 1)[..., first:]
-        met = goal[first : rows + last].unfold(0, last - first + 1, 1)
+        first, last = grid.steps(self.start_s), grid.steps(self.end_s)
+        times = min(len(before), len(goal)) - last
+        kept = grid.lowest_so_far(before[: times + last], last + 1)[..., first:]
+        met = goal[first : times + last].unfold(0, last - first + 1, 1)
         return grid.highest(grid.lowest(torch.stack([kept, met], -1)))
 
     def negated(self) -> Formula:
-        raise ConfigError(f"The opposite of {self} is not supported. Say what must hold instead.")
+        raise ConfigError(f"The negation of {self} is not supported. Write what must hold instead.")
 
     def __str__(self) -> str:
         return f"({self.before} U[{self.start_s:g},{self.end_s:g}] {self.goal})"
 
 
 def atoms(formula: Formula) -> set[str]:
-    """Every name in the formula."""
+    """All names in the formula."""
     if isinstance(formula, Atom):
         return {formula.name}
     if isinstance(formula, Timed):

@@ -1,9 +1,8 @@
-"""From a formula to timed sub-goals: when to be where, drawn at random within what the formula allows.
+"""Timed sub-goals of a formula: places and times, drawn at random within what the formula allows.
 
 A formula leaves its times open. Fixing them turns it into stays at places (timed sub-goals) and statements
-that hold throughout (invariants); whoever then only has to be at places at times can plan, or learn, with an
-ordinary cost. This is the decomposition of TGPO (Meng et al. 2025, "Temporally Grounded Policy Optimization
-for STL").
+that hold throughout (invariants), for which an ordinary cost suffices. This is the decomposition of TGPO
+(Meng et al. 2025, "Temporally Grounded Policy Optimization for STL").
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sim.tasks.stl.formula import Atom, Formula, Junction, Timed, Until
 
 
 class Stay(NamedTuple):
-    """Be at a place from one time to another."""
+    """A stay at a place from one time to another."""
 
     start_s: float
     end_s: float
@@ -27,7 +26,7 @@ class Stay(NamedTuple):
 def ground(
     formula: Formula, places: Sequence[str], rng: np.random.Generator, now_s: float = 0.0
 ) -> list[Stay]:
-    """Stays that satisfy what the formula asks of places, at times drawn evenly; invariants are left out."""
+    """Stays that satisfy the formula's statements about places, at uniform random times; no invariants."""
     if isinstance(formula, Atom):
         return [Stay(now_s, now_s, formula.name)] if formula.holds and formula.name in places else []
     if isinstance(formula, Until):
@@ -44,9 +43,7 @@ def _timed(formula: Timed, places: Sequence[str], rng: np.random.Generator, now_
     first_s, last_s, part = now_s + formula.start_s, now_s + formula.end_s, formula.part
     if not formula.always:
         return ground(part, places, rng, rng.uniform(first_s, last_s))
-    if (
-        isinstance(part, Timed) and not part.always
-    ):  # again and again: no gap may be longer than the inner window
+    if isinstance(part, Timed) and not part.always:  # repeated visits: no gap may exceed the inner window
         stays, width_s = [], part.end_s - part.start_s
         visit_s = first_s + part.start_s + rng.uniform(0.0, width_s)
         while True:

@@ -1,8 +1,10 @@
-"""Formulas as text: `F[0,6] home & G[0,12] !rocks`.
+"""Parser of formulas: `F[0,6] home & G[0,12] !rocks`.
 
-names     letters, digits and _       a & b, a | b, !a       (a)
-F[s,e] a  eventually, between s and e seconds from now       G[s,e] a  always between them
-a U[s,e] b  a holds until b does, between s and e
+name          letters, digits and _
+a & b, a | b  and, or; !a: not; (a): grouping
+F[s,e] a      eventually: a at some time between s and e seconds from now
+G[s,e] a      always: a at all times between s and e seconds from now
+a U[s,e] b    until: b at some time between s and e seconds from now, and a up to that time
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ Token = tuple[str, float, float]
 
 
 def parse(text: str) -> Formula:
-    """Raises ConfigError with the place of what cannot be read."""
+    """The formula of a text. Raises ConfigError with the part that cannot be read."""
     tokens = _tokens(text)
     formula, rest = _either(tokens, text)
     if rest:
-        raise _error(text, f"'{rest[0][0]}' was not expected where it stands")
+        raise _error(text, f"unexpected '{rest[0][0]}'")
     return formula
 
 
@@ -31,7 +33,7 @@ def _tokens(text: str) -> list[Token]:
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise _error(text, f"'{text[at:].strip()[:12]}' is no part of a formula")
+            raise _error(text, f"'{text[at:].strip()[:12]}' is not part of a formula")
         timed, start, end, name, sign = match.groups()
         if timed and not float(start) < float(end):
             raise _error(text, f"{match.group().strip()} needs a start before its end")
@@ -65,7 +67,7 @@ def _until(tokens: list[Token], text: str) -> tuple[Formula, list[Token]]:
 
 def _unary(tokens: list[Token], text: str) -> tuple[Formula, list[Token]]:
     if not tokens:
-        raise _error(text, "it ends where a statement was expected")
+        raise _error(text, "it ends where a statement is expected")
     (head, start_s, end_s), rest = tokens[0], tokens[1:]
     if head in ("F", "G") and end_s > 0.0:
         part, rest = _unary(rest, text)
@@ -79,7 +81,7 @@ def _unary(tokens: list[Token], text: str) -> tuple[Formula, list[Token]]:
             raise _error(text, "a '(' is not closed")
         return inner, rest[1:]
     if head in ("&", "|", ")", "U"):
-        raise _error(text, f"'{head}' stands where a statement was expected")
+        raise _error(text, f"found '{head}' where a statement is expected")
     return Atom(head), rest
 
 

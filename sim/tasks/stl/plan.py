@@ -1,8 +1,8 @@
-"""Paths that satisfy a formula: timed sub-goals drawn at random, then gradient ascent on the smooth margin.
+"""Planner of paths that satisfy a formula: random timed sub-goals, then gradient ascent on the smooth margin.
 
-Many attempts per scene side by side. Drawing the times finds the order and the branch, which gradients cannot
-change; gradients find the path between rocks and widen the margin. The best attempt by the exact margin is
-kept.
+Each scene has several attempts in parallel. Random times select the order of places and the branch of the
+formula, which gradients cannot change; gradients find a path between rocks and increase the margin. The
+attempt with the best exact margin is kept.
 """
 
 from __future__ import annotations
@@ -25,36 +25,40 @@ from sim.tasks.stl.spline import Basis, apply, spline_basis
 
 @dataclass
 class PlanConfig:
-    """How hard to look for a path, and how fast it may be."""
+    """Search effort of the planner, and limits of a path."""
 
-    attempts: int = setting(6, "paths improved per scene", at_least=1)
+    attempts: int = setting(6, "paths that are optimised per scene", at_least=1)
     draws: int = setting(
-        200, "timed sub-goals drawn per scene; the easiest `attempts` are improved", at_least=1
+        200, "sets of timed sub-goals drawn per scene; the `attempts` slowest are optimised", at_least=1
     )
-    iterations: int = setting(200, "of gradient ascent", at_least=1)
-    most_speed_m_s: float = setting(1.5, "largest speed of a plan", at_least=0.1)
-    most_acceleration_m_s2: float = setting(4.0, "largest acceleration of a plan", at_least=0.1)
-    enough_m: float = setting(0.2, "smooth margin above which a path is not improved further", at_least=0.0)
-    dt_s: float = setting(0.1, "grid of the formula while planning", at_least=0.01)
+    iterations: int = setting(200, "largest number of gradient steps", at_least=1)
+    most_speed_m_s: float = setting(1.5, "largest speed of a path [m/s]", at_least=0.1)
+    most_acceleration_m_s2: float = setting(4.0, "largest acceleration of a path [m/s^2]", at_least=0.1)
+    enough_m: float = setting(
+        0.2, "smooth margin above which a path is not optimised further [m]", at_least=0.0
+    )
+    dt_s: float = setting(0.1, "time between samples of the formula while planning [s]", at_least=0.01)
 
 
-_KNOT_S = 0.5  # a control point every half second: quicker turns than a Crazyflie can follow are not needed
+_KNOT_S = 0.5  # time between control points; a Crazyflie could not follow quicker turns
 _LR_M = 0.03
-_SHARPNESS = (25.0, 60.0)  # per metre, from the first iteration to the last
-_EFFORT = 0.02  # metres of margin that a mean squared acceleration of 1 (m/s^2)^2 costs: no needless turns
-_EXCESS = 0.05  # of the speed and acceleration allowed: a plan is still as good
+_SHARPNESS = (25.0, 60.0)  # 1/m, from the first iteration to the last
+_EFFORT = (
+    0.02  # metres of margin that a mean squared acceleration of 1 (m/s^2)^2 costs, against needless turns
+)
+_EXCESS = 0.05  # tolerated excess over the limits of speed and acceleration, as a fraction
 
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """One path per scene; c = control points, n = scenes."""
+    """One path for each of n scenes, given by c control points."""
 
     points_m: Float[Tensor, "c 3 n"]
     margin_m: Float[Tensor, " n"]  # exact, on the planning grid
     duration_s: float
 
     def at(self, times_s: Float[Tensor, " t"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Position, velocity and acceleration, each (t, 3, n); at rest where it ends afterwards."""
+        """Position [m], velocity [m/s] and acceleration [m/s^2], each (t, 3, n); at rest after the end."""
         basis = spline_basis(self.duration_s, len(self.points_m) - 3, times_s)
         return tuple(apply(matrix, self.points_m) for matrix in basis)  # type: ignore[return-value]
 
@@ -65,13 +69,17 @@ def plan(
     generator: torch.Generator,
     on_iteration: Callable[[], object] = lambda: None,
 ) -> Plans:
-    """The best path found for each scene; its margin says whether it satisfies the formula."""
+    """The best path found for each scene; it satisfies the formula where its margin is positive.
+
+    Raises ConfigError for settings out of range and for missions longer than 120 s.
+    """
     check_settings(config)
     mission = scenes.mission
     duration_s, num = mission.duration_s, scenes.places_m.shape[2]
     if duration_s > 120.0:
         raise ConfigError(
-            f"Mission '{mission.name}' looks {duration_s:g} s ahead; paths are planned up to 120 s."
+            f"Mission '{mission.name}' lasts {duration_s:g} s; paths are planned for up to 120 s. Shorten "
+            "the times of its formula."
         )
     knots = max(4, round(duration_s / _KNOT_S))
     times_s = torch.arange(round(duration_s / config.dt_s) + 1) * config.dt_s
@@ -83,8 +91,8 @@ def plan(
         margin = _margin(points, tried, basis, Grid(config.dt_s)).view(num, config.attempts)
         too_fast = _excess(points, basis, config).view(num, config.attempts) > _EXCESS
         best = torch.where(too_fast, margin - 1.0, margin).argmax(1)
-    rows = torch.arange(num) * config.attempts + best
-    return Plans(points[:, :, rows].clone(), margin[torch.arange(num), best], duration_s)
+    chosen = torch.arange(num) * config.attempts + best
+    return Plans(points[:, :, chosen].clone(), margin[torch.arange(num), best], duration_s)
 
 
 def _improve(
@@ -94,8 +102,9 @@ def _improve(
     config: PlanConfig,
     on_iteration: Callable[[], object],
 ) -> Float[Tensor, "c 3 m"]:
-    """Adam on the smooth margin, less what is too fast. The first three points stay: the flight begins at
-    rest.
+    """Control points after Adam on the smooth margin minus excess speed, acceleration and effort.
+
+    The first three points are fixed, so that the flight begins at rest.
     """
     held, free = start[:3], start[3:].clone().requires_grad_()
     optimizer = torch.optim.Adam([free], lr=_LR_M)
@@ -117,12 +126,13 @@ def _improve(
 
 
 def _margin(points: Float[Tensor, "c 3 m"], scenes: Scenes, basis: Basis, grid: Grid) -> Float[Tensor, " m"]:
+    """Margin [m] of the formula at the beginning of each path."""
     margin: Tensor = scenes.mission.formula.margin(scenes.margins(apply(basis.position, points)), grid)[0]
     return margin
 
 
 def _excess(points: Float[Tensor, "c 3 m"], basis: Basis, config: PlanConfig) -> Float[Tensor, " m"]:
-    """Worst speed and acceleration beyond what is allowed, as fractions of it."""
+    """Largest excess of speed plus that of acceleration over their limits, as fractions of the limits."""
     speed = apply(basis.velocity, points).norm(dim=1) / config.most_speed_m_s
     acceleration = apply(basis.acceleration, points).norm(dim=1) / config.most_acceleration_m_s2
     excess: Tensor = (speed - 1.0).clamp(min=0.0).amax(0) + (acceleration - 1.0).clamp(min=0.0).amax(0)
@@ -132,13 +142,11 @@ def _excess(points: Float[Tensor, "c 3 m"], basis: Basis, config: PlanConfig) ->
 def _first_points(
     scenes: Scenes, config: PlanConfig, knots: int, generator: torch.Generator
 ) -> Float[Tensor, "c 3 m"]:
-    """Control points on straight lines between timed sub-goals, the `attempts` slowest of `draws` per
-    scene.
-    """
+    """Control points on straight lines between sub-goals, per scene the `attempts` slowest of `draws`."""
     mission = scenes.mission
     rng = np.random.default_rng(int(torch.randint(2**31, (1,), generator=generator)))
     columns = []
-    at_s = (np.arange(knots + 3) - 1.0) * (mission.duration_s / knots)  # where each control point pulls
+    at_s = (np.arange(knots + 3) - 1.0) * (mission.duration_s / knots)  # time at which a point weighs most
     for scene in range(scenes.places_m.shape[2]):
         place = {name: scenes.places_m[i, :, scene].numpy() for i, name in enumerate(mission.places)}
         drawn = [ground(mission.formula, mission.places, rng) for _ in range(config.draws)]
@@ -146,15 +154,13 @@ def _first_points(
         columns += [_through(stays, place, at_s) for stays in drawn[: config.attempts]]
         columns += [columns[-1]] * (config.attempts - min(config.attempts, len(drawn)))
     points = torch.from_numpy(np.stack(columns, axis=2)).float()
-    points += 0.05 * torch.randn(points.shape, generator=generator)  # no two attempts alike
+    points += 0.05 * torch.randn(points.shape, generator=generator)  # makes all attempts different
     points[:3] = 0.0
     return points
 
 
 def _needed_speed(stays: list[Stay], place: dict[str, np.ndarray]) -> float:
-    """Largest mean speed between stays in the order of their times; overlapping stays at two places need too
-    much.
-    """
+    """Largest mean speed [m/s] between stays in the order of their times; huge for overlapping stays."""
     worst, time_s, at = 0.0, 0.0, np.zeros(3)
     for stay in sorted(stays):
         distance = float(np.linalg.norm(place[stay.place] - at))
@@ -164,7 +170,7 @@ def _needed_speed(stays: list[Stay], place: dict[str, np.ndarray]) -> float:
 
 
 def _through(stays: list[Stay], place: dict[str, np.ndarray], at_s: np.ndarray) -> np.ndarray:
-    """(c, 3): from the start at rest, through every stay, and waiting at the last."""
+    """Control points (c, 3): from rest at the start through every stay, and at rest at the last."""
     times, points = [0.0], [np.zeros(3)]
     for stay in sorted(stays):
         for time_s in (stay.start_s, stay.end_s):

@@ -1,7 +1,6 @@
-"""Where a mission takes place: places to be at, rocks to stay away from, an arena to stay in.
+"""Missions and their random scenes: places to visit, rocks to avoid, an arena to stay in.
 
-Positions are relative to where the flight begins. Every mission is a random scene, many side by side:
-columns.
+Positions are relative to the start of the flight [m, world axes]; the last axis of a tensor counts scenes.
 """
 
 from __future__ import annotations
@@ -21,28 +20,27 @@ from sim.tasks.stl.parse import parse
 
 FOLDER = Path(__file__).parents[1] / "missions"
 ARENA, ROCKS = "arena", "rocks"
-_TRIES = 2000  # scenes drawn for each that is wanted
+_TRIES = 2000  # batches of random scenes before the arena counts as too small
 
 
 @dataclass(frozen=True, slots=True)
 class Mission:
-    """A formula over the names of its places, `arena` (a box around the start) and `rocks` (upright
-    cylinders).
-    """
+    """A formula over names of places, `arena` (a box around the start) and `rocks` (upright cylinders)."""
 
     name: str
-    text: str  # what it means, for people
+    text: str  # the formula in words
     formula: Formula
     places: tuple[str, ...]
     rocks: int = 0
     place_radius_m: float = 0.4
     rock_radius_m: float = 0.25
     arena_m: tuple[float, float, float] = (2.0, 2.0, 0.8)  # half sizes
-    gap_m: float = 0.3  # free room between the edges of places, rocks and the start
+    gap_m: float = 0.3  # least distance between the edges of places, rocks and the start
 
     @property
     def duration_s(self) -> float:
-        return self.formula.reach_s
+        """Length of a flight on which the formula's truth depends."""
+        return self.formula.horizon_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Scenes:
     rocks_m: Float[Tensor, "r 2 n"]
 
     def margins(self, position_m: Float[Tensor, "t 3 n"]) -> Margins:
-        """How far inside each place, inside a rock, and inside the arena the flight is [m]."""
+        """Distance [m] inside each place, inside the nearest rock, and inside the arena; negative outside."""
         mission, at = self.mission, position_m.unsqueeze(1)
         inside = mission.place_radius_m - (at - self.places_m).norm(dim=2)
         half = position_m.new_tensor(mission.arena_m)[:, None]
@@ -65,19 +63,18 @@ class Scenes:
         return named
 
     def repeat(self, times: int) -> Scenes:
-        """Every scene `times` times in a row, for as many attempts."""
+        """Every scene repeated `times` times, next to each other."""
         places, rocks = (x.repeat_interleave(times, 2) for x in (self.places_m, self.rocks_m))
         return Scenes(self.mission, places, rocks)
 
 
 def list_missions() -> list[str]:
+    """Names of the missions that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_mission(name: str) -> Mission:
-    """A mission by name, or a YAML file of one's own. Raises UnknownNameError, or ConfigError for a bad
-    file.
-    """
+    """A mission by name, or from a YAML file. Raises UnknownNameError, ConfigError for an invalid file."""
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
@@ -98,11 +95,11 @@ def load_mission(name: str) -> Mission:
 
 
 def check_mission(mission: Mission) -> Mission:
-    """The mission, if its formula speaks of what is there. Raises ConfigError."""
+    """The mission itself. Raises ConfigError for a formula with unknown names or without a duration."""
     known = {*mission.places, ARENA} | ({ROCKS} if mission.rocks else set())
     if unknown := atoms(mission.formula) - known:
         raise ConfigError(
-            f"Mission '{mission.name}' speaks of {', '.join(sorted(unknown))}, which is not there. Known: "
+            f"Mission '{mission.name}' names {', '.join(sorted(unknown))}, which are not its places. Known: "
             f"{', '.join(sorted(known))}. Add it to places, or give rocks a number."
         )
     if not mission.duration_s > 0.0:
@@ -113,9 +110,7 @@ def check_mission(mission: Mission) -> Mission:
 
 
 def draw_scenes(mission: Mission, num: int, generator: torch.Generator) -> Scenes:
-    """Random scenes in which places, rocks and the start stand apart. Raises ConfigError when there is no
-    room.
-    """
+    """Random scenes with places, rocks and the start `gap_m` apart. Raises ConfigError without room."""
     count = len(mission.places) + mission.rocks
     radius = torch.tensor(
         [mission.place_radius_m] * len(mission.places) + [mission.rock_radius_m] * mission.rocks

@@ -1,6 +1,4 @@
-"""Smooth paths: uniform cubic B-splines, whose value, velocity and acceleration are linear in their control
-points.
-"""
+"""Uniform cubic B-splines: position, velocity and acceleration are linear in the control points."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from torch import Tensor
 
 
 class Basis(NamedTuple):
-    """Matrices (t, c): position, velocity [per s] and acceleration [per s^2] at each time, from c control
-    points.
-    """
+    """Matrices (t, c) from control points to position, velocity [1/s] and acceleration [1/s^2] at t times."""
 
     position: Tensor
     velocity: Tensor
@@ -22,11 +18,10 @@ class Basis(NamedTuple):
 
 
 def spline_basis(duration_s: float, knots: int, times_s: Float[Tensor, " t"]) -> Basis:
-    """`knots` pieces of equal length over the duration, knots + 3 control points; the last value is held
-    after the end.
+    """Basis of `knots` pieces of equal length with knots + 3 control points; constant after the end.
 
-    de Boor 1978: on a piece with local time u in [0, 1], the four points that matter weigh (1 - u)^3 / 6,
-    (3 u^3 - 6 u^2 + 4) / 6, (-3 u^3 + 3 u^2 + 3 u + 1) / 6 and u^3 / 6.
+    On a piece with local time u in [0, 1] the weights of its four points are (1 - u)^3 / 6,
+    (3 u^3 - 6 u^2 + 4) / 6, (-3 u^3 + 3 u^2 + 3 u + 1) / 6 and u^3 / 6 (de Boor 1978).
     """
     length_s = duration_s / knots
     after = times_s > duration_s

@@ -1,14 +1,14 @@
-"""The velocity that training asks for: towards the goal, bent around cylinders and other drones.
+"""Guidance velocity of training: towards the goal, around cylinders and other drones.
 
-Only the cost knows it; the deployed policy sees its own senses. It is a function of positions, written for
-rows (n,), so it compiles to one loop. Towards the goal at distance d
+Only the cost uses it; policies do not observe it. It is a function of positions in components (n,), so it
+compiles to one loop. Towards a goal with velocity u, at distance d in direction e,
 
-    v = u + v_max tanh(k d / v_max) e,
+    v = u + v_max tanh(k d / v_max) e.
 
-and then, for everything near at distance s beyond the distance to keep, seen along the unit vector m away
-from it, the approach -v.m may be at most a s, for drones a s / (1 + s / s_0). What exceeds that is taken
-away, and turned sideways, along the way that v already passes the thing, a little to the right where it
-passes on neither side.
+Then, for each obstacle at distance s beyond the distance to keep, with the unit vector m pointing away from
+it, the approach speed -v.m is limited to a s, for drones to a s / (1 + s / s_0). The excess is removed and
+turned into sideways velocity, on the side on which v passes the obstacle already, with a small preference for
+the right.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from sim.engines.quad.layout import Vec
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """Speeds and distances of the wanted velocity."""
+    """Parameters of the guidance velocity."""
 
-    most_m_s: float = 1.5
-    gain_hz: float = 1.2  # k: how fast the last metre is covered
-    keep_cylinder_m: float = 0.42  # from the axis
-    keep_drone_m: float = 0.22
-    cylinder_hz: float = 2.0  # a: the approach that is allowed per metre of distance
-    drone_hz: float = 3.0  # ... of each of two drones
-    drone_early_m: float = 1.5  # farther apart than about this a metre allows less, so that they turn early
-    narrow_m_s: float = 0.7  # speed that is allowed at the distance to keep from a cylinder
-    narrow_hz: float = 1.5  # ... and what every metre more allows
-    turn: float = 1.0  # share of the lost approach that is turned sideways
-    right: float = 0.3  # preference for passing on the right, as a share of the speed
+    most_m_s: float = 1.5  # v_max
+    gain_hz: float = 1.2  # k: speed per metre of distance near the goal
+    keep_cylinder_m: float = 0.42  # distance to keep from the axis of a cylinder
+    keep_drone_m: float = 0.22  # distance to keep between middles of drones
+    cylinder_hz: float = 2.0  # a: approach speed allowed per metre of distance to a cylinder
+    drone_hz: float = 3.0  # ... to a drone, for each of the two
+    drone_early_m: float = (
+        1.5  # s_0: beyond about this distance a metre allows less, so that drones turn early
+    )
+    narrow_m_s: float = 0.7  # speed allowed at the distance to keep from a cylinder
+    narrow_hz: float = 1.5  # ... and its increase per metre
+    turn: float = 1.0  # share of the removed approach speed that is turned sideways
+    right: float = 0.3  # preference for passing on the right, as a share of the removed speed
 
 
 def wanted_velocity(
@@ -46,7 +48,11 @@ def wanted_velocity(
     cylinders: Sequence[tuple[Tensor, Tensor]],
     how: Guidance,
 ) -> Vec:
-    """to_goal: goal less position. drones, cylinders: offsets of the near things from the drone."""
+    """Guidance velocity [m/s, world] of each drone.
+
+    to_goal: goal minus position [m]. drones, cylinders: offsets of near obstacles from the drone [m]; the
+    later an obstacle comes in the list, the more it counts.
+    """
     ex, ey, ez = to_goal
     distance = torch.sqrt(ex * ex + ey * ey + ez * ez + 1e-8)
     most = torch.full_like(distance, how.most_m_s)
@@ -55,9 +61,8 @@ def wanted_velocity(
         most = torch.minimum(most, how.narrow_m_s + how.narrow_hz * torch.relu(gap))
     pull = most * torch.tanh(how.gain_hz * distance / most) / distance
     v = tuple(u + pull * e for u, e in zip(goal_velocity, to_goal, strict=True))
-    turn = how.turn * distance.clamp(
-        max=1.0
-    )  # near the goal nobody goes round anybody: a crowd would circle for ever
+    # No turning near the goal: several drones with the same goal would circle around it for ever.
+    turn = how.turn * distance.clamp(max=1.0)
     for dx, dy, dz in drones:
         gap = torch.sqrt(dx * dx + dy * dy + dz * dz + 1e-8) - how.keep_drone_m
         allowed = how.drone_hz * gap / (1.0 + torch.relu(gap) / how.drone_early_m)
@@ -71,7 +76,7 @@ def wanted_velocity(
 def _bent(
     v: tuple[Tensor, ...], away: Vec, allowed: Tensor, turn: Tensor, how: Guidance
 ) -> tuple[Tensor, ...]:
-    """v, turned where it approaches faster than allowed; `away` points from the thing to the drone."""
+    """v with the excess approach speed turned sideways; `away` points from the obstacle to the drone."""
     ax, ay, az = away
     far = torch.sqrt(ax * ax + ay * ay + az * az + 1e-8)
     mx, my, mz = ax / far, ay / far, az / far

@@ -1,8 +1,7 @@
-"""Starts and goals of drones: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285), drawn in
-bulk.
+"""Random starts and goals of many worlds: five scenarios after QuadSwarm (arXiv 2306.09537, 2309.13285).
 
-A goal is a point that goes round a rectangle on the lines between cells, which are free at any density; a
-goal that rests goes round a rectangle of no size.
+A goal is a point that moves around a rectangle on the lines between cells, which are free at any density. A
+goal at rest has a rectangle of size 0.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")
-GOAL_SIZE = (
-    7  # corner x y z [m], sides along x and y [m], way along the rectangle at the start [m], speed [m/s]
-)
-EVADER_M_S = 0.5
+# Components of a goal: corner x, y, z, sides along x and y, start along the rectangle [m], speed [m/s].
+GOAL_SIZE = 7
+EVADER_M_S = 0.5  # speed of the goal of a pursuit
 _SPACING_M = 0.5  # between neighbours of a formation
-Dice = Callable[..., Tensor]  # dice(*shape): uniform numbers in [0, 1)
+Uniform = Callable[..., Tensor]  # uniform(*shape): random numbers in [0, 1)
 
 
 class Setup(NamedTuple):
-    """w worlds that are about to begin."""
+    """Initial conditions of w worlds with d drones each."""
 
     cylinders: Float[Tensor, "2 w m"]  # axes [m]; ABSENT_M where there is none
     start_m: Float[Tensor, "3 w d"]
@@ -37,7 +35,7 @@ class Setup(NamedTuple):
 
 
 def check_scenarios(names: list[str]) -> tuple[str, ...]:
-    """The scenarios by name. Raises UnknownNameError for one that does not exist, and for an empty list."""
+    """The names as a tuple. Raises UnknownNameError for an unknown scenario and for an empty list."""
     for name in names or ["none"]:
         if name not in SCENARIOS:
             raise UnknownNameError("scenario", name, SCENARIOS)
@@ -45,14 +43,14 @@ def check_scenarios(names: list[str]) -> tuple[str, ...]:
 
 
 def check_room(world: SwarmWorld, names: tuple[str, ...]) -> None:
-    """Raises ConfigError, with the number that would do, for a formation that begins outside of the room."""
+    """Raise ConfigError, with the largest number of drones, for a formation too large for the room."""
     wide, _, high = world.room_m
     fits = min(wide / 2 - world.arm_m, (high - world.arm_m - world.low_m) / 2)
     if "formation" in names and (radius := _radius_m(world.drones)) > fits:
         raise ConfigError(
             f"A formation of {world.drones} drones begins in an upright circle of {2 * radius:.1f} m, and "
             f"there is room for {2 * fits:.1f} m: take at most {int(2.0 * math.pi * fits / _SPACING_M)} "
-            "drones, or leave out the scenario formation."
+            "drones, or leave out the scenario 'formation'."
         )
 
 
@@ -64,15 +62,16 @@ def draw(
     densities: tuple[float, float] | None = None,
     first: int = 0,
 ) -> Setup:
-    """`num` worlds, scenario after scenario in turn from the `first` on; of world.density, or between two
-    densities.
+    """Initial conditions of `num` worlds, with the scenarios in turn from number `first` on.
+
+    densities: range of the uniform random density; None: world.density.
     """
-    rand = _Dice(generator)
+    rand = _GeneratorUniform(generator)
     chosen = torch.tensor([SCENARIOS.index(name) for name in names])
     scenario = chosen[(first + torch.arange(num)) % len(names)]
     low, high = densities or (world.density, world.density)
     count = (world.cells * (low + (high - low) * rand(num))).round().long()
-    cylinders, free = stand_cylinders(world, count, rand)
+    cylinders, free = place_cylinders(world, count, rand)
     start, goal = cell_points(world, free, rand), cell_points(world, free, rand)
     setup = Setup(cylinders, start, _resting(goal), scenario)
     swapped = _swap(start, goal)
@@ -85,7 +84,7 @@ def draw(
 
 
 def goal_at(goal: Float[Tensor, "7 n"], time_s: Tensor) -> tuple[Float[Tensor, "3 n"], Float[Tensor, "3 n"]]:
-    """Position and velocity of every goal, `time_s` after the start."""
+    """Position [m] and velocity [m/s] of every goal, `time_s` after the start."""
     x, y, z, wide, deep, way, speed = goal
     around = 2.0 * (wide + deep)
     along = torch.remainder(way + speed * time_s, around.clamp(min=1e-6))
@@ -106,8 +105,8 @@ def goal_at(goal: Float[Tensor, "7 n"], time_s: Tensor) -> tuple[Float[Tensor, "
     return torch.stack([px, py, z]), velocity
 
 
-class _Dice:
-    """Uniform numbers in [0, 1) from one generator."""
+class _GeneratorUniform:
+    """Uniform random numbers in [0, 1) from one generator."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
@@ -116,8 +115,8 @@ class _Dice:
         return torch.rand(shape, generator=self.generator)
 
 
-def stand_cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: Dice) -> tuple[Tensor, Tensor]:
-    """(axes (2, w, m), cells of the whole floor that stay free (w, floor_cells))."""
+def place_cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: Uniform) -> tuple[Tensor, Tensor]:
+    """Random cylinders: (axes (2, w, m) [m, world], mask of free cells of the floor (w, floor_cells))."""
     num, side = len(count), round(world.field_m / CELL_M)
     order = rand(num, world.cells).argsort(1)[:, : max(world.most_cylinders, 1)]
     stands = torch.arange(order.shape[1]) < count.unsqueeze(1)
@@ -130,8 +129,8 @@ def stand_cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: Dice) -
     return axes, taken < 0.5
 
 
-def cell_points(world: SwarmWorld, free: Tensor, rand: Dice) -> Float[Tensor, "3 w d"]:
-    """The middle of a free cell of its own for every drone, at any height."""
+def cell_points(world: SwarmWorld, free: Tensor, rand: Uniform) -> Float[Tensor, "3 w d"]:
+    """For every drone the middle of a different free cell at a random height [m, world]."""
     num, cells = free.shape
     score = torch.where(free, rand(num, cells), -1.0)
     cell = score.topk(world.drones, dim=1).indices
@@ -141,7 +140,7 @@ def cell_points(world: SwarmWorld, free: Tensor, rand: Dice) -> Float[Tensor, "3
 
 
 def _swap(start: Tensor, other: Tensor) -> Tensor:
-    """Two by two, everyone goes where the other starts; a last one without a partner goes somewhere else."""
+    """Goals of pairs of drones that exchange their starts; a last drone without a partner goes to `other`."""
     drones = start.shape[2]
     partner = torch.arange(drones) ^ 1
     goal = start[:, :, partner.clamp(max=drones - 1)]
@@ -150,8 +149,8 @@ def _swap(start: Tensor, other: Tensor) -> Tensor:
     return goal
 
 
-def _circle(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
-    """An upright circle in a plane between cells, neighbours _SPACING_M apart, as low as it may be."""
+def _circle(world: SwarmWorld, num: int, rand: Uniform) -> Tensor:
+    """Points of an upright circle in a plane between cells, _SPACING_M apart, at the lowest height."""
     angle = 2.0 * math.pi * torch.arange(world.drones) / world.drones
     radius = _radius_m(world.drones)
     across = radius * angle.cos().expand(num, -1)
@@ -160,11 +159,12 @@ def _circle(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
 
 
 def _radius_m(drones: int) -> float:
+    """Radius of the circle in which a formation begins."""
     return max(_SPACING_M * drones / (2.0 * math.pi), 0.4)
 
 
-def _grid(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
-    """An upright grid, about twice as wide as high."""
+def _grid(world: SwarmWorld, num: int, rand: Uniform) -> Tensor:
+    """Points of an upright grid, about twice as wide as high."""
     wide = max(1, math.ceil(math.sqrt(2.0 * world.drones)))
     index = torch.arange(world.drones)
     across = _SPACING_M * (index % wide - (wide - 1) / 2.0)
@@ -172,10 +172,8 @@ def _grid(world: SwarmWorld, num: int, rand: _Dice) -> Tensor:
     return _upright(world, across.expand(num, -1), up.expand(num, -1), rand)
 
 
-def _upright(world: SwarmWorld, across: Tensor, up: Tensor, rand: _Dice) -> Tensor:
-    """Points of an upright plane into a random plane x = whole metre or y = whole metre: no cylinder reaches
-    it.
-    """
+def _upright(world: SwarmWorld, across: Tensor, up: Tensor, rand: Uniform) -> Tensor:
+    """Move points of an upright plane into a random plane x or y = whole metre, which no cylinder reaches."""
     num = len(across)
     lines = world.field_m / CELL_M - 1.0
     plane = ((rand(num, 1) * lines).floor() - (lines - 1.0) / 2.0) * CELL_M
@@ -185,8 +183,8 @@ def _upright(world: SwarmWorld, across: Tensor, up: Tensor, rand: _Dice) -> Tens
     return torch.stack([torch.where(along_x, across, plane), torch.where(along_x, plane, across), up])
 
 
-def _evader(world: SwarmWorld, num: int, rand: _Dice) -> Float[Tensor, "7 w d"]:
-    """One moving goal for all, round a rectangle of whole metres."""
+def _evader(world: SwarmWorld, num: int, rand: Uniform) -> Float[Tensor, "7 w d"]:
+    """The same moving goal for all drones of a world, around a rectangle of whole metres."""
     lines = world.field_m / CELL_M - 1.0
     low = -(lines - 1.0) / 2.0
     corner = torch.stack([(rand(num) * (lines - 2.0)).floor() + low for _ in range(2)])
@@ -195,13 +193,15 @@ def _evader(world: SwarmWorld, num: int, rand: _Dice) -> Float[Tensor, "7 w d"]:
     )
     height = world.low_m + (world.high_m - world.low_m) * rand(num)
     way = rand(num) * 2.0 * sides.sum(0)
-    rows = torch.stack([*(corner * CELL_M), height, *(sides * CELL_M), way, torch.full_like(way, EVADER_M_S)])
-    return rows.unsqueeze(2).expand(-1, -1, world.drones)
+    goal = torch.stack([*(corner * CELL_M), height, *(sides * CELL_M), way, torch.full_like(way, EVADER_M_S)])
+    return goal.unsqueeze(2).expand(-1, -1, world.drones)
 
 
 def _resting(points: Float[Tensor, "3 w d"]) -> Float[Tensor, "7 w d"]:
+    """Goals at rest at these points."""
     return torch.cat([points, torch.zeros(GOAL_SIZE - 3, *points.shape[1:])])
 
 
 def _where(worlds: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """`new` in the masked worlds, `old` in the others."""
     return torch.where(worlds.view(1, -1, 1), new, old)

@@ -1,7 +1,9 @@
-"""What a drone of a swarm sees, and what its flight costs: one pure function of rows, so that it compiles to
-one loop.
+"""Swarm: many drones fly to their goals among cylinders without touching anything; observation and cost.
 
-Everything but the choice of the nearest things is in here; see `sim/tasks/swarm/world.py` for that.
+Randomisation: scenario, cylinders, starts and goals (sim/tasks/swarm/scenarios.py). Success of a drone: no
+contact, and a mean distance to its goal below `world.reach_m` over the last second. Training minimises the
+cost directly, there is no reward. Everything is a pure function that compiles to one loop, except for the
+choice of the nearest obstacles (sim/tasks/swarm/world.py).
 """
 
 from __future__ import annotations
@@ -19,25 +21,26 @@ from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses, observe, rem
 from sim.tasks.swarm.guidance import Guidance, wanted_velocity
 from sim.tasks.swarm.world import SwarmWorld
 
-NEIGHBOUR_SIZE = 7  # bearing 3, relative velocity 3, nearness
-CYLINDER_SIZE = 3  # bearing of the axis 2, nearness
-GOAL_M = 1.5  # a goal farther than about this is seen as a direction
-RANGE_M = 3.0  # nothing farther is seen
-FINE_M = 0.3  # half of a bearing's range is for things nearer than this
-WALL_M = 0.4  # staying nearer to a wall, the floor or the ceiling costs
+NEIGHBOUR_SIZE = 7  # observed numbers of a drone: bearing 3, relative velocity 3, nearness
+CYLINDER_SIZE = 3  # observed numbers of a cylinder: bearing of the axis 2, nearness
+GOAL_M = 1.5  # beyond about this distance a goal is observed as a direction only
+RANGE_M = 3.0  # range of the senses
+FINE_M = 0.3  # distance to which half of a bearing's length is devoted
+WALL_M = 0.4  # distance to walls, floor and ceiling below which a step costs more
 
 
 @dataclass(frozen=True, slots=True)
 class SwarmSenses:
-    """Senses of a drone: itself, its goal, and the nearest others and cylinders."""
+    """Observed parts: the drone itself, its goal, and the nearest drones and cylinders."""
 
-    neighbours: int = 6
-    cylinders: int = 4
-    history: int = 4  # last actions
-    noise: bool = True  # of its own state, as in flight.py
+    neighbours: int = 6  # number of drones
+    cylinders: int = 4  # number of cylinders
+    history: int = 4  # number of last actions
+    noise: bool = True  # noise on the drone's own state, as in sim/tasks/flight/observation.py
 
     @property
     def own(self) -> FlightSenses:
+        """Senses of the drone itself."""
         return FlightSenses(history=self.history, integral=False, noise=self.noise)
 
     @property
@@ -47,12 +50,13 @@ class SwarmSenses:
 
     @property
     def obs_size(self) -> int:
+        """Width of the whole observation: own part, drones, cylinders."""
         return self.own_size + NEIGHBOUR_SIZE * self.neighbours + CYLINDER_SIZE * self.cylinders
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of the cost, and distances over which its barriers rise."""
+    """Weights of the cost terms, and ranges of its barriers."""
 
     velocity: float = 1.0
     rate: float = 0.005
@@ -60,8 +64,8 @@ class Weights:
     yaw: float = 0.3
     action: float = 0.02
     edge: float = 5.0
-    near: float = 2.0  # within `warn` of touching
-    closing: float = 1.0  # speed of approach within `brake` of touching
+    near: float = 2.0  # nearness, at gaps below `warn`
+    closing: float = 1.0  # approach speed, at gaps below `brake`
     warn_cylinder_m: float = 0.12
     brake_cylinder_m: float = 0.40
     warn_drone_m: float = 0.20
@@ -73,13 +77,11 @@ SenseFn = Callable[..., tuple[Tensor, ...]]
 
 
 def make_guide(weights: Weights) -> SenseFn:
-    """guide(state, goal, drones, cylinders) -> (wanted velocity (3, n),): a target, through which no gradient
-    goes.
-    """
+    """guide(state, goal, drones, cylinders) -> (guidance velocity (3, n) [m/s, world],), without gradient."""
 
     def guide(state: Tensor, goal: Tensor, drones: Tensor, cylinders: Tensor) -> tuple[Tensor, ...]:
         position, to_goal = state[POS], goal[0:3] - state[POS]
-        # The nearest is bent around last: it has the last word.
+        # The nearest comes last, since the last obstacle counts most.
         others = [xyz(other[0:3] - position) for other in reversed(drones.unbind(1))]
         axes = [(axis[0] - position[0], axis[1] - position[1]) for axis in reversed(cylinders.unbind(1))]
         wanted = wanted_velocity(xyz(to_goal), xyz(goal[3:6]), others, axes, weights.guidance)
@@ -91,9 +93,9 @@ def make_guide(weights: Weights) -> SenseFn:
 def make_sense(craft: Craft, world: SwarmWorld, senses: SwarmSenses, weights: Weights) -> SenseFn:
     """sense(state, memory, action, goal, drones, cylinders, noise, wanted, caution) -> (memory, obs, cost).
 
-    goal: (6, n) its position and velocity. drones: (6, k, n), cylinders: (2, j, n), as `nearest` gives them.
-    wanted: (3, n) as `make_guide` gives it. caution: (1, n) weight of the collision terms, annealed in
-    training.
+    goal: (6, n) position and velocity. drones: (6, k, n), cylinders: (2, j, n), both from `nearest`. noise:
+    (18, n) standard normal. wanted: (3, n) from `make_guide`. caution: (1, n) weight of the collision terms,
+    which grows during training.
     """
     hover = 2.0 * craft.hover_speed - 1.0
 
@@ -113,10 +115,10 @@ def make_sense(craft: Craft, world: SwarmWorld, senses: SwarmSenses, weights: We
 
 
 def terms(
-    state: Tensor, action: Tensor, drones: Tensor, cylinders: Tensor, wanted: Tensor, caution: Tensor, hover: float,
-    world: SwarmWorld, weights: Weights,
+    state: Tensor, action: Tensor, drones: Tensor, cylinders: Tensor, wanted: Tensor, caution: Tensor,
+    hover: float, world: SwarmWorld, weights: Weights,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Cost terms by name, each (n,)."""
+    """Cost terms by name, each (n,). hover: the hover action; other arguments as in `make_sense`."""
     position, velocity, tilt, yaw = state[POS], state[VEL], state[QUAT][1:3], state[QUAT][3]
     error = (velocity - wanted).square().sum(0)
     beyond = torch.relu(position[0:2].abs() - (world.room_m[0] / 2 - WALL_M)).sum(0)
@@ -141,20 +143,22 @@ def terms(
 def danger(
     apart: Tensor, speed: Tensor, touch_m: float, warn_m: float, brake_m: float, weights: Weights
 ) -> Tensor:
-    """A wall that rises before touching, and a price on the speed of approach that rises before that:
-    (n,).
+    """Barrier cost (n,) of near obstacles and of approaching them.
+
+    apart: offsets [m] from the obstacles, speed: relative velocities [m/s]; the barrier rises within `warn_m`
+    of contact, the cost of approach speed within `brake_m`.
     """
     far = torch.sqrt(apart.square().sum(0) + 1e-8)
     closing = torch.relu(-(apart * speed).sum(0) / far)
     gap = far - touch_m
     near = torch.relu(1.0 - gap / warn_m).clamp(max=3.0)
     braking = closing * torch.relu(1.0 - gap / brake_m).clamp(max=1.5)
-    # Only the worst approach: the sum over a crowd would keep it from closing up round one goal.
+    # Only the largest approach counts: a sum would keep many drones from gathering at one goal.
     return weights.near * (near * near).sum(0) + weights.closing * braking.amax(0)
 
 
 def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tensor) -> Float[Tensor, "7*k n"]:
-    """Row after row of all k: bearing 3, relative velocity 3, nearness; zeros for who is out of range."""
+    """Components of all k drones: 3 of bearing, 3 of relative velocity, nearness; 0 out of range."""
     offset, speed = drones[0:3] - position.unsqueeze(1), drones[3:6] - velocity.unsqueeze(1)
     bearing, nearness = _bearing(offset, 0.0)
     there = (nearness > 0.0).to(nearness.dtype)
@@ -164,23 +168,23 @@ def see_drones(drones: Float[Tensor, "6 k n"], position: Tensor, velocity: Tenso
 def see_cylinders(
     cylinders: Float[Tensor, "2 j n"], position: Tensor, world: SwarmWorld
 ) -> Float[Tensor, "3*j n"]:
-    """Row after row of all j: bearing of the axis 2, nearness of the surface."""
+    """Components of all j cylinders: 2 of the axis' bearing, nearness of the surface; 0 out of range."""
     bearing, nearness = _bearing(cylinders - position[0:2].unsqueeze(1), world.cylinder_m)
     there = (nearness > 0.0).to(nearness.dtype)
     return torch.cat([there * bearing, nearness]).flatten(0, 1)
 
 
 def _bearing(offset: Tensor, size_m: float) -> tuple[Tensor, Float[Tensor, "1 k n"]]:
-    """(direction, 2 long at the surface and half of that FINE_M away; nearness, 1 at the surface and 0 at
-    RANGE_M).
+    """Returns (bearing, nearness) of an obstacle.
 
-    What matters happens in the last decimetres: the bearing spreads them over half of its range.
+    The bearing is a direction of length 2 at the surface and 1 FINE_M away from it, so that the last
+    decimetres, which matter most, take half of its range. The nearness is 1 at the surface and 0 at RANGE_M.
     """
     far = torch.sqrt(offset.square().sum(0, keepdim=True) + 1e-8)
     gap = torch.relu(far - size_m)
     return offset / far * (2.0 * FINE_M / (FINE_M + gap)), (1.0 - gap / RANGE_M).clamp(0.0, 1.0)
 
 
-def bounded_offset(offset: Tensor, reach_m: float) -> Tensor:
-    """The offset, its length bent towards at most `reach_m`: exact when near, a direction when far."""
-    return offset * torch.rsqrt(1.0 + offset.square().sum(0, keepdim=True) / (reach_m * reach_m))
+def bounded_offset(offset: Tensor, limit_m: float) -> Tensor:
+    """x / sqrt(1 + |x|^2 / limit^2): the offset when near, a direction of length `limit_m` when far."""
+    return offset * torch.rsqrt(1.0 + offset.square().sum(0, keepdim=True) / (limit_m * limit_m))

@@ -125,7 +125,7 @@ def test_killed_and_resumed_is_never_killed(
     [
         ("density=1.5", "0 ... 1"),
         ("drones=60", "free cells"),
-        ("high_m=12", "lie outside"),
+        ("high_m=12", "are out of range"),
         ("scenarios=[swop]", "swap"),
         ("also=[many]", "32x80"),
         ("also=[60x80]", "free cells"),

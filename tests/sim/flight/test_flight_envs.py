@@ -112,5 +112,5 @@ def test_the_picture_shows_where_the_goal_is() -> None:
 
 
 def test_words_are_those_that_differ() -> None:
-    assert FlightOptions().words == ""
-    assert FlightOptions(craft="cf21", integral=False).words == ":craft=cf21,integral=False"
+    assert FlightOptions().name_suffix == ""
+    assert FlightOptions(craft="cf21", integral=False).name_suffix == ":craft=cf21,integral=False"

@@ -61,7 +61,7 @@ def formulas(draw: st.DrawFn, depth: int = 3) -> str:
 def test_smooth_margins_never_promise_too_much(text: str, seed: int, sharpness: float) -> None:
     """Smooth below exact, and near it when sharp: a positive smooth margin proves the formula."""
     formula = parse(text)
-    signals = torch.randn(2, round(formula.reach_s) + 3, 4, generator=torch.Generator().manual_seed(seed))
+    signals = torch.randn(2, round(formula.horizon_s) + 3, 4, generator=torch.Generator().manual_seed(seed))
     margins = dict(zip("ab", signals, strict=True))
     true = formula.margin(margins, Grid(1.0))
     smooth = formula.margin(margins, Grid(1.0, sharpness))
@@ -86,19 +86,19 @@ def test_precedence_and_names() -> None:
     assert parse("a U[0,1] b & c") == parse("(a U[0,1] b) & c")
     assert parse("!F[0,1] (a & b)") == parse("G[0,1] (!a | !b)")
     assert atoms(parse("F[0,1] G & (x_1 U[0,2] !y)")) == {"G", "x_1", "y"}
-    assert parse("F[0,5] (a & F[0,2] b)").reach_s == 7.0
+    assert parse("F[0,5] (a & F[0,2] b)").horizon_s == 7.0
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("F[0,6] ", "ends where a statement was expected"),
+        ("F[0,6] ", "ends where a statement is expected"),
         ("(a & b", r"'\(' is not closed"),
-        ("a b", "'b' was not expected"),
+        ("a b", "unexpected 'b'"),
         ("F[3,1] a", "a start before its end"),
-        ("a & ?", "is no part of a formula"),
-        ("& a", "'&' stands where"),
-        ("!(a U[0,1] b)", "opposite of .* is not supported"),
+        ("a & ?", "is not part of a formula"),
+        ("& a", "found '&' where"),
+        ("!(a U[0,1] b)", "negation of .* is not supported"),
     ],
 )
 def test_bad_formulas_are_answered_in_a_sentence(text: str, words: str) -> None:

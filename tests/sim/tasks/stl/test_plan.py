@@ -105,7 +105,7 @@ def test_bad_missions_are_answered_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="patrol"):
         load_mission("patroll")
     (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] b\nplaces: [a]\n")
-    with pytest.raises(ConfigError, match=r"speaks of b, which is not there\. Known: a, arena"):
+    with pytest.raises(ConfigError, match=r"names b, which are not its places\. Known: a, arena"):
         load_mission(str(tmp_path / "mine.yaml"))
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ConfigError, match="does not describe a mission"):

@@ -106,7 +106,7 @@ def test_worlds_that_cannot_be_are_refused() -> None:
         check_world(SwarmWorld(drones=50, density=0.8))
     with pytest.raises(ConfigError, match=r"0 \.\.\. 1"):
         check_world(SwarmWorld(density=1.2))
-    with pytest.raises(ConfigError, match="lie outside"):
+    with pytest.raises(ConfigError, match="are out of range"):
         check_world(SwarmWorld(high_m=11.0))
     check_room(SwarmWorld(drones=56), SCENARIOS)
     assert not SwarmWorld().outside(draw(SwarmWorld(drones=56), ("formation",), 1, rng()).start_m[:, 0]).any()
