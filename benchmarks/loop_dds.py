@@ -30,7 +30,7 @@ from hardware.bus.dds import types as dds_types
 from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Profile
-from hardware.camera.source import Pattern, number_of
+from hardware.camera.source import Pattern, pattern_number
 from hardware.messages import Flag, Image, JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, SAFE, image_topic
 from robo_rl.core.ticks import ticks
@@ -252,7 +252,7 @@ def viewer() -> None:
     bus, numbers, latency_ms, stopped = DdsBus("viewer"), set(), [], []
 
     def see(picture: Image, _: float) -> None:
-        numbers.add(number_of(picture.pixels))
+        numbers.add(pattern_number(picture.pixels))
         latency_ms.append(1e3 * (bus.stamp() - picture.stamp_s))
 
     image_topic("wrist").subscribe(bus, see)

@@ -1,7 +1,7 @@
-"""A robot arm as data: its joints and their limits, the rates of its messages, its cameras, its workspace.
+"""Description of a robot arm: joints, limits, message rates, cameras and workspace, from YAML or JSON.
 
-One YAML or JSON file per robot. The safety filter takes its limits from it, and a bundle is compared with it
-before anything moves.
+The safety filter takes its limits from the description, and bundles are compared with it before the robot
+moves.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from hardware.plain_values import Vec3, keys, number, rows, text, vector, whole
+from hardware.plain_values import Vec3, integer, mapping, number, sequence, text, vector
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 FOLDER = Path(__file__).parent / "robots"
-# how far behind its command an arm may be, in time at its largest velocity, where step_rad is not given
+# Default of step_rad: the distance that a joint travels in this time at its velocity limit.
 LAG_S = 0.1
-# Largest magnitudes of a joint: four turns either way; ten times the speed and acceleration of fast arms.
-MOST = {
+# Plausibility limits: four turns either way; ten times the velocity and acceleration of fast arms.
+LARGEST = {
     "low_rad": 8.0 * math.pi, "high_rad": 8.0 * math.pi, "velocity_rad_s": 100.0, "acceleration_rad_s2": 10_000.0,
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """One joint. step_rad: how far a command may be from where the joint is measured; none: 0.1 s at full
-    velocity.
+    """Limits of one joint, and its place in the kinematic chain.
 
-    axis, offset_m: direction and place of the joint in the frame of the one before, at zero; only for a
-    workspace.
+    step_rad: largest distance between a command and the measured position; None: 0.1 s at velocity_rad_s.
+    axis, offset_m: axis of rotation and origin in the frame of the previous joint, at position zero. They are
+    needed for a workspace only.
     """
 
     name: str
@@ -51,8 +51,10 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class CameraDescription:
-    """One camera, by what its pictures are. source: its device, for sets of nodes; empty: another
-    program's.
+    """Size and rate of a camera's pictures.
+
+    source: device that a camera node opens (see `hardware.camera.source.open_source`); empty: another program
+    publishes the pictures.
     """
 
     width_px: int
@@ -63,7 +65,7 @@ class CameraDescription:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Where elbow, wrist and tool may be, in the frame of the arm's base."""
+    """Allowed axis-aligned box for elbow, wrist and tool, in the frame of the arm's base."""
 
     low_m: Vec3
     high_m: Vec3
@@ -71,10 +73,11 @@ class Box:
 
 @dataclass(frozen=True)
 class RobotDescription:
-    """What has to be known of an arm before it moves.
+    """Properties of an arm that have to be known before it moves. Raises ConfigError for implausible values.
 
-    start_jump_rad: how far the first command of a policy may be from where the arm is.
-    tool_m: the tool in the frame of the last joint.
+    command_hz, state_hz: rates of commands and of measured states.
+    start_jump_rad: largest distance between a policy's first command and the measured position.
+    tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
     """
 
     name: str
@@ -91,14 +94,16 @@ class RobotDescription:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """Joint names, in the order of the description."""
         return tuple(joint.name for joint in self.joints)
 
     def column(self, key: str) -> Float[ndarray, " j"]:
-        """One number of every joint, such as "low_rad"."""
+        """One field of every joint, such as "low_rad", in the order of the description."""
         return np.array([getattr(joint, key) for joint in self.joints], dtype=np.float64)
 
     @property
     def step_rad(self) -> Float[ndarray, " j"]:
+        """Largest distance of each joint between a command and the measured position."""
         steps = [
             LAG_S * joint.velocity_rad_s if joint.step_rad is None else joint.step_rad
             for joint in self.joints
@@ -107,44 +112,45 @@ class RobotDescription:
 
 
 def list_robots() -> list[str]:
-    """Robots whose description is part of the package."""
+    """Names of the robots whose description is part of the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_description(name: str) -> RobotDescription:
-    """A robot by name, or a YAML or JSON file of one's own by path. Raises UnknownNameError, or
-    ConfigError.
+    """Description of a robot by its name, or from the path of a YAML or JSON file.
+
+    Raises UnknownNameError for an unknown name and ConfigError for a file that cannot be used.
     """
     if name.endswith((".yaml", ".yml", ".json")):
         path = Path(name)
         if not path.is_file():
             raise ConfigError(
-                f"The robot's description {name} is not there (looked in {Path.cwd()}). Give the path of a "
-                f"file, or one of the robots that come along: {', '.join(list_robots())}."
+                f"The robot's description {name} does not exist (looked in {Path.cwd()}). Give the path of a "
+                f"file, or one of the included robots: {', '.join(list_robots())}."
             )
     else:
         path = FOLDER / f"{name}.yaml"
         if name not in list_robots():
-            raise UnknownNameError("robot", name, [*list_robots(), "<a file of yours>.yaml"])
+            raise UnknownNameError("robot", name, [*list_robots(), "<your file>.yaml"])
     return parse_description(_read(path), str(path))
 
 
 def parse_description(data: Any, source: str) -> RobotDescription:
-    """A description from plain values. Raises ConfigError naming `source` and the key."""
+    """Description from the parsed content of a file. Raises ConfigError that names `source` and the key."""
     if not isinstance(data, Mapping):
         found = type(data).__name__
-        raise ConfigError(f"{source} holds {found}, expected 'key: value' lines. Compare with sim_arm.yaml.")
-    keys(data, f"{source}: a robot", _names(RobotDescription), _needed(RobotDescription))
+        raise ConfigError(f"{source} holds {found}, expected 'key: value' lines as in sim_arm.yaml.")
+    mapping(data, f"{source}: a robot", _names(RobotDescription), _needed(RobotDescription))
     body: dict[str, Any] = {"name": text(data["name"], f"{source}: name")}
-    rows_of = rows(data["joints"], f"{source}: joints")
-    body["joints"] = tuple(_joint(item, f"{source}: joints[{i}]") for i, item in enumerate(rows_of))
-    cameras = keys(data.get("cameras") or {}, f"{source}: cameras")
+    joints = sequence(data["joints"], f"{source}: joints")
+    body["joints"] = tuple(_joint(item, f"{source}: joints[{i}]") for i, item in enumerate(joints))
+    cameras = mapping(data.get("cameras") or {}, f"{source}: cameras")
     body["cameras"] = {
         str(name): _camera(item, f"{source}: camera '{name}'") for name, item in cameras.items()
     }
     if (box := data.get("workspace")) is not None:
         where = f"{source}: workspace"
-        keys(box, where, _names(Box), _needed(Box))
+        mapping(box, where, _names(Box), _needed(Box))
         body["workspace"] = Box(
             vector(box["low_m"], f"{where}: low_m"), vector(box["high_m"], f"{where}: high_m")
         )
@@ -166,7 +172,7 @@ def _read(path: Path) -> Any:
             return json.loads(content)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{path} is not JSON: {error}.") from error
-    import yaml  # here: a robot's modules can be imported without it
+    import yaml  # imported here so that drivers can be used without it
 
     try:
         return yaml.safe_load(content)
@@ -175,7 +181,7 @@ def _read(path: Path) -> Any:
 
 
 def _joint(item: Any, where: str) -> Joint:
-    keys(item, where, _names(Joint), _needed(Joint))
+    mapping(item, where, _names(Joint), _needed(Joint))
     values: dict[str, Any] = {"name": text(item["name"], f"{where}: name")}
     where = f"{where} '{values['name']}'"
     for key in ("low_rad", "high_rad", "velocity_rad_s", "acceleration_rad_s2", "step_rad"):
@@ -188,8 +194,8 @@ def _joint(item: Any, where: str) -> Joint:
 
 
 def _camera(item: Any, where: str) -> CameraDescription:
-    keys(item, where, _names(CameraDescription), _needed(CameraDescription))
-    width, height = (whole(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
+    mapping(item, where, _names(CameraDescription), _needed(CameraDescription))
+    width, height = (integer(item[key], f"{where}: {key}") for key in ("width_px", "height_px"))
     source = item.get("source")
     named = (
         str(source) if isinstance(source, int) else "" if source is None else text(source, f"{where}: source")
@@ -202,15 +208,15 @@ def _names(kind: Any) -> list[str]:
 
 
 def _needed(kind: Any) -> list[str]:
-    """Keys without a default."""
+    """Names of the fields without a default."""
     return [item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING]
 
 
 def _check(robot: RobotDescription) -> None:
-    """Raises ConfigError for what cannot be a robot."""
+    """Raise ConfigError for implausible values."""
     if not robot.joints or len(set(robot.names)) != len(robot.joints):
         raise ConfigError(
-            f"Robot '{robot.name}' needs joints with names of their own, found {list(robot.names)}."
+            f"Robot '{robot.name}' needs joints with different names, found {list(robot.names)}."
         )
     for key in ("command_hz", "state_hz", "start_jump_rad"):
         _positive(robot.name, key, getattr(robot, key))
@@ -233,12 +239,12 @@ def _check(robot: RobotDescription) -> None:
 
 
 def _check_magnitude(robot: str, joint: Joint) -> None:
-    """Refuse numbers in degrees and typing errors: the safety filter would enforce them as radians."""
-    for key, most in MOST.items():
-        if abs(value := getattr(joint, key)) > most:
+    """Refuse degrees and typing errors, which the safety filter would enforce as radians."""
+    for key, largest in LARGEST.items():
+        if abs(value := getattr(joint, key)) > largest:
             raise ConfigError(
-                f"Joint '{joint.name}' of '{robot}' has {key} {value:g}, more than any arm has ({most:.4g}). "
-                "Angles are in radians: divide degrees by 57.296."
+                f"Joint '{joint.name}' of '{robot}' has {key} {value:g}; expected a magnitude of at most "
+                f"{largest:.4g}. Angles are in radians: divide degrees by 57.296."
             )
 
 
@@ -248,7 +254,7 @@ def _check_box(robot: RobotDescription, box: Box) -> None:
     if missing := [joint.name for joint in robot.joints if joint.axis is None or joint.offset_m is None]:
         raise ConfigError(
             f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} "
-            "lack them. Give them, or leave workspace out."
+            "lack them. Add them, or remove workspace."
         )
     if zero := [joint.name for joint in robot.joints if not any(joint.axis or ())]:
         raise ConfigError(f"axis of {', '.join(zero)} of '{robot.name}' has length 0; give a direction.")

@@ -1,6 +1,4 @@
-"""The keys of a description in docs/robot.md, from the code: `python -m hardware.description_table` prints
-them.
-"""
+"""Generator of the table of keys in docs/robot.md: `python -m hardware.description_table` prints it."""
 
 from __future__ import annotations
 
@@ -16,39 +14,40 @@ PLACES: dict[str, Any] = {
     "workspace": Box,
 }
 MEANINGS = {
-    "name": "what messages call the robot",
-    "command_hz": "rate at which it takes commands; what a stale command is follows from it",
-    "state_hz": "rate at which it tells its state; what a stale state is follows from it",
-    "joints": "its joints, in any order",
-    "cameras": "name to what its pictures are",
-    "start_jump_rad": "how far the first command may be from where the arm is",
-    "workspace": "box for elbow, wrist and tool, in the frame of the base; needs each joint's `axis` and `offset_m`",
-    "tool_m": "the tool in the frame of the last joint",
-    "joints[].name": "as in `joint_states`, and as the driver calls it",
-    "joints[].low_rad": "lower end of its range",
-    "joints[].high_rad": "upper end of its range",
-    "joints[].velocity_rad_s": "fastest that it may turn",
-    "joints[].acceleration_rad_s2": "hardest that it may speed up or brake",
-    "joints[].step_rad": "how far a command may be from where the joint is measured",
-    "joints[].axis": "direction of the joint in the frame of the one before, at zero",
-    "joints[].offset_m": "place of the joint in the frame of the one before, at zero",
-    "cameras.<name>.width_px": "width of its pictures",
-    "cameras.<name>.height_px": "height of its pictures",
+    "name": "name of the robot in messages",
+    "command_hz": "rate of commands; the age limit of commands follows from it",
+    "state_hz": "rate of `joint_states`; the age limit of states follows from it",
+    "joints": "the joints, in any order",
+    "cameras": "the cameras, by name",
+    "start_jump_rad": "largest distance between the first command and the measured position",
+    "workspace": "allowed box for elbow, wrist and tool, in the base frame; needs each joint's `axis` and `offset_m`",
+    "tool_m": "position of the tool in the frame of the last joint",
+    "joints[].name": "as in `joint_states` and in the driver",
+    "joints[].low_rad": "lower position limit",
+    "joints[].high_rad": "upper position limit",
+    "joints[].velocity_rad_s": "velocity limit",
+    "joints[].acceleration_rad_s2": "acceleration limit, also for braking",
+    "joints[].step_rad": "largest distance between a command and the measured position",
+    "joints[].axis": "axis of rotation in the frame of the previous joint, at position zero",
+    "joints[].offset_m": "origin of the joint in the frame of the previous joint, at position zero",
+    "cameras.<name>.width_px": "width of the pictures",
+    "cameras.<name>.height_px": "height of the pictures",
     "cameras.<name>.rate_hz": "pictures per second",
-    "cameras.<name>.source": "0, /dev/video0, a video file or pattern: the sets `arm` and `teleop` start a node for it",
-    "workspace.low_m": "lowest corner [x, y, z]",
-    "workspace.high_m": "highest corner [x, y, z]",
-}
+    "cameras.<name>.source": "`0`, `/dev/video0`, a video file or `pattern`; `arm` and `teleop` start a node for it",
+    "workspace.low_m": "corner with the smallest coordinates [x, y, z]",
+    "workspace.high_m": "corner with the largest coordinates [x, y, z]",
+}  # fmt: skip
+# Defaults that follow from another key or setting.
 COMPUTED = {
-    "tool_m": "the last joint itself",
-    "cameras.<name>.source": "by `camera=`, or another program",
+    "tool_m": "origin of the last joint",
+    "cameras.<name>.source": "the setting `camera=`, or another program",
     "joints[].step_rad": f"{LAG_S:g} s at `velocity_rad_s`",
-}  # where the default follows from another key
+}
 
 
 def key_rows() -> list[str]:
     """Markdown lines, one per key."""
-    rows = ["| key | if left out | meaning |", "| --- | --- | --- |"]
+    rows = ["| key | default | meaning |", "| --- | --- | --- |"]
     for place, kind in PLACES.items():
         for item in fields(kind):
             key = f"{place}.{item.name}".lstrip(".")
@@ -59,7 +58,7 @@ def key_rows() -> list[str]:
 def _default(item: Any) -> str:
     if item.default is not MISSING:
         return "none" if item.default is None else f"{item.default}"
-    return "**needed**" if item.default_factory is MISSING else "none"
+    return "**required**" if item.default_factory is MISSING else "none"
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Drivers: the last metre to a robot. One protocol, one table, and the sentences for what goes wrong.
+"""Drivers of robots: their protocol, their table of names, and checks of their settings.
 
-    with open_driver("ur", {"host": "192.168.0.10"}) as arm:      # in a process of its own, with a watchdog
+    with open_driver("ur", {"host": "192.168.0.10"}) as arm:      # runs in its own process, with a watchdog
         state = arm.read()
-        sent = arm.write(JointCommand(target_rad))                # what the robot was really told
+        sent = arm.write(JointCommand(target_rad))                # the command that the robot really received
 
-A policy never talks to a driver: the safety filter does. A driver bounds commands once more, by what its
-device can do, and brings the robot to rest when commands stop coming; the hardware emergency stop stays
-within reach all the same.
+Policies never call a driver; the safety filter does. A driver limits commands once more, to what its device
+can do, and brings the robot to rest when commands stop. Keep the hardware emergency stop within reach all the
+same.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hardware.states import ArmState, JointCommand, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
 from robo_rl.core.registry import Table, lookup
 
-# Without a `write` for this long, the robot is brought to rest: it has to rest 100 ms after the last command,
-# and what is left of them is for the stop's own way to the robot.
+# Time without a `write` after which the robot is stopped. The robot has to be at rest 100 ms after the last
+# command; the remaining 20 ms are for sending the stop.
 WATCHDOG_S = 0.08
-PERIODS = 1.5  # of commands that the watchdog has to outlast, for one that comes a little late
+PERIODS = 1.5  # the watchdog lasts at least so many command periods, so that a late command does not trip it
 
 # name -> (class, extra that installs the vendor's package)
 ARMS: Table = {
@@ -41,8 +41,8 @@ QUADS: Table = {
     "crazyswarm2": ("hardware.quads.crazyswarm2.driver:Crazyswarm2Driver", "dds"),
 }
 DRIVERS: Table = {**ARMS, **QUADS}
-# These are handed a bus or a simulator, which cannot pass into another process; what guards them stands in
-# their files.
+# These drivers get a bus or a simulator as an argument, which cannot be sent to another process. Their
+# docstrings say what stops the robot instead of the guard process.
 IN_PROCESS = ("ros2_control", "sim_arm")
 
 StateT = TypeVar("StateT", covariant=True)
@@ -51,8 +51,9 @@ CommandT = TypeVar("CommandT")
 
 @runtime_checkable
 class Driver(Protocol[StateT, CommandT]):
-    """One robot. Not thread-safe. After `stop`, or when its watchdog fired, it must be connected anew to
-    obey.
+    """Interface of one robot. Not thread-safe.
+
+    After `stop`, or after the watchdog has stopped the robot, call `connect` again before the next `write`.
     """
 
     @property
@@ -61,35 +62,33 @@ class Driver(Protocol[StateT, CommandT]):
         ...
 
     def connect(self) -> None:
-        """Reach the robot and check that it is the one that was meant. Moves nothing, and may be called
-        again.
+        """Open the connection and check that the robot is the expected one. Moves nothing; may be repeated.
 
-        Raises DriverError or MissingDependencyError with a sentence that says what to do.
+        Raises DriverError, or MissingDependencyError when the vendor's package is not installed.
         """
         ...
 
     def read(self) -> StateT:
-        """The newest measured state; never waits for one. Raises DriverError when the connection is lost."""
+        """The newest measured state, without waiting. Raises DriverError when the connection is lost."""
         ...
 
     def write(self, command: CommandT) -> CommandT:
-        """Send one command; returns what was really sent, after the limits of driver and device.
+        """Send one command and return what was really sent, after the limits of driver and device.
 
-        The first one starts the watchdog. Raises DriverError, and has sent nothing, for what is not finite,
-        has the wrong size or kind, or comes while the robot refuses.
+        The first call starts the watchdog. Raises DriverError, and sends nothing, for a command that is not
+        finite or has the wrong size or type, and while the robot has a fault.
         """
         ...
 
     def stop(self, reason: str) -> None:
-        """Come to rest now: an arm holds, a quadcopter lands. Returns at once, does nothing the second
-        time.
+        """Bring the robot to rest: an arm holds, a quadcopter lands. Returns at once; may be repeated.
+
+        reason: text for the robot's log and for later error messages, where the robot supports it.
         """
         ...
 
     def close(self) -> None:
-        """Stop if it moves, wait until a landing is over, and let go of the connection. May be called
-        twice.
-        """
+        """Stop a moving robot, wait until a landing is over, and close the connection. May be repeated."""
         ...
 
 
@@ -98,7 +97,7 @@ QuadDriver = Driver[QuadState, Setpoint]
 
 
 class DriverSession:
-    """A driver that is connected inside and closed outside of a `with` block."""
+    """Context manager that connects a driver on entry, and stops and closes it on exit."""
 
     def __init__(self, driver: Driver[Any, Any]) -> None:
         self.driver = driver
@@ -115,19 +114,19 @@ class DriverSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.driver.stop("the program let go of it" if error is None else type(error).__name__)
+            self.driver.stop("the program closed it" if error is None else type(error).__name__)
         except DriverError:
-            if error is None:  # else what went wrong first is what the user must read
+            if error is None:  # otherwise the user has to see the first error, not this one
                 raise
         finally:
             self.driver.close()
 
 
 def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> DriverSession:
-    """The driver `name` behind its guard: in a process of its own, which stops the robot when ours dies or
-    stalls.
+    """Session of the driver `name` in a guard process, which stops the robot when this process dies or stalls.
 
-    `watchdog_s` may also stand among the settings, as in a settings file.
+    The drivers in `IN_PROCESS` run in this process. `watchdog_s` may also be given among the settings. Raises
+    UnknownNameError for an unknown driver and ConfigError for unknown, missing or unusable settings.
     """
     if name in IN_PROCESS:
         return DriverSession(make_driver(name, settings, watchdog_s))
@@ -137,11 +136,10 @@ def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATC
 
 
 def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> Driver[Any, Any]:
-    """The bare driver, in this process: what guards it then is the device's own watchdog, see
-    docs/drivers.md.
+    """The driver `name` in this process, without the guard; only the device's own watchdog remains.
 
-    Raises UnknownNameError, or ConfigError that lists the settings, for a name or a setting that does not
-    exist.
+    docs/drivers.md lists those watchdogs. Raises UnknownNameError for an unknown driver and ConfigError for
+    unknown, missing or unusable settings.
     """
     settings, watchdog_s = _watched(settings, watchdog_s)
     check_settings(name, settings)
@@ -151,9 +149,9 @@ def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATC
 
 
 def check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise UnknownNameError, or ConfigError for a setting that the driver does not have or that it lacks."""
+    """Raise UnknownNameError for an unknown driver, ConfigError for an unknown or missing setting."""
     parameters = inspect.signature(lookup("driver", DRIVERS, name)).parameters
-    known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # every driver has one
+    known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # common to all drivers
     if unknown := sorted(settings.keys() - set(known)):
         raise ConfigError(
             f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}."
@@ -164,32 +162,32 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, Any], float]:
-    """The settings without watchdog_s, and its value. Raises ConfigError for what is no time to wait."""
+    """The settings without watchdog_s, and its value [s]. Raises ConfigError outside (0, 10] s."""
     rest = dict(settings)
     given = rest.pop("watchdog_s", watchdog_s)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0.0 < given <= 10.0:
         raise ConfigError(
-            f"watchdog_s={given!r} cannot be used, expected seconds above 0 and at most 10, such as "
-            f"{WATCHDOG_S}."
+            f"watchdog_s={given!r}: expected seconds above 0 and at most 10, such as {WATCHDOG_S}."
         )
     return rest, float(given)
 
 
 def _check_rate(name: str, settings: Mapping[str, Any], watchdog_s: float) -> None:
-    """Raise ConfigError for commands so far apart that the watchdog would stop the robot between two of
-    them.
-    """
+    """Raise ConfigError for a command rate at which the watchdog would fire between two commands."""
     rate_hz = settings.get("rate_hz")
     if isinstance(rate_hz, int | float) and 0.0 < rate_hz < PERIODS / watchdog_s:
         raise ConfigError(
-            f"rate_hz={rate_hz:g} of the driver '{name}' is too slow: its watchdog stops the robot "
-            f"{1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, or a "
-            "longer watchdog_s."
+            f"rate_hz={rate_hz:g} of the driver '{name}' is too slow: the watchdog stops the "
+            f"robot {1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, "
+            "or a longer watchdog_s."
         )
 
 
-def vendor(module: str, robot: str, extra: str) -> Any:
-    """Import a vendor's package, or raise MissingDependencyError with the command that installs it."""
+def import_vendor(module: str, robot: str, extra: str) -> Any:
+    """The imported vendor's module. Raises MissingDependencyError with the command that installs it.
+
+    robot: the device in words, such as "a UR arm". extra: the extra of robo-rl that installs the package.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -199,13 +197,16 @@ def vendor(module: str, robot: str, extra: str) -> Any:
         ) from error
 
 
-def reachable(robot: str, host: str, port: int, timeout_s: float = 2.0) -> None:
-    """Raise DriverError unless something listens there: vendors' packages wait long for what does not."""
+def check_reachable(robot: str, host: str, port: int, timeout_s: float = 2.0) -> None:
+    """Raise DriverError unless a TCP server listens at host:port.
+
+    Vendors' packages wait much longer before they report an unreachable host.
+    """
     try:
         socket.create_connection((host, port), timeout_s).close()
     except OSError as error:
         why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         raise DriverError(
-            f"Nothing answers as {robot} at {host}:{port} ({why}). Is it switched on, is the address right, "
-            "is this computer on its network?"
+            f"{host}:{port} does not answer ({why}), so {robot} cannot be connected. Check that it is "
+            "switched on, that the address is right, and that this computer is on its network."
         ) from error

@@ -1,11 +1,11 @@
-"""Between a flight policy and the filter: the units of its contract, and those of `flight/raw` and
-`flight/safe`.
+"""Conversion between the units of a flight policy's contract and those of `flight/raw` and `flight/safe`.
 
-    motors  the same four numbers in [-1, 1]
-    rates   thrust [weights] <-> thrust 0 ... 1 as the autopilot counts it, hover * weights; rates [rad/s] as they are
+    motors  four numbers in [-1, 1], unchanged
+    rates   thrust [weights] <-> autopilot thrust in [0, 1] = hover * weights; body rates [rad/s] unchanged
 
-Around hover an autopilot's thrust is taken as proportional to force. Where it is not, or `hover` is wrong,
-the policy's integral makes up for some of it and the craft sinks or climbs by the rest.
+The autopilot's thrust is assumed to be proportional to force around hover. Where it is not, or where `hover`
+is wrong, the integral term of the policy compensates a part of the error, and the craft sinks or climbs by
+the remainder.
 """
 
 from __future__ import annotations
@@ -26,30 +26,36 @@ Four = Float[ndarray, " 4"]
 
 @dataclass(frozen=True, slots=True)
 class FlightUnits:
-    """hover: the thrust, 0 to 1 as this autopilot counts it, that carries the craft; only for level=rates."""
+    """Unit conversion for one bundle.
+
+    spec: the action space of the bundle. hover: autopilot thrust in (0, 1) at which the craft hovers, used
+    for body-rate policies only. Raises ConfigError for a hover thrust outside (0, 1).
+    """
 
     spec: ActionSpec
     hover: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0.0 < self.hover < 1.0:
-            raise ConfigError(
-                f"hover={self.hover:g} cannot carry a craft: a thrust above 0 and below 1 does."
-            )
+            raise ConfigError(f"hover={self.hover:g}: expected a hover thrust above 0 and below 1.")
 
     @property
     def rates(self) -> bool:
+        """True when actions are thrust and body rates, False when they are motor commands."""
         return self.spec.unit == UNITS["rates"]
 
     def to_filter(self, action: Four) -> Four:
-        """What is sent for an action in the units of the contract."""
+        """Values of a `flight/raw` message for an action in the units of the contract."""
         values = np.array(action, dtype=np.float64)
         if self.rates:
             values[0] *= self.hover
         return values
 
     def to_policy(self, values: Four) -> Four:
-        """What was sent, in [-1, 1]: so the policy sees its last actions, after the filter's limits."""
+        """Normalised action in [-1, 1] of the values of a `flight/safe` message.
+
+        The policy observes its last actions in this form, after the limits of the filter.
+        """
         if not self.rates:
             return values
         action = np.array(values, dtype=np.float64)

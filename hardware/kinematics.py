@@ -1,4 +1,4 @@
-"""Where an arm's joints and tool are: the chain of a description, in plain NumPy."""
+"""Forward kinematics of an arm from its description, in NumPy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Forward = Callable[[Float[ndarray, " j"]], Float[ndarray, "k 3"]]
 
 
 def forward_kinematics(robot: RobotDescription) -> Forward:
-    """fk(position_rad (j,)) -> origins of joints 2..j and the tool, (j, 3), in the base's frame [m].
+    """Function that maps joint positions (j,) [rad] to points (j, 3) [m] in the base frame.
 
-    Joint i turns by its angle about its axis, at its offset in the frame of joint i-1. Raises ConfigError for
-    a description without axes.
+    The points are the origins of joints 2 to j, then the tool. Joint i rotates by its angle about its axis;
+    its origin is at its offset in the frame of joint i-1. Raises ConfigError for a description without axes.
     """
     if any(joint.axis is None or joint.offset_m is None for joint in robot.joints):
         raise ConfigError(f"Robot '{robot.name}' has no kinematics: give axis and offset_m of every joint.")

@@ -1,9 +1,8 @@
-"""What the numbers of a bundle's vectors are, by the words of their unit: "rad: base, elbow; rad/s: base,
-elbow; m: x".
+"""Layout of a bundle's vectors, parsed from their unit: "rad: base, elbow; rad/s: base, elbow; m: x".
 
-Segments stand in the order of the numbers, each a unit and the names of what it counts. That is how a bundle
-says which joints it was trained on; an environment writes it once into its spec, and it travels with dataset,
-policy and bundle.
+Each segment is a unit with the names of its numbers; segments are in the order of the vector. A bundle
+records in this way which joints it was trained on: the environment writes the text into its spec, and
+dataset, policy and bundle keep it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Segment:
 
 
 def parse_unit(text: str) -> tuple[Segment, ...]:
-    """Segments of a unit; empty when the text does not name its parts."""
+    """Segments of a unit; empty when the text does not name the numbers."""
     found = []
     for part in text.split(";"):
         unit, colon, names = part.partition(":")
@@ -34,6 +33,6 @@ def parse_unit(text: str) -> tuple[Segment, ...]:
 
 
 def action_joints(unit: str) -> tuple[str, ...]:
-    """The joints whose positions the action commands; empty when it says none."""
+    """Names of the joints whose positions the action commands; empty when the unit names none."""
     segments = parse_unit(unit)
     return segments[0].names if len(segments) == 1 and segments[0].unit == POSITION else ()

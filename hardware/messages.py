@@ -1,9 +1,9 @@
-"""What nodes say to each other: plain frozen records. The bus turns them into ROS messages and back.
+"""Messages between nodes: frozen records, which the bus converts to ROS messages and back.
 
-Frames follow REP 103 and 105 (SI units, world ENU, body FLU); quaternions are wxyz, body to world, here, and
-xyzw on the wire. `stamp_s` is the time of capture by the sender's clock: for alignment and logs alone. How
-old a message is, is judged by the local monotonic time at which it was received, which the bus hands to the
-subscriber.
+Frames follow REP 103 and 105 (SI units, world ENU, body FLU). Quaternions are [w, x, y, z], body to world, in
+these records, and [x, y, z, w] in ROS messages. `stamp_s` is the time of capture by the sender's clock; it is
+used for alignment and logs only. The age of a message is computed from the local monotonic time of its
+receipt, which the bus passes to the subscriber.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _none() -> Float[ndarray, " 0"]:
 
 @dataclass(frozen=True, slots=True)
 class JointState:
-    """sensor_msgs/JointState. Velocity and effort are empty where the robot does not tell them."""
+    """sensor_msgs/JointState. Velocity and effort are empty where the robot does not report them."""
 
     stamp_s: float
     names: tuple[str, ...]
@@ -33,12 +33,11 @@ class JointState:
 
 @dataclass(frozen=True, slots=True)
 class JointTrajectory:
-    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command is one
-    waypoint.
+    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`. A command has one waypoint.
 
-    epoch counts resets of the sender, from the time of its start [ms], and sequence its messages since: a
-    receiver refuses what is out of order. On the wire they are the header's frame_id, as
-    "<epoch>/<sequence>", which trajectory controllers ignore.
+    epoch: start time of the sender [ms], plus one for each reset. sequence: number of messages since the
+    reset. Receivers refuse messages that are out of order. In the ROS message both are in the header's
+    frame_id, as "<epoch>/<sequence>", which trajectory controllers ignore.
     """
 
     stamp_s: float
@@ -51,9 +50,7 @@ class JointTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """std_msgs/Float64MultiArray: what forward_command_controller takes, and what a policy is shown of its
-    task.
-    """
+    """std_msgs/Float64MultiArray: commands for a forward_command_controller, and the goal of a policy."""
 
     values: Float[ndarray, " v"]
 
@@ -62,24 +59,22 @@ class Floats:
 class FlightCommand:
     """std_msgs/Float64MultiArray: four motor commands, or thrust and body rates.
 
-    epoch and sequence as in a JointTrajectory; the message has no header, so on the wire they are the label
-    of its first dimension, as "<epoch>/<sequence>".
+    epoch, sequence: as in JointTrajectory. The ROS message has no header, so both are in the label of its
+    first dimension, as "<epoch>/<sequence>".
     """
 
-    values: Float[ndarray, " v"]
+    values: Float[ndarray, " v"]  # v = 4: motors in [-1, 1], or thrust in [0, 1] and body rates [rad/s]
     epoch: int = 0
     sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Odometry:
-    """nav_msgs/Odometry. Position in the world frame; velocity and rates in the body frame, as the message
-    has them.
-    """
+    """nav_msgs/Odometry: position in the world frame, velocity and rates in the body frame."""
 
     stamp_s: float
     position_m: Float[ndarray, " 3"]
-    quat_wxyz: Float[ndarray, " 4"]
+    quat_wxyz: Float[ndarray, " 4"]  # body to world
     velocity_body_m_s: Float[ndarray, " 3"]
     rates_rad_s: Float[ndarray, " 3"]
     frame: str = "world"
@@ -88,9 +83,7 @@ class Odometry:
 
 @dataclass(frozen=True, slots=True)
 class Imu:
-    """sensor_msgs/Imu, in the body frame; acceleration includes gravity's reaction (+9.81 upwards at
-    rest).
-    """
+    """sensor_msgs/Imu, in the body frame. The acceleration is specific force: +9.81 upwards at rest."""
 
     stamp_s: float
     quat_wxyz: Float[ndarray, " 4"]
@@ -110,10 +103,9 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class DepthImage:
-    """sensor_msgs/Image, encoding 32FC1: metres along the camera's axis (REP 118); what is not known is not
-    finite.
+    """sensor_msgs/Image, encoding 32FC1: depth along the camera's axis (REP 118) [m]; not finite if unknown.
 
-    Cameras that send 16UC1, millimetres with 0 for what is not known, are read as well.
+    Messages with the encoding 16UC1 (millimetres, 0 if unknown) are converted when they are received.
     """
 
     stamp_s: float
@@ -123,24 +115,22 @@ class DepthImage:
 
 @dataclass(frozen=True, slots=True)
 class CompressedImage:
-    """sensor_msgs/CompressedImage: a JPEG, of which `format` says what it was made of, as image_transport has
-    it.
-    """
+    """sensor_msgs/CompressedImage: the bytes of a JPEG file."""
 
     stamp_s: float
     data: UInt8[ndarray, " n"]
-    format: str = "rgb8; jpeg compressed bgr8"
+    format: str = "rgb8; jpeg compressed bgr8"  # as image_transport writes it
     frame: str = "camera_optical"
 
 
 @dataclass(frozen=True, slots=True)
 class CameraInfo:
-    """sensor_msgs/CameraInfo: how points in the camera's optical frame become pixels of its pictures."""
+    """sensor_msgs/CameraInfo: intrinsics of a camera, for points in its optical frame."""
 
-    stamp_s: float  # that of the picture
+    stamp_s: float  # equal to that of the picture
     width_px: int
     height_px: int
-    model: str  # of the distortion: plumb_bob, rational_polynomial or equidistant
+    model: str  # distortion model: plumb_bob, rational_polynomial or equidistant
     distortion: Float[ndarray, " d"]
     matrix: Float[ndarray, "3 3"]  # K: focal lengths and principal point [pixels]
     rectification: Float[ndarray, "3 3"]  # R
@@ -164,7 +154,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """diagnostic_msgs/DiagnosticStatus; level 0 ok, 1 warning, 2 error, 3 stale."""
+    """diagnostic_msgs/DiagnosticStatus. Levels: 0 ok, 1 warning, 2 error, 3 stale."""
 
     name: str
     level: int

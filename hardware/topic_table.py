@@ -1,4 +1,4 @@
-"""The table of topics in docs/ros2.md, from the code: `python -m hardware.topic_table` prints it."""
+"""Generator of the tables in docs/ros2.md: `python -m hardware.topic_table` prints them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def quality_rows() -> list[str]:
         "| --- | --- | --- | --- | --- |",
     ]
     words = {True: "reliable", False: "best effort"}
-    for profile, row in QUALITY.items():
-        durability = "transient local" if row.latched else "volatile"
-        offers, asks = words[row.offers_reliable], words[row.asks_reliable]
-        rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {row.depth} |")
+    for profile, quality in QUALITY.items():
+        durability = "transient local" if quality.latched else "volatile"
+        offers, asks = words[quality.offers_reliable], words[quality.asks_reliable]
+        rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {quality.depth} |")
     return rows
 
 
 def service_rows() -> list[str]:
-    """Markdown lines, one per service; all are std_srvs/Trigger."""
-    rows = ["| node | service | what it does |", "| --- | --- | --- |"]
+    """Markdown lines, one per service; all services are std_srvs/Trigger."""
+    rows = ["| node | service | effect |", "| --- | --- | --- |"]
     return rows + [
-        f"| {node} | `{name}` | {what} |" for node, pairs in SERVICES.items() for name, what in pairs
+        f"| {node} | `{name}` | {effect} |" for node, pairs in SERVICES.items() for name, effect in pairs
     ]
 
 

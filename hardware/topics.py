@@ -1,8 +1,8 @@
-"""Names, types, quality of service and rates of all topics and services: one table, which nodes and docs are
-held to.
+"""All topics and services of the nodes: names, types, quality of service and rates.
 
-Names are relative, so that a namespace gives each robot its own. Every stamped message carries the time of
-capture, but for `command/safe`; how old it is, is judged by the local time of its receipt.
+The tables in docs/ros2.md are generated from this file. Names are relative, so that each robot can have its
+own namespace. The stamp of a message is the time of capture, except for `command/safe`, whose stamp is 0. The
+age of a message is computed from the local time of its receipt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ K = TypeVar("K", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Topic(Generic[K]):
-    """One topic. `rate`: in words. `by`, `to`: the nodes that publish and subscribe, in words."""
+    """One topic. `rate`, `by`, `to` and `meaning` are texts for the documentation.
+
+    by, to: the nodes that publish and subscribe.
+    """
 
     name: str
     kind: type[K]
@@ -45,11 +48,11 @@ class Topic(Generic[K]):
     meaning: str
 
     def publisher(self, bus: Bus) -> Callable[[K], None]:
-        """A function that publishes on it."""
+        """A function that publishes one message. Raises BusError for an unusable name or type."""
         return bus.publisher(self.name, self.kind, self.profile)
 
     def subscribe(self, bus: Bus, callback: Callable[[K, float], None]) -> None:
-        """callback(message, received_s)."""
+        """Call callback(message, received_s) for each message; received_s is on the clock of `bus.now`."""
         bus.subscribe(self.name, self.kind, self.profile, callback)
 
 
@@ -62,7 +65,7 @@ JOINT_STATES = Topic(
     "100-500 Hz",
     "sim_robot, robot_driver, joint_state_broadcaster",
     "arm_policy, action_head, safety_filter, recorder",
-    "where the arm is",
+    "measured joint positions of the arm",
 )
 CHUNK = Topic(
     "policy/chunk",
@@ -71,7 +74,7 @@ CHUNK = Topic(
     "5-30 Hz",
     "arm_policy",
     "action_head, recorder",
-    "waypoints from one inference; stamped with the state that they were inferred from",
+    "waypoints from one inference, with the stamp of the state that the policy observed",
 )
 METADATA = Topic(
     "policy/metadata",
@@ -80,7 +83,7 @@ METADATA = Topic(
     "once",
     "arm_policy, quad_policy",
     "recorder",
-    "the bundle's manifest as JSON, so that each inference can be replayed",
+    "manifest of the bundle as JSON, for replaying an inference",
 )
 POLICY_STATUS = Topic(
     "policy/status",
@@ -89,7 +92,7 @@ POLICY_STATUS = Topic(
     "2 Hz",
     "arm_policy, quad_policy",
     "diagnostics",
-    "inference time, age of its input",
+    "inference time, age of the observation",
 )
 RAW = Topic(
     "command/raw",
@@ -98,7 +101,7 @@ RAW = Topic(
     "50-100 Hz",
     "action_head",
     "safety_filter, recorder",
-    "one waypoint, as the policy wants it",
+    "one waypoint, before the safety filter",
 )
 LOOP_STATUS = Topic(
     "loop/status",
@@ -107,28 +110,28 @@ LOOP_STATUS = Topic(
     "2 Hz",
     "action_head, sim_robot",
     "diagnostics",
-    "ticks, missed deadlines, jitter, latency; has the driver's watchdog fired",
+    "ticks, missed deadlines, jitter, latency, and whether the driver's watchdog has fired",
 )
 SAFE = Topic(
     "command/safe",
     JointTrajectory,
     COMMAND,
-    "as command/raw; holds at the command rate",
+    "as command/raw; at the command rate while holding",
     "safety_filter",
     "sim_robot, robot_driver, joint_trajectory_controller, recorder",
-    "the only commands that a robot obeys; stamped 0: at once",
+    "one waypoint, after the safety filter; robots follow no other commands; stamp 0 (execute at once)",
 )
 SAFETY_STATE = Topic(
     "safety/state",
     Diagnostics,
     STATE,
-    "2 Hz, and at every change",
+    "2 Hz, and on every change",
     "safety_filter",
     "diagnostics, recorder, arm_policy, action_head, quad_policy",
-    "phase, reason, counts",
+    "phase of the filter, its reason, and counts of refused commands",
 )
 ESTOP = Topic(
-    "estop", Flag, LATCHED, "at changes", "a button", "safety_filter", "the emergency stop; true is pressed"
+    "estop", Flag, LATCHED, "on change", "a button", "safety_filter", "emergency stop; true: pressed"
 )
 TELEOP = Topic(
     "teleop/command",
@@ -137,27 +140,27 @@ TELEOP = Topic(
     "50 Hz",
     "teleop",
     "safety_filter, recorder",
-    "what a human commands",
+    "one waypoint, commanded by a human",
 )
 INTERVENTION = Topic(
     "teleop/intervention",
     Flag,
     LATCHED,
-    "at changes",
+    "on change",
     "teleop",
     "safety_filter, recorder",
-    "a human has taken over",
+    "true while a human controls the robot",
 )
 GOAL = Topic(
     "goal",
     Floats,
     LATCHED,
-    "at changes",
+    "on change",
     "a task",
     "arm_policy, action_head, quad_policy",
-    "what the policy is shown behind the robot's own state",
+    "part of the policy's observation after the robot's own state, such as a target position",
 )
-TASK = Topic("task", Text, LATCHED, "at changes", "a task", "arm_policy", "what to do, in words")
+TASK = Topic("task", Text, LATCHED, "on change", "a task", "arm_policy", "instruction in words")
 ODOM = Topic(
     "odom",
     Odometry,
@@ -165,10 +168,10 @@ ODOM = Topic(
     "100-200 Hz",
     "sim_robot, robot_driver, an estimator",
     "quad_policy, safety_filter, recorder",
-    "where the craft is",
+    "pose and velocity of the craft",
 )
 IMU = Topic(
-    "imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "rates and acceleration of the craft"
+    "imu", Imu, STATE, "100-200 Hz", "an autopilot", "recorder", "body rates and acceleration of the craft"
 )
 FLIGHT_RAW = Topic(
     "flight/raw",
@@ -177,7 +180,7 @@ FLIGHT_RAW = Topic(
     "50-100 Hz",
     "quad_policy",
     "safety_filter",
-    "four motor commands, or thrust and body rates",
+    "four motor commands, or thrust and body rates, before the flight filter",
 )
 FLIGHT_SAFE = Topic(
     "flight/safe",
@@ -186,7 +189,7 @@ FLIGHT_SAFE = Topic(
     "as flight/raw",
     "safety_filter",
     "sim_robot, robot_driver",
-    "the only commands that a craft obeys",
+    "the same after the flight filter; the craft follows no other commands",
 )
 CAMERA_STATUS = Topic(
     "camera/status",
@@ -195,16 +198,16 @@ CAMERA_STATUS = Topic(
     "1 Hz",
     "camera",
     "diagnostics",
-    "pictures so far, and whether they stopped",
+    "number of pictures, and whether they have stopped",
 )
 DRIVER_STATUS = Topic(
     "driver/status",
     Diagnostics,
     STATE,
-    "2 Hz, and at every change",
+    "2 Hz, and on every change",
     "robot_driver",
     "diagnostics",
-    "does the robot obey, and why not",
+    "whether the robot follows commands, and the reason if not",
 )
 DIAGNOSTICS = Topic(
     "diagnostics",
@@ -213,33 +216,33 @@ DIAGNOSTICS = Topic(
     "1 Hz",
     "diagnostics",
     "recorder, a human",
-    "all of the above in one list",
+    "all status messages above in one list",
 )
 SUCCESS = Topic(
     "episode/success",
     Flag,
     COMMAND,
-    "once an episode",
+    "once per episode",
     "a human, a detector",
     "recorder",
-    "did what is being recorded reach its goal? What is said last counts",
+    "outcome of the episode that is being recorded; the last message counts",
 )
 ASK = Topic(
     "episode/ask",
     Text,
     COMMAND,
-    "at a button",
+    "on a button press",
     "teleop, a human",
     "recorder",
-    "start, stop, success, failure or discard: as the recorder's services",
+    "start, stop, success, failure or discard, as the services of the recorder",
 )
 EPISODE = Topic(
-    "episode/status", Text, LATCHED, "at changes", "recorder", "a human", "which episode is being recorded"
+    "episode/status", Text, LATCHED, "on change", "recorder", "a human", "the episode that is being recorded"
 )
 
 
 def image_topic(camera: str) -> Topic[Image]:
-    """The pictures of one camera, rgb8."""
+    """Topic of the RGB pictures of one camera."""
     return Topic(
         f"camera/{camera}/image_raw",
         Image,
@@ -247,12 +250,12 @@ def image_topic(camera: str) -> Topic[Image]:
         "30 Hz",
         "camera, sim_robot",
         "arm_policy, action_head, recorder",
-        "pictures of one camera",
+        "RGB pictures",
     )
 
 
 def depth_topic(camera: str) -> Topic[DepthImage]:
-    """How far away what each pixel shows is."""
+    """Topic of the depth pictures of one camera."""
     return Topic(
         f"camera/{camera}/depth/image_raw",
         DepthImage,
@@ -260,12 +263,12 @@ def depth_topic(camera: str) -> Topic[DepthImage]:
         "30 Hz",
         "sim_robot, a camera's driver",
         "arm_policy, action_head, recorder",
-        "32FC1 in metres, or 16UC1 in millimetres",
+        "depth pictures: 32FC1 in metres, or 16UC1 in millimetres",
     )
 
 
 def compressed_topic(camera: str) -> Topic[CompressedImage]:
-    """The same as JPEG, named as image_transport names it."""
+    """Topic of the JPEG pictures of one camera, named as in image_transport."""
     return Topic(
         f"camera/{camera}/image_raw/compressed",
         CompressedImage,
@@ -273,12 +276,12 @@ def compressed_topic(camera: str) -> Topic[CompressedImage]:
         "30 Hz",
         "camera",
         "arm_policy, action_head, recorder",
-        "the same as JPEG; by `transport=compressed` or `both`",
+        "JPEG pictures, with `transport=compressed` or `both`",
     )
 
 
 def camera_info_topic(camera: str) -> Topic[CameraInfo]:
-    """How the camera maps points to pixels, beside each picture."""
+    """Topic of the intrinsics of one camera."""
     return Topic(
         f"camera/{camera}/camera_info",
         CameraInfo,
@@ -286,7 +289,7 @@ def camera_info_topic(camera: str) -> Topic[CameraInfo]:
         "30 Hz",
         "camera",
         "recorder",
-        "beside each picture, with its stamp: how points become pixels; by `calibration=`",
+        "intrinsics, with the stamp of each picture, with `calibration=`",
     )
 
 
@@ -320,35 +323,35 @@ TOPICS: tuple[Topic[Any], ...] = (
     EPISODE,
 )
 
-# Trigger services: node -> (name below the node's own, what it does).
+# Trigger services: node -> (name below the node's own, effect).
 SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "safety_filter": (
-        ("~/arm", "from silence to holding, then following"),
-        ("~/stop", "brake, send the stop, fall silent"),
+        ("~/arm", "hold the arm, then follow commands"),
+        ("~/stop", "brake, send the final position, then send nothing more"),
     ),
     "arm_policy": (
-        ("~/start", "infer"),
-        ("~/stop", "infer no more"),
-        ("~/reset", "a new episode: forget what was seen"),
+        ("~/start", "start inference"),
+        ("~/stop", "stop inference"),
+        ("~/reset", "start a new episode: clear the observation history"),
     ),
     "action_head": (
-        ("~/start", "command"),
-        ("~/stop", "command no more"),
-        ("~/reset", "a new episode, a new epoch"),
+        ("~/start", "start sending commands"),
+        ("~/stop", "stop sending commands"),
+        ("~/reset", "start a new episode and a new epoch"),
     ),
     "quad_policy": (
-        ("~/start", "command"),
-        ("~/stop", "command no more"),
-        ("~/reset", "forget what was seen"),
+        ("~/start", "start sending commands"),
+        ("~/stop", "stop sending commands"),
+        ("~/reset", "clear the observation history"),
     ),
     "recorder": (
-        ("~/start", "record"),
+        ("~/start", "start a recording"),
         ("~/stop", "save the recording"),
-        ("~/success", "save it, noted as one that reached its goal"),
-        ("~/failure", "save it, noted as one that did not"),
-        ("~/discard", "throw the recording away"),
+        ("~/success", "save the recording, marked as a success"),
+        ("~/failure", "save the recording, marked as a failure"),
+        ("~/discard", "delete the recording"),
     ),
-    "robot_driver": (("~/connect", "after a stop or a lost connection: connect again, and obey"),),
-    "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then motors off")),
-    "sim_robot": (("~/reset", "put the simulated robot back to its start"),),
+    "robot_driver": (("~/connect", "connect again after a stop or a lost connection"),),
+    "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),
+    "sim_robot": (("~/reset", "reset the simulated robot to its start"),),
 }

@@ -1,4 +1,4 @@
-"""The last bound before an arm: inside its joint limits, and never faster than its joints may turn."""
+"""Position and velocity limits of an arm's device, applied by the drivers to every command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robo_rl.core.errors import ConfigError, DriverError
 
 @dataclass(frozen=True, slots=True)
 class JointLimits:
-    """Limits of the device, one entry per joint."""
+    """Limits of the device, one entry per joint. Raises ConfigError unless low < high and velocity > 0."""
 
     low_rad: tuple[float, ...]
     high_rad: tuple[float, ...]
@@ -28,16 +28,16 @@ class JointLimits:
         if not all(lo < hi for lo, hi in zip(self.low_rad, self.high_rad, strict=True)):
             raise ConfigError(f"Joint limits need low < high, found {self.low_rad} and {self.high_rad}.")
         if not all(0.0 < v < float("inf") for v in self.velocity_rad_s):
-            raise ConfigError(f"Joint velocities need a limit above 0 rad/s, found {self.velocity_rad_s}.")
+            raise ConfigError(f"Joint velocity limits must be above 0 rad/s, found {self.velocity_rad_s}.")
 
 
-def slowed(limits: JointLimits, max_velocity_rad_s: float | None) -> JointLimits:
-    """The same limits with this velocity at most; None keeps the device's own."""
+def with_max_velocity(limits: JointLimits, max_velocity_rad_s: float | None) -> JointLimits:
+    """The limits, with no velocity above `max_velocity_rad_s`; None keeps the velocities of the device."""
     if max_velocity_rad_s is None:
         return limits
     if not 0.0 < max_velocity_rad_s < float("inf"):
         raise ConfigError(
-            f"max_velocity_rad_s={max_velocity_rad_s} cannot be used, expected a speed above 0 rad/s."
+            f"max_velocity_rad_s={max_velocity_rad_s}: expected a finite velocity above 0 rad/s."
         )
     slower = tuple(min(v, max_velocity_rad_s) for v in limits.velocity_rad_s)
     return JointLimits(limits.low_rad, limits.high_rad, slower)
@@ -46,9 +46,9 @@ def slowed(limits: JointLimits, max_velocity_rad_s: float | None) -> JointLimits
 def bound(
     goal_rad: Float[ndarray, " j"], from_rad: Float[ndarray, " j"], dt_s: float, limits: JointLimits
 ) -> Float[ndarray, " j"]:
-    """from + clip(goal clipped to the limits - from, +-velocity * dt).
+    """from + clip(clip(goal, low, high) - from, +-velocity * dt).
 
-    The step comes last: an arm that wakes up outside of its limits walks back, it never jumps.
+    The step is limited last, so that an arm that starts outside its limits moves back without a jump.
     """
     inside = np.clip(goal_rad, limits.low_rad, limits.high_rad)
     step = np.asarray(limits.velocity_rad_s) * dt_s
@@ -56,25 +56,31 @@ def bound(
     return stepped
 
 
-class Bounded:
-    """Remembers what was sent, so that the next step starts there, and how much time has passed."""
+class CommandLimiter:
+    """Limits each command to a reachable step from the one before it.
+
+    robot: the device in words, for error messages. rate_hz: of commands, in (0, 1000], else ConfigError.
+    """
 
     def __init__(
         self, robot: str, limits: JointLimits, rate_hz: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if not 0.0 < rate_hz <= 1000.0:
-            raise ConfigError(f"rate_hz={rate_hz} cannot be used, expected commands per second in (0, 1000].")
+            raise ConfigError(f"rate_hz={rate_hz}: expected commands per second in (0, 1000].")
         self._robot, self._limits, self._period_s, self._clock = robot, limits, 1.0 / rate_hz, clock
         self._sent_rad: ndarray | None = None
         self._sent_s = 0.0
 
     def reset(self) -> None:
-        """The next command starts from where the arm is."""
+        """Let the next command start from the measured position."""
         self._sent_rad = None
 
     def next(self, command: JointCommand, measured_rad: Float[ndarray, " j"]) -> Float[ndarray, " j"]:
-        """What to send now. A late command may step as far as two periods allow, not as far as it is late."""
-        goal_rad = checked(self._robot, command, len(self._limits.low_rad))
+        """The target to send now. A late command may step as far as two periods allow, but no further.
+
+        Raises DriverError for a command of the wrong type or size, or one that is not finite.
+        """
+        goal_rad = check_command(self._robot, command, len(self._limits.low_rad))
         now_s = self._clock()
         first = self._sent_rad is None
         start_rad = measured_rad if self._sent_rad is None else self._sent_rad
@@ -83,14 +89,17 @@ class Bounded:
         return self._sent_rad
 
 
-def checked(robot: str, command: JointCommand, joints: int) -> Float[ndarray, " j"]:
-    """The command as an array. Raises DriverError for what is no command to this arm."""
+def check_command(robot: str, command: JointCommand, joints: int) -> Float[ndarray, " j"]:
+    """The joint positions of a command [rad].
+
+    Raises DriverError for a command of the wrong type or size, or one that is not finite.
+    """
     if not isinstance(command, JointCommand):
-        raise DriverError(f"{robot} takes JointCommand, found {type(command).__name__}. Nothing was sent.")
+        raise DriverError(f"{robot} expects JointCommand, found {type(command).__name__}. Nothing was sent.")
     goal_rad = np.asarray(command.position_rad, float)
     if goal_rad.shape != (joints,):
         raise DriverError(
-            f"{robot} has {joints} joints, found a command of shape {goal_rad.shape}. Nothing was sent."
+            f"{robot} has {joints} joints; found a command of shape {goal_rad.shape}. Nothing was sent."
         )
     if not np.isfinite(goal_rad).all():
         raise DriverError(f"A command to {robot} is not finite: {goal_rad.tolist()}. Nothing was sent.")
@@ -98,10 +107,10 @@ def checked(robot: str, command: JointCommand, joints: int) -> Float[ndarray, " 
 
 
 def check_names(robot: str, found: Sequence[str], expected: Sequence[str]) -> list[int]:
-    """Where each expected joint stands in `found`. Raises DriverError that names those that are missing."""
+    """Index of each expected joint in `found`. Raises DriverError that names the missing joints."""
     if missing := [name for name in expected if name not in found]:
         raise DriverError(
-            f"{robot} has no joint {', '.join(missing)}; it tells {', '.join(found) or 'none'}. Is it the "
-            "robot that the bundle was made for, and are all of its controllers started?"
+            f"{robot} has no joint {', '.join(missing)}; it reports {', '.join(found) or 'none'}. Check that "
+            "it is the robot that the bundle was made for, and that all its controllers are started."
         )
     return [list(found).index(name) for name in expected]

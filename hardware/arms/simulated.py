@@ -1,6 +1,7 @@
-"""A simulated arm behind the shape of a driver, so that filter, nodes and tests drive it like a real one.
+"""Driver of the simulated arm, so that the filter, the nodes and tests use it like a real one.
 
-It is handed the robot, because hardware imports no simulator. Guard: none; what is not stepped does not move.
+The simulated robot is an argument, because `hardware` does not import simulators. There is no guard process:
+a robot that is not stepped does not move.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hardware.arms.bounds import Bounded, JointLimits
+from hardware.arms.bounds import CommandLimiter, JointLimits
 from hardware.driver import WATCHDOG_S
 from hardware.nodes.sim_robot import SimArm
 from hardware.states import ArmState, JointCommand
@@ -16,7 +17,11 @@ from robo_rl.core.errors import DriverError
 
 
 class SimulatedArmDriver:
-    """robot: the simulated arm, which somebody else steps. clock: the simulator's own, in virtual time."""
+    """Driver that reads and commands a simulated arm; see `hardware.driver.Driver`.
+
+    robot: the simulated arm, which the caller steps. limits: of the device. rate_hz: of commands.
+    clock: the clock of the simulator, in virtual time.
+    """
 
     def __init__(
         self,
@@ -27,7 +32,7 @@ class SimulatedArmDriver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._robot, self._clock, self._watchdog_s = robot, clock, watchdog_s
-        self._bounded = Bounded("the simulated arm", limits, rate_hz, clock)
+        self._limiter = CommandLimiter("the simulated arm", limits, rate_hz, clock)
         self._open, self._deadline_s = False, float("inf")
 
     @property
@@ -35,7 +40,7 @@ class SimulatedArmDriver:
         return self._robot.names
 
     def connect(self) -> None:
-        self._bounded.reset()
+        self._limiter.reset()
         self._open, self._deadline_s = True, float("inf")
 
     def read(self) -> ArmState:
@@ -47,9 +52,9 @@ class SimulatedArmDriver:
         self._watch()
         if not self._open:
             raise DriverError(
-                "The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent."
+                "The simulated arm was stopped or is not connected. Nothing was sent. Connect, then try again."
             )
-        target_rad = self._bounded.next(command, self._robot.read()[0])
+        target_rad = self._limiter.next(command, self._robot.read()[0])
         self._robot.command(target_rad)
         self._deadline_s = self._clock() + self._watchdog_s
         return JointCommand(target_rad)
@@ -64,8 +69,9 @@ class SimulatedArmDriver:
         self._open = False
 
     def _watch(self) -> None:
-        """Late commands stop it as they stop a real one, seen at the next call: nothing else runs in virtual
-        time.
+        """Stop the arm if the last command is too old.
+
+        It is checked at every call, because nothing else runs in virtual time.
         """
         if self._open and self._clock() > self._deadline_s:
             self.stop("no command came in time")

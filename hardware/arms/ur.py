@@ -1,9 +1,8 @@
-"""Universal Robots arms over RTDE, by `ur_rtde`: joint targets by servoJ, which the controller follows at its
-own rate.
+"""Driver of Universal Robots arms over RTDE (`ur_rtde`), with joint targets by servoJ.
 
-Guards: ours (`hardware/guard/guard.py`) sends servoStop; behind it the controller's RTDE watchdog, which ends
-the control program when no command has come for 1.2 x `watchdog_s`, so that the arm stops also when the cable
-is pulled.
+Watchdogs: the guard process (`hardware/guard/guard.py`) sends servoStop. Should it fail, the controller's RTDE
+watchdog ends the control program 1.2 x `watchdog_s` after the last command, so the arm also stops when the
+cable is pulled.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hardware.arms.bounds import Bounded, JointLimits, slowed
+from hardware.arms.bounds import CommandLimiter, JointLimits, with_max_velocity
 from hardware.arms.ur_handshake import shake_hands
-from hardware.driver import WATCHDOG_S, reachable, vendor
+from hardware.driver import WATCHDOG_S, check_reachable, import_vendor
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
@@ -31,7 +30,8 @@ JOINTS = (
 )
 RTDE_PORT = 30004
 TURN = 2.0 * math.pi
-# The elbow of every model stops at half a turn. Slowest model of all (UR10, UR20): 120 deg/s at the shoulder.
+# Limits that hold for every model: the elbow turns half a turn either way, and the shoulder of the slowest
+# models (UR10, UR20) turns at 120 deg/s.
 LIMITS = JointLimits(
     (-TURN, -TURN, -math.pi, -TURN, -TURN, -TURN),
     (TURN, TURN, math.pi, TURN, TURN, TURN),
@@ -61,7 +61,7 @@ ROBOT_MODES = {
     6: "being moved by hand",
     8: "updating its firmware",
 }
-# Safety modes 1 (normal) and 2 (reduced) obey; the others do not, and each needs somebody at the robot.
+# The arm follows commands in safety modes 1 (normal) and 2 (reduced). The others need a person at the robot.
 SAFETY_MODES = {
     3: "is in a protective stop: remove the cause, wait 5 s, and enable the robot on its pendant",
     4: "is in recovery mode: move it back inside its limits by hand",
@@ -72,15 +72,17 @@ SAFETY_MODES = {
     9: "has a safety fault: restart it",
 }
 STOP_RAD_S2 = 10.0
-BACKSTOP = 1.2  # the controller's watchdog is this much slower than ours: a stop by command is gentler
+# Time of the controller's watchdog relative to ours. It fires later, because servoStop brakes more gently.
+CONTROLLER_WATCHDOG = 1.2
 
 
 class UrDriver:
-    """host: of the controller. rate_hz: of commands. model: "UR5", "UR10e", ... is compared with what the
-    robot says.
+    """Driver of a UR arm; see `hardware.driver.Driver`.
 
-    max_velocity_rad_s: slower than the slowest joint of any model. lookahead_s, gain: of servoJ. state_hz: of
-    states, the controller's own rate when None (125 Hz for CB3, 500 Hz for e-Series).
+    host: address of the controller. rate_hz: of commands. model: "UR5", "UR10e", ...; `connect` compares it
+    with the model that the robot reports. max_velocity_rad_s: velocity limit of every joint, if lower than
+    the device's. lookahead_s, gain: parameters of servoJ. state_hz: rate of states; None: the controller's
+    own (125 Hz for CB3, 500 Hz for e-Series). Raises ConfigError for values outside the ranges of servoJ.
     """
 
     names = JOINTS
@@ -98,13 +100,13 @@ class UrDriver:
     ) -> None:
         if not (0.03 <= lookahead_s <= 0.2 and 100.0 <= gain <= 2000.0):
             raise ConfigError(
-                f"servoJ takes lookahead_s in 0.03 ... 0.2 and gain in 100 ... 2000, found {lookahead_s} and "
-                f"{gain}."
+                f"lookahead_s={lookahead_s}, gain={gain}: servoJ expects lookahead_s from 0.03 to 0.2 and gain "
+                "from 100 to 2000."
             )
         self._host, self._model, self._watchdog_s = host, model, watchdog_s
         self._period_s, self._lookahead_s, self._gain = 1.0 / rate_hz, lookahead_s, gain
         self._state_hz = -1.0 if state_hz is None else state_hz
-        self._bounded = Bounded(self._robot, slowed(LIMITS, max_velocity_rad_s), rate_hz)
+        self._limiter = CommandLimiter(self._robot, with_max_velocity(LIMITS, max_velocity_rad_s), rate_hz)
         self._receive: Any = None
         self._control: Any = None
         self._moving, self._stopped = False, False
@@ -115,10 +117,13 @@ class UrDriver:
         return f"the UR at {self._host}"
 
     def connect(self) -> None:
-        receive, control = vendor("rtde_receive", "a UR arm", "ur"), vendor("rtde_control", "a UR arm", "ur")
-        dashboard = vendor("dashboard_client", "a UR arm", "ur")
+        receive, control = (
+            import_vendor("rtde_receive", "a UR arm", "ur"),
+            import_vendor("rtde_control", "a UR arm", "ur"),
+        )
+        dashboard = import_vendor("dashboard_client", "a UR arm", "ur")
         self.close()
-        reachable("a UR arm", self._host, RTDE_PORT)
+        check_reachable("a UR arm", self._host, RTDE_PORT)
         shake_hands(self._host, RTDE_PORT)
         try:
             if self._model is not None:
@@ -130,7 +135,7 @@ class UrDriver:
             self.close()
             raise DriverError(
                 f"{self._robot} answers, but cannot be controlled ({error}). Switch it to remote control on "
-                "the pendant, disable EtherNet/IP, PROFINET and MODBUS units, and end other programs that "
+                "the pendant, disable EtherNet/IP, PROFINET and MODBUS units, and close other programs that "
                 "control it."
             ) from error
         except DriverError:
@@ -142,9 +147,8 @@ class UrDriver:
         if receive is None or not receive.isConnected():
             raise DriverError(self._lost())
         robot_s = receive.getTimestamp()
-        if (
-            robot_s != self._robot_s
-        ):  # the library does not say when a state arrived: when we first saw its stamp
+        # The library does not report when a state arrived, so the time of its first read is taken.
+        if robot_s != self._robot_s:
             self._robot_s, self._received_s = robot_s, time.monotonic()
         scaling = receive.getSpeedScaling() * receive.getTargetSpeedFraction()
         return ArmState(
@@ -158,15 +162,15 @@ class UrDriver:
     def write(self, command: JointCommand) -> JointCommand:
         if self._control is None or self._stopped:
             raise DriverError(
-                f"{self._robot} was stopped or is not connected. Connect to go on. Nothing was sent."
+                f"{self._robot} was stopped or is not connected. Nothing was sent. Connect, then try again."
             )
         state = self.read()
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
-        target_rad = self._bounded.next(command, state.position_rad)
+        target_rad = self._limiter.next(command, state.position_rad)
         try:
-            if not self._moving:  # the controller counts from here; before it, nobody had promised commands
-                self._control.setWatchdog(1.0 / (BACKSTOP * self._watchdog_s))
+            if not self._moving:  # set here because the controller's watchdog runs from this call on
+                self._control.setWatchdog(1.0 / (CONTROLLER_WATCHDOG * self._watchdog_s))
             self._moving = True
             sent = self._control.servoJ(
                 target_rad.tolist(), 0.0, 0.0, self._period_s, self._lookahead_s, self._gain
@@ -178,28 +182,28 @@ class UrDriver:
         return JointCommand(target_rad)
 
     def stop(self, reason: str) -> None:
-        # A program that the controller has ended has stopped the arm, too; asking a controller that is gone
-        # never ends.
-        if self._moving and self._obeys():
+        # If the controller has ended the program, the arm has stopped already. Calls to a controller that is
+        # not connected never return.
+        if self._moving and self._is_controlled():
             with contextlib.suppress(RuntimeError):
                 self._control.servoStop(STOP_RAD_S2)
         self._stopped, self._moving = self._stopped or self._moving, False
 
     def close(self) -> None:
         self.stop("closed")
-        running = self._obeys()
+        running = self._is_controlled()
         control, receive, self._control, self._receive = self._control, self._receive, None, None
         if control is not None:
             with contextlib.suppress(RuntimeError):
-                if running:  # stopping one that has ended waits for two seconds
+                if running:  # stopScript waits for two seconds if the program has already ended
                     control.stopScript()
             control.disconnect()
         if receive is not None:
             receive.disconnect()
         self._stopped = False
-        self._bounded.reset()
+        self._limiter.reset()
 
-    def _obeys(self) -> bool:
+    def _is_controlled(self) -> bool:
         parts = (self._receive, self._control)
         return all(part is not None and part.isConnected() for part in parts) and bool(
             self._control.isProgramRunning()
@@ -210,10 +214,10 @@ class UrDriver:
         found = dashboard.getRobotModel().strip()
         dashboard.disconnect()
         wanted = self._model or ""
-        # An e-Series controller says "UR5" of a UR5e, so the letter is not compared.
+        # An e-Series controller reports "UR5" for a UR5e, so the letter is not compared.
         if found.upper().rstrip("E") != wanted.upper().rstrip("E"):
             raise DriverError(
-                f"At {self._host} is a {found}, expected a {wanted}. Is the address that of another robot?"
+                f"The robot at {self._host} is a {found}, expected a {wanted}. Check the address and model=."
             )
 
     def _first_state(self) -> None:
@@ -225,7 +229,7 @@ class UrDriver:
                 return
             time.sleep(0.005)
         raise DriverError(
-            f"{self._robot} accepts a connection but tells no joint positions. Restart its controller."
+            f"{self._robot} accepts a connection but sends no joint positions. Restart its controller."
         )
 
     def _fault(self) -> str:
@@ -239,12 +243,12 @@ class UrDriver:
     def _refused(self) -> str:
         fault = (
             self._fault()
-            or f"{self._robot} no longer runs our control program (was it stopped on the pendant?)"
+            or f"{self._robot} no longer runs our control program (it may have been stopped on the pendant)"
         )
-        return f"{fault}. Nothing was sent. Connect again to go on."
+        return f"{fault}. Nothing was sent. Connect again, then try again."
 
     def _lost(self) -> str:
         return (
-            f"The connection to {self._robot} is lost; its own watchdog stops it. See that it rests, check "
-            "cable and switch, then connect again."
+            f"The connection to {self._robot} is lost; its own watchdog stops it. Make sure that it is at "
+            "rest, check cable and switch, then connect again."
         )

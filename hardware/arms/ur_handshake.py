@@ -1,7 +1,8 @@
-"""Is it a UR controller that listens? `ur_rtde` waits long for whoever accepts a connection and says nothing.
+"""Check that a UR controller listens, because `ur_rtde` waits long for a server that does not answer.
 
-RTDE's first exchange, as Universal Robots' guide of the Real-Time Data Exchange has it: size (uint16, header
-included), type (uint8), payload, big-endian. We ask for protocol version 2; one byte, 1, grants it.
+The check is the first exchange of RTDE (Universal Robots, Real-Time Data Exchange guide). A package is its
+size (uint16, header included), its type (uint8) and its payload, big-endian. We request protocol version 2;
+the answer is one byte, 1 if it is accepted.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 
 from robo_rl.core.errors import DriverError
 
-VERSION, MESSAGE = ord("V"), ord("M")  # types: request or grant of a protocol version, a text for the log
+VERSION, MESSAGE = ord("V"), ord("M")  # package types: protocol version, text for the log
 HEADER = struct.Struct(">HB")
-_LARGEST = 4096  # bytes of a package that may stand before the answer
+_LARGEST = 4096  # bytes of a package
 
 
 def shake_hands(host: str, port: int, limit_s: float = 2.0) -> None:
@@ -25,25 +26,24 @@ def shake_hands(host: str, port: int, limit_s: float = 2.0) -> None:
             line.sendall(HEADER.pack(HEADER.size + 2, VERSION) + struct.pack(">H", 2))
             granted = _answer(line, end_s)
     except TimeoutError as error:
-        raise DriverError(_stranger(host, port, f"said nothing of RTDE within {limit_s:g} s")) from error
+        raise DriverError(_no_controller(host, port, f"sent no RTDE answer within {limit_s:g} s")) from error
     except OSError as error:
-        raise DriverError(
-            _stranger(host, port, f"ended the connection ({error.strerror or error})")
-        ) from error
+        reason = f"broke off the exchange ({error.strerror or error})"
+        raise DriverError(_no_controller(host, port, reason)) from error
     if granted != b"\x01":
         raise DriverError(
-            f"The controller at {host}:{port} does not speak version 2 of RTDE. Update it: CB3 from 3.3 on, "
-            "e-Series, or later."
+            f"The controller at {host}:{port} does not support version 2 of RTDE. Update it: CB3 with 3.3 or "
+            "later, e-Series, or a later model."
         )
 
 
 def _answer(line: socket.socket, end_s: float) -> bytes:
-    """The payload of the first package that is no text."""
+    """Payload of the version answer; text packages before it are skipped."""
     while True:
         head = _exactly(line, HEADER.size, end_s)
         size, kind = HEADER.unpack(head)
         if kind not in (VERSION, MESSAGE) or not HEADER.size < size <= _LARGEST:
-            raise OSError(f"it speaks something else: {head!r}")
+            raise OSError(f"unexpected package header {head!r}")
         payload = _exactly(line, size - HEADER.size, end_s)
         if kind == VERSION:
             return payload
@@ -55,13 +55,13 @@ def _exactly(line: socket.socket, size: int, end_s: float) -> bytes:
         line.settimeout(max(1e-3, end_s - time.monotonic()))
         part = line.recv(size - len(got))
         if not part:
-            raise OSError("it hung up")
+            raise OSError("the connection was closed")
         got += part
     return got
 
 
-def _stranger(host: str, port: int, what: str) -> str:
+def _no_controller(host: str, port: int, reason: str) -> str:
     return (
-        f"Something listens at {host}:{port}, but it is no UR controller: it {what}. Is the address right, "
-        "and has the controller finished booting?"
+        f"The server at {host}:{port} is no UR controller: it {reason}. Check the address, and that the "
+        "controller has finished booting."
     )

@@ -1,9 +1,7 @@
-"""UFACTORY xArm, by its SDK: joint targets in servo mode (mode 1), each executed at once and as fast as the
-arm can.
+"""Driver of UFACTORY xArms by their SDK: joint targets in servo mode (mode 1), executed at once at full speed.
 
-Guards: ours (`hardware/guard/guard.py`) stops the motion; behind it the arm holds its last target, at most
-one bounded step ahead, because a controller in servo mode has nothing else to do. It has no watchdog of its
-own.
+Watchdog: the guard process (`hardware/guard/guard.py`) stops the motion. The arm itself has no watchdog: if
+the guard fails, a controller in servo mode holds its last target, which is at most one limited step ahead.
 """
 
 from __future__ import annotations
@@ -16,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from hardware.arms.bounds import Bounded, JointLimits, slowed
-from hardware.driver import WATCHDOG_S, reachable, vendor
+from hardware.arms.bounds import CommandLimiter, JointLimits, with_max_velocity
+from hardware.driver import WATCHDOG_S, check_reachable, import_vendor
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
 SERVO_MODE, READY, STOP = 1, 0, 4
-HALTED = (4, 5)  # states in which it takes no motion
+HALTED = (4, 5)  # states in which the arm accepts no motion
 VELOCITY_RAD_S = math.pi
-LOST_S = 0.5  # reports come at 100 Hz
-# What a call answers when it did not work; the SDK's own table, in words.
+LOST_S = 0.5  # age of the last report after which the connection counts as lost; reports come at 100 Hz
+# Meanings of the SDK's return codes.
 ANSWERS = {
     -8: "the target is outside of its joint limits",
     -2: "it is not ready: its motors are off, or it was stopped",
@@ -37,8 +35,11 @@ ANSWERS = {
 
 
 class XarmDriver:
-    """host: IPv4 address of the control box. joints: 5, 6 or 7, compared with the arm. rate_hz: of
-    commands.
+    """Driver of an xArm; see `hardware.driver.Driver`.
+
+    host: IPv4 address of the control box. joints: 5, 6 or 7; `connect` compares the number with the arm.
+    rate_hz: of commands. max_velocity_rad_s: velocity limit of every joint, if lower than pi rad/s. Raises
+    ConfigError for another number of joints.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class XarmDriver:
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if joints not in (5, 6, 7):
-            raise ConfigError(f"joints={joints} cannot be used: an xArm has 5, 6 or 7.")
+            raise ConfigError(f"joints={joints}: expected 5, 6 or 7, the numbers of joints of an xArm.")
         self.names = tuple(f"joint{i}" for i in range(1, joints + 1))
         self._host, self._joints, self._rate_hz, self._max = host, joints, rate_hz, max_velocity_rad_s
-        self._bounded: Bounded | None = None
+        self._limiter: CommandLimiter | None = None
         self._api: Any = None
         self._moving, self._stopped = False, False
         self._angles_rad, self._received_s, self._fault_text = np.zeros(joints), -math.inf, ""
@@ -64,11 +65,11 @@ class XarmDriver:
 
     def connect(self) -> None:
         wrapper, config = (
-            vendor("xarm.wrapper", "an xArm", "xarm"),
-            vendor("xarm.core.config.x_config", "an xArm", "xarm"),
+            import_vendor("xarm.wrapper", "an xArm", "xarm"),
+            import_vendor("xarm.core.config.x_config", "an xArm", "xarm"),
         )
         self.close()
-        reachable("an xArm", self._host, config.XCONF.SocketConf.TCP_CONTROL_PORT)
+        check_reachable("an xArm", self._host, config.XCONF.SocketConf.TCP_CONTROL_PORT)
         default_s = socket.getdefaulttimeout()
         try:
             api = wrapper.XArmAPI(self._host, is_radian=True, report_type="real", do_not_open=True)
@@ -79,26 +80,26 @@ class XarmDriver:
             for what in (api.motion_enable(True), api.set_mode(SERVO_MODE), api.set_state(READY)):
                 if what != 0:
                     raise DriverError(self._refused(what))
-            self._bounded = self._bound_by(config.XCONF.Robot, api)
+            self._limiter = self._limiter_of(config.XCONF.Robot, api)
             self._first_report()
         except DriverError:
             self.close()
             raise
-        except Exception as error:  # the SDK raises nothing more particular
+        except Exception as error:  # the SDK raises no class of its own
             self.close()
             raise DriverError(
-                f"{self._robot} answers, but cannot be controlled ({error}). Restart its box."
+                f"{self._robot} answers, but cannot be controlled ({error}). Restart its control box."
             ) from error
         finally:
             socket.setdefaulttimeout(default_s)  # the SDK changes it for the whole process
 
     def read(self) -> ArmState:
         api = self._api
-        # The SDK tries for seconds to connect again before it says that it is not connected.
+        # The SDK tries to reconnect for seconds before it reports a lost connection.
         if api is None or not api.connected or time.monotonic() - self._received_s > LOST_S:
             raise DriverError(
-                f"The connection to {self._robot} is lost; it holds its last target. Check cable and box, "
-                "then connect again."
+                f"The connection to {self._robot} is lost; it holds its last target. Check cable and control "
+                "box, then connect again."
             )
         if api.state in HALTED and not self._stopped:
             self._fault_text = self._fault_text or self._why(api)
@@ -107,14 +108,14 @@ class XarmDriver:
         return ArmState(self._received_s, self._angles_rad, np.zeros(0), self._fault_text)
 
     def write(self, command: JointCommand) -> JointCommand:
-        if self._bounded is None or self._stopped:
+        if self._limiter is None or self._stopped:
             raise DriverError(
-                f"{self._robot} was stopped or is not connected. Connect to go on. Nothing was sent."
+                f"{self._robot} was stopped or is not connected. Nothing was sent. Connect, then try again."
             )
         state = self.read()
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
-        target_rad = self._bounded.next(command, state.position_rad)
+        target_rad = self._limiter.next(command, state.position_rad)
         self._moving = True
         answer = self._api.set_servo_angle_j(target_rad.tolist(), is_radian=True)
         if answer != 0:
@@ -131,14 +132,12 @@ class XarmDriver:
         self.stop("closed")
         api, self._api = self._api, None
         if api is not None:
-            with contextlib.suppress(Exception):  # of a connection that never was, in many kinds
+            with contextlib.suppress(Exception):  # a connection that was never open raises various classes
                 api.disconnect()
-        self._bounded, self._stopped, self._fault_text, self._received_s = None, False, "", -math.inf
+        self._limiter, self._stopped, self._fault_text, self._received_s = None, False, "", -math.inf
 
     def _reported(self, report: dict[str, Any]) -> None:
-        """In the SDK's thread, once per report: one reference is replaced, so a reader never sees half of a
-        state.
-        """
+        """Store a report. Called in the SDK's thread; readers see whole arrays, because it replaces a reference."""
         self._angles_rad, self._received_s = (
             np.array(report["joints"][: self._joints], float),
             time.monotonic(),
@@ -147,51 +146,49 @@ class XarmDriver:
     def _check(self, api: Any) -> None:
         if api.axis != self._joints:
             raise DriverError(
-                f"{self._robot} has {api.axis} joints, expected {self._joints}. Is the address that of "
-                "another robot?"
+                f"{self._robot} has {api.axis} joints, expected {self._joints}. Check the address and joints=."
             )
         api.get_err_warn_code()
         if api.error_code:
             raise DriverError(f"{self._why(api)}. Then connect again.")
 
-    def _bound_by(self, robots: Any, api: Any) -> Bounded:
+    def _limiter_of(self, robots: Any, api: Any) -> CommandLimiter:
         rows = robots.JOINT_LIMITS.get(api.axis, {}).get(api.device_type)
         if rows is None:
             raise DriverError(
-                f"The installed SDK knows no joint limits of {self._robot}. Update xarm-python-sdk."
+                f"The installed SDK has no joint limits for {self._robot}. Update xarm-python-sdk."
             )
         low, high = zip(*rows[: self._joints], strict=True)
         limits = JointLimits(tuple(low), tuple(high), (VELOCITY_RAD_S,) * self._joints)
-        return Bounded(self._robot, slowed(limits, self._max), self._rate_hz)
+        return CommandLimiter(self._robot, with_max_velocity(limits, self._max), self._rate_hz)
 
     def _first_report(self) -> None:
         deadline_s = time.monotonic() + 3.0
         while self._received_s == -math.inf or self._api.mode != SERVO_MODE or self._api.state in HALTED:
             if time.monotonic() > deadline_s:
-                what = (
-                    "tells no joint positions"
-                    if self._received_s == -math.inf
-                    else "does not enter servo mode"
-                )
+                silent = self._received_s == -math.inf
+                problem = "sends no joint positions" if silent else "does not enter servo mode"
                 raise DriverError(
-                    f"{self._robot} {what}. Clear its errors, enable it in its Studio, or restart it."
+                    f"{self._robot} {problem}. Clear its errors, enable it in UFACTORY Studio, or restart it."
                 )
             time.sleep(0.005)
 
     def _why(self, api: Any) -> str:
-        """Why it halted, with the manual's words for its error code."""
+        """Why the arm halted, with the manual's text for its error code."""
         api.get_err_warn_code()
         if not api.error_code:
-            return f"{self._robot} was stopped (at its button, or by another program): enable it, then connect again"
-        codes = vendor("xarm.core.config.x_code", "an xArm", "xarm").ControllerErrorCodeMap
+            return (
+                f"{self._robot} was stopped (by its button or another program): enable it, then connect again"
+            )
+        codes = import_vendor("xarm.core.config.x_code", "an xArm", "xarm").ControllerErrorCodeMap
         title = codes.get(api.error_code, {}).get("en", {}).get("title", "see its manual")
         return (
             f"{self._robot} stopped with error {api.error_code} ({title}): remove the cause, clear the error "
-            "in its Studio, then connect again"
+            "in UFACTORY Studio, then connect again"
         )
 
     def _refused(self, answer: int) -> str:
         return (
-            f"{self._robot} did not take it: {ANSWERS.get(answer, f'its SDK answers {answer}')}. Nothing was "
-            "sent. See what it shows, then connect again."
+            f"{self._robot} refused the command: {ANSWERS.get(answer, f'its SDK returned {answer}')}. Nothing "
+            "was sent. Check the message in UFACTORY Studio, then connect again."
         )

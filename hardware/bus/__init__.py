@@ -1,1 +1,1 @@
-"""How nodes talk: one protocol, three adapters (in process, rclpy, DDS without ROS)."""
+"""Communication between nodes: one protocol, three implementations (in process, rclpy, DDS without ROS)."""

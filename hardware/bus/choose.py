@@ -1,4 +1,4 @@
-"""Which bus a node talks over: `bus=auto|rclpy|dds|in_process`."""
+"""Choice of the bus of a node, by the setting `bus=auto|rclpy|dds|in_process`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ KINDS = ("auto", "rclpy", "dds", "in_process")
 def make_bus(
     name: str, namespace: str = "", bus: str = "auto", warn: Callable[[str], None] | None = None
 ) -> Bus:
-    """One node's bus. `auto` is rclpy where it can be imported, else DDS.
+    """The bus of a new node. `auto` is rclpy where it can be imported, otherwise DDS.
 
-    Raises MissingDependencyError with the command that installs what is missing, and BusError for
-    `in_process`, whose nodes are made in one process.
+    warn: called with warnings about the bus; without it they are logged. Raises UnknownNameError for an
+    unknown bus, MissingDependencyError with the command that installs what is missing, and BusError for
+    `in_process`, which cannot join separate processes.
     """
     kind = choose(bus)
     if kind == "rclpy":
@@ -31,13 +32,13 @@ def make_bus(
 
         return DdsBus(name, namespace, warn=warn)
     raise BusError(
-        f"bus=in_process joins nodes of one process, and '{name}' is started alone. Use `robo-rl run`, which "
-        "keeps all nodes in one process, or bus=dds."
+        f"bus=in_process connects nodes of one process, but '{name}' has a process of its own. Use `robo-rl "
+        "run`, which starts all nodes in one process, or bus=dds."
     )
 
 
 def check_installed(kind: str) -> None:
-    """Raise MissingDependencyError where a bus lacks its packages: once, before several processes would."""
+    """Raise MissingDependencyError if the packages of the bus `kind` are not installed."""
     if kind == "rclpy" and find_spec("rclpy") is None:
         from hardware.bus.ros import why_no_rclpy
 
@@ -50,7 +51,10 @@ def check_installed(kind: str) -> None:
 
 
 def choose(bus: str) -> str:
-    """The bus that `auto` stands for here; any other name as it is. Raises MissingDependencyError."""
+    """The bus that `auto` selects on this machine; other names are returned unchanged.
+
+    Raises UnknownNameError for an unknown bus, MissingDependencyError if `auto` finds no bus.
+    """
     if bus not in KINDS:
         raise UnknownNameError("bus", bus, KINDS)
     if bus != "auto":

@@ -1,14 +1,13 @@
-"""The bus of nodes in one process, on one clock, virtual or real. With a virtual clock a run is the same
-every time.
+"""Bus for nodes of one process, with a virtual or a real clock. With a virtual clock runs are deterministic.
 
-    world = World()                                  # virtual: an hour passes in the time that its callbacks take
+    world = InProcessWorld()                         # virtual time: runs as fast as its callbacks
     robot, policy = world.bus("sim_robot"), world.bus("arm_policy")
     ...                                              # make the nodes
-    robot.spin(lambda: world.now() >= 10.0)          # whichever node spins, all of them run
+    robot.spin(lambda: world.now() >= 10.0)          # runs the callbacks of all nodes
 
-Of the middleware it keeps what nodes can feel: keep-last depths, latched topics, sides whose quality of
-service does not match, one callback at a time, deadlines that are skipped when missed. A message is delivered
-after the callback that published it, at the same instant.
+It reproduces the behaviour of the middleware that nodes depend on: keep-last depths, latched topics,
+mismatched qualities of service, one callback at a time, and missed deadlines that are skipped. A message is
+delivered after the callback that published it, at the same time.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.bus.names import namespace_of, nobody_offers, node_name, resolve
+from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Quality, mismatch
 from hardware.bus.timers import Timers
 from robo_rl.core.errors import BusError
 
-_ASK_S = 0.05  # `until` is asked at least this often
-_RELIABILITY, _DURABILITY = 11, 2  # DDS' numbers of what can keep two sides apart here
+_CHECK_S = 0.05  # largest time between two checks of `until`
+_RELIABILITY, _DURABILITY = 11, 2  # ids of these policies in DDS
 
 
 @dataclass
@@ -46,12 +45,14 @@ class _Publisher:
     topic: str
     kind: type
     quality: Quality
-    last: Any = None  # what a latched topic tells those who come later
+    last: Any = None  # message of a latched topic for late subscribers
 
 
 class InProcessWorld:
-    """Everything that nodes of one process share. `clock` and `sleep`: real ones, or none for virtual
-    time.
+    """State shared by the nodes of one process.
+
+    clock, sleep: of real time; without a clock, time is virtual. warn: called with warnings, such as for
+    mismatched qualities of service.
     """
 
     def __init__(
@@ -66,27 +67,30 @@ class InProcessWorld:
         self._subscriptions: list[_Subscription] = []
         self._publishers: list[_Publisher] = []
         self._services: dict[str, tuple[str, Callable[[], Answer]]] = {}
-        self._due: deque[_Subscription] = deque()  # one entry for each message that waits
+        self._due: deque[_Subscription] = deque()  # one entry per queued message
         self._dead: set[str] = set()
 
     def bus(self, name: str, namespace: str = "") -> InProcessBus:
-        """One node's bus. Raises BusError for a name that is taken or cannot be one."""
+        """The bus of a new node. Raises BusError for a name that is taken or not allowed."""
         full = f"{namespace_of(namespace)}/{node_name(name)}"
         if full in self._timers:
-            raise BusError(f"There is a node '{full}' already; give this one another name or namespace.")
+            raise BusError(f"There is a node '{full}' already; choose another name or namespace.")
         self._timers[full] = Timers()
         return InProcessBus(self, name, namespace_of(namespace))
 
     def now(self) -> float:
-        """Seconds; a virtual clock starts at 0 and moves only while somebody spins."""
+        """Time [s]. A virtual clock starts at 0 and advances only in `run`."""
         return self._now_s if self._clock is None else self._clock()
 
     def kill(self, name: str, namespace: str = "") -> None:
-        """End a node as kill -9 would: from now on it hears nothing and says nothing."""
+        """End a node as kill -9 does: from now on it receives and publishes nothing."""
         self._dead.add(f"{namespace_of(namespace)}/{name}")
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Call nodes back until `until()`. Raises BusError when nothing is left that could make it true."""
+        """Run the callbacks of all nodes until `until()` is true.
+
+        Raises BusError when no timer and no message is left that could make it true.
+        """
         while not until():
             if self._deliver():
                 continue
@@ -107,16 +111,14 @@ class InProcessWorld:
             (t.next_s() for node, t in self._timers.items() if node not in self._dead), default=math.inf
         )
         if self._clock is not None:
-            self._sleep(max(0.0, min(next_s - now_s, _ASK_S)))
+            self._sleep(max(0.0, min(next_s - now_s, _CHECK_S)))
         elif math.isinf(next_s):
-            raise BusError(
-                "Nothing is left to happen: no node has a timer, and what they wait for cannot come."
-            )
+            raise BusError("No node has a timer or a queued message, so the awaited condition cannot occur.")
         else:
-            self._now_s = max(now_s, min(next_s, now_s + _ASK_S))
+            self._now_s = max(now_s, min(next_s, now_s + _CHECK_S))
 
     def _deliver(self) -> bool:
-        """Hand over the oldest message that waits; False when there is none."""
+        """Deliver the oldest queued message; False when there is none."""
         while self._due:
             subscription = self._due.popleft()
             if subscription.queue and subscription.node not in self._dead:
@@ -140,19 +142,19 @@ class InProcessWorld:
 
     def _put(self, subscription: _Subscription, message: Any) -> None:
         if len(subscription.queue) >= subscription.quality.depth:
-            subscription.queue.popleft()  # keep last: the oldest is lost, its turn goes to the newest
+            subscription.queue.popleft()  # keep last: the newest message replaces the oldest
         else:
             self._due.append(subscription)
         subscription.queue.append(message)
 
-    def _meet(self, publisher: _Publisher, subscription: _Subscription) -> None:
-        """A publisher and a subscription of one topic have come together."""
+    def _match(self, publisher: _Publisher, subscription: _Subscription) -> None:
+        """Check the types and qualities of a new pair, and deliver the latched message."""
         if publisher.topic != subscription.topic:
             return
         if publisher.kind is not subscription.kind:
             raise BusError(
-                f"'{publisher.topic}' is {publisher.kind.__name__} to {publisher.node} and "
-                f"{subscription.kind.__name__} to {subscription.node}: one of the two is started wrongly."
+                f"{publisher.node} uses '{publisher.topic}' as {publisher.kind.__name__} and "
+                f"{subscription.node} as {subscription.kind.__name__}. Check how the two are started."
             )
         if (policy := _fits(publisher.quality, subscription.quality)) is not None:
             self._warn(mismatch(publisher.topic, policy, publishing=True))
@@ -161,7 +163,7 @@ class InProcessWorld:
 
 
 class InProcessBus:
-    """One node's door to its world; see `hardware.bus.protocol.Bus`."""
+    """Connection of one node to an `InProcessWorld`; see `hardware.bus.protocol.Bus`."""
 
     def __init__(self, world: InProcessWorld, name: str, namespace: str) -> None:
         self.world, self.name, self._namespace = world, name, namespace
@@ -176,7 +178,7 @@ class InProcessBus:
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:
         publisher = _Publisher(self._full, self._resolve(topic), kind, QUALITY[profile])
         for subscription in self.world._subscriptions:
-            self.world._meet(publisher, subscription)
+            self.world._match(publisher, subscription)
         self.world._publishers.append(publisher)
         return lambda message: self.world._post(publisher, message)
 
@@ -185,7 +187,7 @@ class InProcessBus:
     ) -> None:
         subscription = _Subscription(self._full, self._resolve(topic), kind, QUALITY[profile], callback)
         for publisher in self.world._publishers:
-            self.world._meet(publisher, subscription)
+            self.world._match(publisher, subscription)
         self.world._subscriptions.append(subscription)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
@@ -194,7 +196,7 @@ class InProcessBus:
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
         full = self._resolve(name)
         if full in self.world._services:
-            raise BusError(f"The service '{full}' is offered already, by {self.world._services[full][0]}.")
+            raise BusError(f"The service '{full}' is already offered by {self.world._services[full][0]}.")
         self.world._services[full] = self._full, callback
 
     def call(self, name: str, timeout_s: float) -> Answer:
@@ -202,14 +204,14 @@ class InProcessBus:
         owner, callback = self.world._services.get(full, ("", None))
         if callback is None or owner in self.world._dead:
             live = [name for name, (node, _) in self.world._services.items() if node not in self.world._dead]
-            raise nobody_offers(full, live, 0.0)
+            raise unknown_service(full, live, 0.0)
         return callback()
 
     def spin(self, until: Callable[[], bool]) -> None:
         self.world.run(until)
 
     def close(self) -> None:
-        while self.world._deliver():  # what was published before is still heard
+        while self.world._deliver():  # published messages are still delivered
             pass
         world, mine = self.world, self._full
         world._timers.pop(mine, None)
@@ -222,7 +224,7 @@ class InProcessBus:
 
 
 def _fits(offered: Quality, asked: Quality) -> int | None:
-    """None, or the policy that keeps the two apart."""
+    """None if the two match, otherwise the id of the DDS policy that differs."""
     if asked.asks_reliable and not offered.offers_reliable:
         return _RELIABILITY
     return _DURABILITY if asked.latched and not offered.latched else None

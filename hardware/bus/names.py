@@ -1,4 +1,4 @@
-"""Names of nodes, topics, services and domains, by the rules of ROS 2."""
+"""Checks of the names of nodes, topics, services and domains, by the rules of ROS 2."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ RULE = "use letters, digits and underscores, not a digit first, with / between"
 
 
 def node_name(name: str) -> str:
-    """The name itself. Raises BusError where ROS would refuse it."""
+    """The name, unchanged. Raises BusError for a name that ROS would refuse."""
     if not WORD.fullmatch(name):
-        raise BusError(f"A node cannot be called {name!r}; {RULE[:52]}.")
+        raise BusError(f"{name!r} cannot be the name of a node; {RULE[:52]}.")
     return name
 
 
 def namespace_of(namespace: str) -> str:
-    """A namespace as "" or "/robot/left". Raises BusError where ROS would refuse it."""
+    """The namespace as "" or "/robot/left". Raises BusError for a namespace that ROS would refuse."""
     words = [word for word in namespace.split("/") if word]
     if not all(map(WORD.fullmatch, words)):
         raise BusError(f"{namespace!r} cannot be a namespace; {RULE}.")
@@ -29,7 +29,10 @@ def namespace_of(namespace: str) -> str:
 
 
 def resolve(name: str, namespace: str, node: str) -> str:
-    """The full name: "joint_states" below the namespace, "~/start" below the node, "/estop" as it is."""
+    """The full name: "joint_states" below the namespace, "~/start" below the node, "/estop" unchanged.
+
+    Raises BusError for a name that ROS would refuse.
+    """
     if name.startswith("~/"):
         full = f"{namespace}/{node}/{name[2:]}"
     else:
@@ -40,17 +43,17 @@ def resolve(name: str, namespace: str, node: str) -> str:
 
 
 def domain_id(asked: int | None) -> int:
-    """The domain asked for, else ROS_DOMAIN_ID, else 0. Raises BusError for what is none."""
+    """`asked`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusError unless it is a number from 0 to 232."""
     text = str(asked) if asked is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
     if not (text.isdecimal() and int(text) <= 232):
         raise BusError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
     return int(text)
 
 
-def nobody_offers(service: str, offered: Iterable[str], waited_s: float) -> BusError:
-    """What to say of a Trigger service that nobody offers, where these are offered.
+def unknown_service(service: str, offered: Iterable[str], waited_s: float) -> BusError:
+    """The error for a Trigger service without a server. offered: names of known services.
 
-    The name itself may be among them: ROS also lists what is only asked for, as we just did.
+    `offered` may contain the name itself, because ROS also lists the services of clients.
     """
     names = sorted(set(offered) - {service})
     last = service.rsplit("/", 1)[1]
@@ -60,7 +63,7 @@ def nobody_offers(service: str, offered: Iterable[str], waited_s: float) -> BusE
     if len(near) == 1:
         hint = f"Did you mean '{near[0]}'?"
     elif names:
-        hint = f"Offered are: {', '.join(near or names)}."
+        hint = f"Known services: {', '.join(near or names)}."
     else:
-        hint = "Nobody offers any: start its node, and compare ROS_DOMAIN_ID on both sides."
-    return BusError(f"Nobody offers the service '{service}' (waited {waited_s:g} s). {hint}")
+        hint = "No services were found: start its node, and compare ROS_DOMAIN_ID on both sides."
+    return BusError(f"The service '{service}' was not found (waited {waited_s:g} s). {hint}")

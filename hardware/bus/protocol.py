@@ -1,9 +1,9 @@
-"""The bus: what a node needs of its middleware, and nothing else.
+"""Interface between a node and its middleware.
 
-A node asks for publishers, subscriptions, timers and Trigger services when it is made; `spin` then calls it
-back, one callback at a time, in one thread. Names are relative ("joint_states"), so that a namespace gives
-each robot its own; "~/start" is a name below the node's own. Three adapters: in process with virtual time,
-rclpy, DDS without ROS.
+A node creates publishers, subscriptions, timers and Trigger services in its constructor; `spin` then runs the
+callbacks one at a time, in one thread. Names are relative ("joint_states"), so that each robot can have its
+own namespace; "~/start" is below the name of the node. There are three implementations: in process with
+virtual time, rclpy, and DDS without ROS.
 """
 
 from __future__ import annotations
@@ -16,73 +16,84 @@ from hardware.messages import Message
 
 M = TypeVar("M", bound=Message)
 
-Answer = tuple[bool, str]  # what a Trigger service returns: success, and a sentence
+Answer = tuple[bool, str]  # response of a Trigger service: success, message
 
 
 class Profile(Enum):
-    """Quality of service, by what a topic is for."""
+    """Quality of service, by the purpose of a topic."""
 
     COMMAND = "command"  # reliable, volatile, keep last 1: only the newest command counts
     STATE = "state"  # published reliable, subscribed best effort, keep last 1: matches every driver
     SENSOR = "sensor"  # best effort, keep last 5: a lost picture is better than a late one
-    LATCHED = "latched"  # reliable, transient local, keep last 1: whoever comes later still hears it
+    LATCHED = "latched"  # reliable, transient local, keep last 1: late subscribers get the last message
 
 
 @runtime_checkable
 class Bus(Protocol):
-    """One node's door to the others. Not thread-safe: callbacks and calls belong to the thread that spins."""
+    """Connection of one node to the others. Not thread-safe: use it only in the thread that calls `spin`."""
 
-    name: str  # the node's
+    name: str  # of the node
 
     def now(self) -> float:
-        """Local monotonic seconds: what ages and deadlines are judged by."""
+        """Local monotonic time [s], for ages and deadlines."""
         ...
 
     def stamp(self) -> float:
-        """Seconds of the clock that stamps messages: ROS time, or Unix time."""
+        """Time for the stamps of messages [s]: ROS time, or Unix time."""
         ...
 
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:
-        """A function that publishes. Raises BusError where the topic's name cannot be used."""
+        """A function that publishes one message. Raises BusError for an unusable name.
+
+        The function raises BusError for a message of another type, and after `close`.
+        """
         ...
 
     def subscribe(
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
-        """callback(message, received_s) for each message, received_s on the clock of `now`."""
+        """Call callback(message, received_s) for each message; received_s is on the clock of `now`.
+
+        Messages that cannot be converted are dropped, with one warning. Raises BusError for an unusable name.
+        """
         ...
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
-        """Call back on absolute deadlines; those that passed while another callback ran are skipped, never
-        made up.
+        """Call `callback` on absolute deadlines. Deadlines that pass during another callback are skipped.
+
+        Raises BusError for a period that is not positive and finite.
         """
         ...
 
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
-        """Offer a std_srvs/Trigger service."""
+        """Offer a std_srvs/Trigger service; `callback` returns its response."""
         ...
 
     def call(self, name: str, timeout_s: float) -> Answer:
-        """Call a Trigger service and wait. Raises BusError when nobody answers in time."""
+        """Call a Trigger service and wait for its response. Raises BusError when none comes in time."""
         ...
 
     def spin(self, until: Callable[[], bool]) -> None:
-        """Call back until `until()` is true, which is asked after each callback and at least every 50 ms."""
+        """Run callbacks until `until()` is true. It is checked after each callback, at least every 50 ms."""
         ...
 
     def close(self) -> None:
-        """Leave. What was published before is still delivered."""
+        """Leave the bus, after published messages are delivered or a second has passed."""
         ...
 
 
 @runtime_checkable
 class RawBus(Protocol):
-    """What a recorder asks for besides: messages as they came, with what our records have no field for."""
+    """Bus that also delivers unconverted messages, for the recorder.
+
+    The bytes keep fields that the records of `hardware.messages` do not have.
+    """
 
     def subscribe_raw(
         self, topic: str, kind: type[Message], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
-        """callback(cdr, received_s): little- or big-endian CDR with its header of four bytes. Silence is not
-        said.
+        """Call callback(cdr, received_s) for each message: CDR of either byte order, with its 4-byte header.
+
+        There is no warning when such a topic is silent.
         """
         ...

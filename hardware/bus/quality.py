@@ -9,7 +9,7 @@ from hardware.bus.protocol import Profile
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What a publisher offers and what a subscriber asks for; `depth` is of both."""
+    """Quality of service of the publishers and subscribers of a profile; `depth` and `latched` hold for both."""
 
     offers_reliable: bool
     asks_reliable: bool
@@ -19,14 +19,14 @@ class Quality:
 
 QUALITY = {
     Profile.COMMAND: Quality(True, True, False, 1),
-    # Asks for less than it offers: drivers publish their state either way, and the newest alone counts.
+    # Subscribers ask for best effort, because that matches drivers of either kind, and only the newest counts.
     Profile.STATE: Quality(True, False, False, 1),
     Profile.SENSOR: Quality(False, False, False, 5),
     Profile.LATCHED: Quality(True, True, True, 1),
 }
-# DDS' numbers of the policies that can keep two sides apart, and what such a mismatch means.
+# Ids of DDS policies -> meaning of a mismatch.
 MISMATCHES = {
-    2: "durability (one side wants what was said before it came, the other does not keep it)",
+    2: "durability (the subscriber asks for earlier messages, the publisher does not keep them)",
     4: "deadline",
     5: "latency budget",
     6: "ownership",
@@ -38,10 +38,13 @@ MISMATCHES = {
 
 
 def mismatch(topic: str, policy: int, publishing: bool) -> str:
-    """The sentence for a publisher and a subscriber of one topic that cannot be joined."""
+    """Warning for a publisher and a subscriber of one topic whose qualities of service do not match.
+
+    policy: id of the DDS policy that differs. publishing: True if this node is the publisher.
+    """
     other = "subscriber" if publishing else "publisher"
     why = MISMATCHES.get(policy, f"policy {policy}")
     return (
-        f"A {other} of '{topic}' does not match this node's quality of service: {why}. Nothing passes "
-        "between the two; change the other side's profile, see the table of topics in docs/ros2.md."
+        f"A {other} of '{topic}' does not match this node's quality of service: {why}. They exchange no "
+        "messages. Change the profile of the other side; docs/ros2.md lists the profile of each topic."
     )

@@ -1,7 +1,6 @@
-"""A ROS message as text for people: YAML, with long arrays, texts and bytes cut short.
+"""YAML text of a ROS message, with long arrays, strings and bytes shortened.
 
-What is not cut is YAML to the letter: a program that reads it has the message again, floats to their last
-bit.
+Without shortening, the text is valid YAML that contains the whole message; floats are exact.
 """
 
 from __future__ import annotations
@@ -14,39 +13,28 @@ from typing import Any
 
 import numpy as np
 
-CUT = 16  # elements of an array that are shown
-TEXT_CUT = 240  # characters of a text that are shown
-BARE = re.compile(r"[A-Za-z/][\w/.-]*( [\w/.-]+)*", re.ASCII)  # texts that YAML takes for themselves
-WORDS = {
-    "true",
-    "false",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "null",
-    "y",
-    "n",
-}  # which YAML takes for something else than text
+CUT = 16  # elements of an array that are printed
+TEXT_CUT = 240  # characters of a string that are printed
+BARE = re.compile(r"[A-Za-z/][\w/.-]*( [\w/.-]+)*", re.ASCII)  # strings that need no quotes in YAML ...
+WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}  # ... except these
 
 
 def readable(message: Any, cut: int | None = CUT) -> str:
-    """cut: how many elements of an array are shown, and of the messages in a list; None: everything, texts as
-    well.
+    """YAML text of a ROS message.
+
+    cut: number of elements of an array or list that are printed; None prints everything, strings included.
     """
     return "\n".join(_fields(message, cut, "")) or "{}"
 
 
 def _fields(message: Any, cut: int | None, indent: str) -> Iterator[str]:
-    own = [
-        field for field in fields(message) if field.default is MISSING
-    ]  # others are constants, and the type's name
-    for field in own:
+    # Fields with a default are constants and the name of the type.
+    for field in (field for field in fields(message) if field.default is MISSING):
         yield from _entry(f"{indent}{field.name}:", getattr(message, field.name), cut, indent + "  ")
 
 
 def _entry(head: str, value: Any, cut: int | None, indent: str) -> Iterator[str]:
-    """One field: behind its name, or below it where it is a message or a list of them."""
+    """One field: after its name, or below it for a message or a list of messages."""
     if is_dataclass(value):
         yield head
         yield from _fields(value, cut, indent)
@@ -63,7 +51,7 @@ def _entry(head: str, value: Any, cut: int | None, indent: str) -> Iterator[str]
 
 
 def _plain(value: Any, cut: int | None) -> str:
-    """What stands on one line."""
+    """A value on one line."""
     if isinstance(value, str):
         long = cut is not None and len(value) > TEXT_CUT
         return f"{_text(value[:TEXT_CUT] + '...')}  # {len(value)} characters" if long else _text(value)
@@ -83,14 +71,13 @@ def _number(value: Any) -> str:
         return str(value)
     if not np.isfinite(value):
         return ".nan" if np.isnan(value) else ".inf" if value > 0 else "-.inf"
-    text = str(value)  # the shortest that is this float again
-    return text if "." in text else text.replace("e", ".0e")  # YAML takes 1e-05 for text
+    text = str(value)  # the shortest text that gives the same float
+    return text if "." in text else text.replace("e", ".0e")  # YAML parses 1e-05 as a string
 
 
 def _text(text: str) -> str:
     if BARE.fullmatch(text) and text.lower() not in WORDS:
         return text
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(
-        c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted
-    )  # nothing that steers a terminal
+    # Escape control characters, which the terminal would execute.
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)

@@ -1,7 +1,7 @@
-"""Message classes of a ROS installation, made and filled as rclpy's generated setters take them fastest.
+"""Message classes of a ROS installation, filled with the types that rclpy's generated setters accept fastest.
 
-An array.array of the right type code is taken as it is; any other sequence is checked element by element,
-which takes tens of milliseconds for a picture.
+The setters accept an array.array with the right type code as it is. They check any other sequence element by
+element, which takes tens of milliseconds for a picture.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _CODES = {
 
 @lru_cache
 def message_class(ros_type: str) -> Any:
-    """`sensor_msgs/msg/Image` as rclpy's class. Raises MissingDependencyError with the package to install."""
+    """rclpy's class of a type such as `sensor_msgs/msg/Image`.
+
+    Raises MissingDependencyError that names the package to install.
+    """
     package, kind, name = ros_type.split("/")
     try:
         return getattr(import_module(f"{package}.{kind}"), name)
@@ -45,7 +48,7 @@ def message_class(ros_type: str) -> Any:
 
 
 def new(ros_type: str, **fields: Any) -> Any:
-    """A message with these fields, and all others at their defaults."""
+    """A message with these fields; the others have their defaults."""
     message = message_class(ros_type)()
     converters = _converters(ros_type)
     for name, value in fields.items():
@@ -56,7 +59,7 @@ def new(ros_type: str, **fields: Any) -> Any:
 
 @lru_cache
 def _converters(ros_type: str) -> dict[str, Callable[[Any], Any]]:
-    """Field -> what turns our value into the one that the setter wants, where they differ."""
+    """Converters from our values to those of the setters, by field; only for fields that need one."""
     found: dict[str, Callable[[Any], Any]] = {}
     for name, kind in message_class(ros_type).get_fields_and_field_types().items():
         inner = kind.removeprefix("sequence<").removesuffix(">").split(",")[0]

@@ -1,4 +1,4 @@
-"""Leaving undisturbed: a second Ctrl-C may not cut short what brings a robot to rest."""
+"""Protection of a shutdown from signals, so that a second Ctrl-C does not interrupt stopping a robot."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SHIELDED = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM inside the block. Keep it short: only SIGKILL ends it early."""
+    """Ignore SIGINT and SIGTERM inside the block. Keep the block short: only SIGKILL can end it."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals go to the main thread alone
+        yield  # only the main thread receives signals
         return
     before = {number: signal.signal(number, signal.SIG_IGN) for number in SHIELDED}
     try:

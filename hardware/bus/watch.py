@@ -1,4 +1,4 @@
-"""Says when a topic that should never be silent is: a pure clockwork that both middleware buses wind."""
+"""Detection of silent topics, used by the buses on rclpy and DDS."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 from hardware.bus.protocol import Profile
 from hardware.messages import Diagnostics
 
-SILENT_S = (
-    5.0  # so long after the start, or after the last message, a topic of state or pictures is called silent
-)
+SILENT_S = 5.0  # time without a message after which a topic of states or pictures counts as silent
 
 
 def watch(topic: str, kind: type[Any], profile: Profile, now_s: float) -> TopicWatch | None:
-    """A watch over state and pictures. Commands and latched topics may rest; diagnostics are told as stale
-    instead.
+    """A watch for a topic of states or pictures; None for other topics.
+
+    Commands and latched topics may be silent, and the diagnostics node reports stale diagnostics.
     """
     return (
         TopicWatch(topic, now_s)
@@ -26,30 +25,32 @@ def watch(topic: str, kind: type[Any], profile: Profile, now_s: float) -> TopicW
 
 @dataclass(slots=True)
 class TopicWatch:
-    """One subscription. Times are local monotonic seconds."""
+    """Silence detector of one subscription. Times are local monotonic seconds."""
 
     topic: str
     since_s: float  # of the last message, or of the subscription
-    heard: bool = False
+    received: bool = False
     silent: bool = field(default=False, init=False)
 
-    def hear(self, now_s: float) -> str | None:
-        """A message has come; a sentence if that ends a silence."""
+    def on_message(self, now_s: float) -> str | None:
+        """Record a message; returns a notice if it ends a silence."""
         gap_s, was_silent = now_s - self.since_s, self.silent
-        self.since_s, self.heard, self.silent = now_s, True, False
+        self.since_s, self.received, self.silent = now_s, True, False
         return f"'{self.topic}' is back after {gap_s:.0f} s." if was_silent else None
 
-    def look(self, now_s: float, publishers: int, hint: str = "") -> str | None:
-        """A sentence when a silence has just become too long; `publishers` are those that match."""
+    def check(self, now_s: float, publishers: int, hint: str = "") -> str | None:
+        """A warning when the topic has just become silent.
+
+        publishers: number of matching publishers. hint: a likely cause, for a topic without a message so far.
+        """
         if self.silent or now_s - self.since_s < SILENT_S:
             return None
         self.silent = True
-        if self.heard and publishers:
-            return f"'{self.topic}' has fallen silent for {SILENT_S:.0f} s; its publisher is still there."
-        if self.heard:
-            return f"'{self.topic}' has fallen silent for {SILENT_S:.0f} s, and its publisher is gone."
-        never = f"Nothing has come on '{self.topic}' for {SILENT_S:.0f} s"
+        if self.received:
+            state = "is still running" if publishers else "is gone"
+            return f"No message on '{self.topic}' for {SILENT_S:.0f} s; its publisher {state}."
+        never = f"No message on '{self.topic}' for {SILENT_S:.0f} s"
         if publishers:
-            return f"{never}, though {publishers} publish it: see what they print."
-        advice = "start the node that does, and compare namespace and ROS_DOMAIN_ID on both sides"
-        return f"{never}: {hint}." if hint else f"{never}, and nobody publishes it: {advice}."
+            return f"{never}, although it has {publishers} publisher(s): see their output."
+        advice = "Start its node, and compare namespace and ROS_DOMAIN_ID on both sides"
+        return f"{never}: {hint}." if hint else f"{never}: it has no publisher. {advice}."

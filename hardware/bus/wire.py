@@ -1,9 +1,9 @@
-"""Records of `hardware.messages` as ROS messages and back: one table for every middleware.
+"""Conversion of the records of `hardware.messages` to ROS messages and back: one table for every middleware.
 
-A packer takes a record and `new(type, **fields)`, which makes a ROS message with the other fields at their
-defaults; an unpacker takes any object with the message's attributes. So rclpy's classes and those of
-`rosbags` share the table. Stamps survive a round trip exactly from 97 days after the epoch on, and to half a
-nanosecond before.
+A packer takes a record and `new(type, **fields)`, which makes a ROS message; fields that are not given have
+their defaults. An unpacker takes any object with the attributes of the message. The table therefore works
+with the classes of rclpy and of `rosbags`. Stamps later than 97 days after the Unix epoch survive a round trip
+exactly, earlier ones to half a nanosecond.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ORDER = re.compile(r"(\d{1,18})/(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One record: its ROS type as in `sensor_msgs/msg/JointState`, and how it is packed and unpacked."""
+class WireFormat:
+    """ROS type of a record, such as `sensor_msgs/msg/JointState`, with its packer and unpacker."""
 
     ros_type: str
     pack: Callable[[Any, New], Any]
@@ -44,25 +44,26 @@ class Row:
 
 
 def pack(record: m.Message, new: New) -> Any:
-    """The record as a ROS message. Raises BusError for shapes that do not fit together."""
+    """The ROS message of a record. Raises BusError for inconsistent shapes."""
     return WIRE[type(record)].pack(record, new)
 
 
 def unpack(kind: type[Any], message: Any) -> Any:
-    """The ROS message as a record. Raises BusError for a message that the record cannot hold."""
+    """The record of a ROS message. Raises BusError for a message that the record cannot represent."""
     return WIRE[kind].unpack(message)
 
 
 def check_kind(topic: str, kind: type[Any], message: Any) -> None:
-    """Raises BusError for a message of another kind than its topic carries."""
+    """Raise BusError for a message whose type is not that of its topic."""
     if type(message) is not kind:
         found = type(message).__name__
         raise BusError(f"'{topic}' carries {kind.__name__}, found {found}: nothing was sent.")
 
 
 def parse_order(text: str) -> tuple[int, int]:
-    """(epoch, sequence) of a trajectory's frame_id or a flight command's label; (0, 0) of who counts
-    nothing.
+    """(epoch, sequence) from the frame_id of a trajectory or the label of a flight command.
+
+    (0, 0) for a sender without sequence numbers.
     """
     match = ORDER.fullmatch(text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
@@ -77,7 +78,7 @@ def _per_joint(what: str, values: ndarray, names: tuple[str, ...], optional: boo
 
 
 def check_shapes(record: m.Message) -> None:
-    """Raises BusError for a joint state or trajectory whose arrays do not fit its joints."""
+    """Raise BusError for a joint state or trajectory whose arrays do not fit its joints."""
     if isinstance(record, m.JointState):
         _per_joint("joint state", record.position_rad, record.names)
         _per_joint("joint velocity", record.velocity_rad_s, record.names, optional=True)
@@ -216,9 +217,7 @@ def _pack_status(r: m.Status, new: New) -> Any:
 
 
 def _unpack_status(msg: Any) -> m.Status:
-    level = (
-        msg.level[0] if isinstance(msg.level, bytes) else int(msg.level)
-    )  # rclpy has `byte` as bytes of length 1
+    level = msg.level[0] if isinstance(msg.level, bytes) else int(msg.level)  # rclpy uses bytes for `byte`
     return m.Status(msg.name, level, msg.message, {pair.key: pair.value for pair in msg.values})
 
 
@@ -231,32 +230,34 @@ def _unpack_diagnostics(msg: Any) -> m.Diagnostics:
     return m.Diagnostics(join_time(msg.header.stamp), tuple(map(_unpack_status, msg.status)))
 
 
-WIRE: dict[type[Any], Row] = {
-    m.JointState: Row("sensor_msgs/msg/JointState", _pack_joints, _unpack_joints),
-    m.JointTrajectory: Row("trajectory_msgs/msg/JointTrajectory", _pack_trajectory, _unpack_trajectory),
-    m.Floats: Row(
+WIRE: dict[type[Any], WireFormat] = {
+    m.JointState: WireFormat("sensor_msgs/msg/JointState", _pack_joints, _unpack_joints),
+    m.JointTrajectory: WireFormat(
+        "trajectory_msgs/msg/JointTrajectory", _pack_trajectory, _unpack_trajectory
+    ),
+    m.Floats: WireFormat(
         "std_msgs/msg/Float64MultiArray",
         lambda r, new: new("std_msgs/msg/Float64MultiArray", data=floats(r.values).reshape(-1)),
         lambda msg: m.Floats(floats(msg.data)),
     ),
-    m.FlightCommand: Row("std_msgs/msg/Float64MultiArray", _pack_flight, _unpack_flight),
-    m.Odometry: Row("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
-    m.Imu: Row("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
-    m.Image: Row("sensor_msgs/msg/Image", pictures.pack_image, pictures.unpack_image),
-    m.DepthImage: Row("sensor_msgs/msg/Image", pictures.pack_depth, pictures.unpack_depth),
-    m.CompressedImage: Row(
+    m.FlightCommand: WireFormat("std_msgs/msg/Float64MultiArray", _pack_flight, _unpack_flight),
+    m.Odometry: WireFormat("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
+    m.Imu: WireFormat("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
+    m.Image: WireFormat("sensor_msgs/msg/Image", pictures.pack_image, pictures.unpack_image),
+    m.DepthImage: WireFormat("sensor_msgs/msg/Image", pictures.pack_depth, pictures.unpack_depth),
+    m.CompressedImage: WireFormat(
         "sensor_msgs/msg/CompressedImage", pictures.pack_compressed, pictures.unpack_compressed
     ),
-    m.CameraInfo: Row("sensor_msgs/msg/CameraInfo", pictures.pack_info, pictures.unpack_info),
-    m.Text: Row(
+    m.CameraInfo: WireFormat("sensor_msgs/msg/CameraInfo", pictures.pack_info, pictures.unpack_info),
+    m.Text: WireFormat(
         "std_msgs/msg/String",
         lambda r, new: new("std_msgs/msg/String", data=r.text),
         lambda msg: m.Text(msg.data),
     ),
-    m.Flag: Row(
+    m.Flag: WireFormat(
         "std_msgs/msg/Bool",
         lambda r, new: new("std_msgs/msg/Bool", data=bool(r.on)),
         lambda msg: m.Flag(bool(msg.data)),
     ),
-    m.Diagnostics: Row("diagnostic_msgs/msg/DiagnosticArray", _pack_diagnostics, _unpack_diagnostics),
+    m.Diagnostics: WireFormat("diagnostic_msgs/msg/DiagnosticArray", _pack_diagnostics, _unpack_diagnostics),
 }

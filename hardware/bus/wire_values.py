@@ -1,6 +1,6 @@
-"""Pieces that ROS messages share: times, headers, vectors, quaternions, arrays of numbers.
+"""Conversion of the parts that ROS messages share: times, headers, vectors, quaternions, arrays of numbers.
 
-`new(type, **fields)` makes a ROS message with the other fields at their defaults.
+`new(type, **fields)` makes a ROS message; fields that are not given have their defaults.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ NANO = 1_000_000_000
 
 
 def split_time(time_s: float) -> dict[str, int]:
-    """sec and nanosec of builtin_interfaces/Time or Duration, rounded to the nearest nanosecond."""
+    """sec and nanosec of builtin_interfaces/Time or Duration, rounded to the nearest nanosecond.
+
+    Raises BusError for a time that is not finite or not within 68 years of zero.
+    """
     if not (math.isfinite(time_s) and -(2.0**31) <= time_s < 2.0**31 - 1):
-        raise BusError(f"A time of {time_s} s cannot be sent: expected a finite one within 68 years of zero.")
+        raise BusError(
+            f"A time of {time_s} s cannot be sent: expected a finite time within 68 years of zero."
+        )
     sec = math.floor(time_s)
     nanosec = round((time_s - sec) * NANO)  # the difference of the two is exact
     return {"sec": sec + 1, "nanosec": 0} if nanosec == NANO else {"sec": sec, "nanosec": nanosec}
@@ -40,7 +45,7 @@ def header(new: New, stamp_s: float, frame_id: str = "") -> Any:
 
 
 def floats(values: Any) -> ndarray:
-    """float64[] as messages have it."""
+    """Values as float64, the type of arrays in messages."""
     return np.asarray(values, dtype=np.float64)
 
 
@@ -56,7 +61,7 @@ def vector(point: Any) -> ndarray:
 
 
 def quaternion(new: New, wxyz: ndarray) -> Any:
-    """geometry_msgs/Quaternion of one that is [w, x, y, z] here."""
+    """geometry_msgs/Quaternion of [w, x, y, z]."""
     x, y, z, w = map(float, xyzw_of(wxyz))
     return new("geometry_msgs/msg/Quaternion", x=x, y=y, z=z, w=w)
 

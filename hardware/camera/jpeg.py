@@ -1,4 +1,4 @@
-"""Pictures as JPEG and back, by OpenCV, which is imported when the first one is made or read."""
+"""JPEG encoding and decoding with OpenCV, which is imported at the first call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 
 
 def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n"]:
-    """The bytes of a JPEG. quality: 1 to 100, as OpenCV has it."""
+    """The bytes of a JPEG file. pixels: RGB. quality: 1 to 100. Raises MissingDependencyError without OpenCV."""
     cv2 = _opencv()
     _, data = cv2.imencode(
         ".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
@@ -22,11 +22,13 @@ def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n
 
 
 def decoded(data: UInt8[ndarray, " n"]) -> UInt8[ndarray, "h w 3"]:
-    """RGB pixels of a JPEG, or of a PNG, which other nodes may send. Raises DataError for what is neither."""
+    """RGB pixels of a JPEG or PNG file. Raises DataError when the bytes are neither."""
     cv2 = _opencv()
     picture = cv2.imdecode(np.asarray(data, np.uint8), cv2.IMREAD_COLOR) if len(data) else None
     if picture is None:
-        raise DataError(f"A compressed picture of {len(data)} bytes is no JPEG or PNG that OpenCV can read.")
+        raise DataError(
+            f"A compressed picture of {len(data)} bytes is no JPEG or PNG that OpenCV can decode."
+        )
     rgb: UInt8[ndarray, "h w 3"] = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
     return rgb
 

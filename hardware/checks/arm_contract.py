@@ -1,4 +1,4 @@
-"""Does a bundle fit a robot? Asked before anything moves; every mismatch is one sentence."""
+"""Check that a bundle fits an arm, before anything moves. Each mismatch is one sentence."""
 
 from __future__ import annotations
 
@@ -16,49 +16,48 @@ _SLACK_RAD, _SLACK = 1e-4, 1e-3
 
 
 def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
-    """Raises CheckpointError with all mismatches."""
+    """Raise CheckpointError that lists all mismatches between bundle and robot."""
     found = list(mismatches(bundle, robot))
     if found:
         raise CheckpointError(
             f"The bundle '{bundle.name}' does not fit the robot '{robot.name}': {' '.join(found)} "
-            "Use the robot that it was made for, or mend the robot's description."
+            "Use the robot that the bundle was made for, or correct the robot's description."
         )
 
 
-def asked_of(bundle: Bundle) -> tuple[Segment, ...]:
-    """What the bundle is shown of its task, by the topic 'goal': neither positions nor velocities of
-    joints.
+def goal_segments(bundle: Bundle) -> tuple[Segment, ...]:
+    """Segments of the observation 'state' that come from the topic 'goal'.
+
+    They are the segments that are neither positions nor velocities of joints.
     """
     unit = bundle.env.obs["state"].unit if "state" in bundle.env.obs else ""
     return tuple(segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY))
 
 
 def goal_names(bundle: Bundle) -> tuple[str, ...]:
-    """One name for each number of the topic 'goal' that the bundle is shown."""
-    return tuple(name for segment in asked_of(bundle) for name in segment.names)
+    """Names of the numbers on the topic 'goal' that the bundle observes."""
+    return tuple(name for segment in goal_segments(bundle) for name in segment.names)
 
 
-def check_goal(bundle: Bundle, told: int, by: str) -> None:
-    """Raise CheckpointError for a goal of another size than the bundle is shown. by: who tells these
-    numbers.
-    """
+def check_goal(bundle: Bundle, size: int, source: str) -> None:
+    """Raise CheckpointError unless a goal of `size` numbers fits the bundle. source: its publisher in words."""
     names = goal_names(bundle)
-    if len(names) != told:
-        unit = "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked_of(bundle))
-        shown = f"{len(names)} numbers of its task ({unit})" if names else "nothing of its task"
+    if len(names) != size:
+        unit = "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in goal_segments(bundle))
+        expected = f"a goal of {len(names)} numbers ({unit})" if names else "no goal"
         raise CheckpointError(
-            f"The bundle '{bundle.name}' is shown {shown}, and {by} tells {told}. Tell as many as it is "
-            "shown, in its order, or use a bundle that was trained on this task."
+            f"The bundle '{bundle.name}' observes {expected}, but {source} sends {size} numbers. Send the "
+            "numbers of the bundle, in its order, or use a bundle that was trained on this task."
         )
 
 
 def mismatches(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
-    """One sentence each: joint names, limits, rates, cameras."""
+    """One sentence per mismatch: joint names, limits, rates, observations, cameras."""
     joints = action_joints(bundle.env.action.unit)
     if len(joints) != bundle.env.action.dim:
         yield (
-            f"It commands '{bundle.env.action.unit or 'numbers without a unit'}' ({bundle.env.name}), and an "
-            "arm takes named joint positions, 'rad: <joint>, ...'."
+            f"It commands '{bundle.env.action.unit or 'numbers without a unit'}' ({bundle.env.name}), but an "
+            "arm expects named joint positions, 'rad: <joint>, ...'."
         )
         return
     yield from _names(joints, robot)
@@ -71,49 +70,56 @@ def mismatches(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
 
 def _names(joints: tuple[str, ...], robot: RobotDescription) -> Iterator[str]:
     if missing := [name for name in joints if name not in robot.names]:
-        yield f"It commands the joints {', '.join(missing)}, which the robot does not have ({', '.join(robot.names)})."
+        yield (
+            f"It commands the joints {', '.join(missing)}, which the robot does not have "
+            f"({', '.join(robot.names)})."
+        )
     if left := [name for name in robot.names if name not in joints]:
         yield f"It does not command the joints {', '.join(left)}."
 
 
 def _limits(bundle: Bundle, joints: tuple[str, ...], robot: RobotDescription) -> Iterator[str]:
-    """A policy may be asked for less than the robot can do, not for more."""
-    rows = {joint.name: joint for joint in robot.joints}
+    """The action range of each joint has to be inside the robot's range."""
+    limits = {joint.name: joint for joint in robot.joints}
     for name, low, high in zip(joints, bundle.env.action.low, bundle.env.action.high, strict=True):
-        joint = rows[name]
+        joint = limits[name]
         if low < joint.low_rad - _SLACK_RAD or high > joint.high_rad + _SLACK_RAD:
             yield (
-                f"Joint {name} is commanded from {low:.3g} to {high:.3g} rad, the robot's goes from "
-                f"{joint.low_rad:.3g} to {joint.high_rad:.3g}."
+                f"Joint {name} is commanded from {low:.3g} to {high:.3g} rad; the robot's range is "
+                f"{joint.low_rad:.3g} to {joint.high_rad:.3g} rad."
             )
 
 
 def _rates(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
     named = {"control": bundle.env.control_hz, **bundle.manifest["rates_hz"]}
-    unusable = {
-        name: hz for name, hz in named.items() if not 0.0 < float(hz) < math.inf
-    }  # NaN is refused, too
+    unusable = {name: hz for name, hz in named.items() if not 0.0 < float(hz) < math.inf}  # refuses NaN, too
     if unusable:
-        shown = ", ".join(f"{name} {hz:g} Hz" for name, hz in unusable.items())
-        yield f"Its manifest holds rates that no robot has: {shown}; expected finite positive numbers."
+        rates = ", ".join(f"{name} {hz:g} Hz" for name, hz in unusable.items())
+        yield f"Its manifest has unusable rates: {rates}; expected finite positive numbers."
         return
     if bundle.env.control_hz > robot.command_hz * (1.0 + _SLACK):
-        yield f"It acts at {bundle.env.control_hz:g} Hz, the robot takes commands at {robot.command_hz:g} Hz."
+        yield (
+            f"It sends commands at {bundle.env.control_hz:g} Hz, but the robot takes them at "
+            f"{robot.command_hz:g} Hz."
+        )
     needed = float(bundle.manifest["rates_hz"].get("state", 0.0))
     if needed > robot.state_hz * (1.0 + _SLACK):
-        yield f"It is shown states at {needed:g} Hz, the robot tells them at {robot.state_hz:g} Hz."
+        yield f"It observes states at {needed:g} Hz, but the robot sends them at {robot.state_hz:g} Hz."
 
 
 def _state(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
-    """The joints that it is shown."""
+    """The joints of the observation 'state' have to be the robot's."""
     if "state" not in bundle.env.obs:
         return
     segments = parse_unit(bundle.env.obs["state"].unit)
     if not segments:
-        yield "It does not name the parts of its observation 'state', so a robot cannot tell which number is which."
-    shown = {name for s in segments if s.unit in (POSITION, VELOCITY) for name in s.names}
-    if unknown := sorted(shown - set(robot.names)):
-        yield f"It is shown the joints {', '.join(unknown)}, which the robot does not have."
+        yield (
+            "The unit of its observation 'state' does not name the numbers, so they cannot be taken from the "
+            "robot's topics."
+        )
+    observed = {name for s in segments if s.unit in (POSITION, VELOCITY) for name in s.names}
+    if unknown := sorted(observed - set(robot.names)):
+        yield f"It observes the joints {', '.join(unknown)}, which the robot does not have."
 
 
 def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
@@ -125,14 +131,14 @@ def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
         name = key.partition(".")[2]
         camera = robot.cameras.get(name)
         if camera is None:
-            yield f"It needs the camera '{name}', the robot has {', '.join(robot.cameras) or 'none'}."
+            yield f"It needs the camera '{name}'; the robot has {', '.join(robot.cameras) or 'none'}."
             continue
         height, width = spec.shape[:2]
         if not scalable((camera.height_px, camera.width_px), (height, width)):
             yield (
-                f"Its camera '{name}' gives {width} x {height} pictures, the robot's {camera.width_px} x "
-                f"{camera.height_px}, of which these are not a smaller version."
+                f"It expects {width} x {height} pictures of the camera '{name}', and the robot's "
+                f"{camera.width_px} x {camera.height_px} pictures cannot be scaled down to that size."
             )
         needed = float(bundle.manifest["rates_hz"].get(key, 0.0))
         if needed > camera.rate_hz * (1.0 + _SLACK):
-            yield f"Its camera '{name}' runs at {needed:g} Hz, the robot's at {camera.rate_hz:g} Hz."
+            yield f"It needs the camera '{name}' at {needed:g} Hz; the robot's has {camera.rate_hz:g} Hz."

@@ -1,4 +1,4 @@
-"""Reading recordings back: the recorder's, and any bag that `ros2 bag record` wrote (MCAP or SQLite)."""
+"""Reader of recordings: those of the recorder, and bags of `ros2 bag record` (MCAP or SQLite)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ KINDS: dict[str, type[Any]] = {
 
 
 def find_bags(source: Path) -> list[Path]:
-    """The recordings below `source`, or `source` itself, by name. Raises DataError when there are none.
+    """The recordings in the folder `source`, or `source` itself, sorted by name.
 
-    A recording is a folder with a metadata.yaml, or a file without one.
+    A recording is a folder with a metadata.yaml, or a single file. Raises DataError when there is none.
     """
     if not source.exists():
         raise DataError(f"{source} does not exist; expected a folder of recordings, or one of them.")
@@ -44,9 +44,9 @@ def find_bags(source: Path) -> list[Path]:
     found += [path for path in source.glob("*") if path.is_file() and path.suffix in FILES]
     if not found:
         raise DataError(
-            f"No recordings are in {source}: folders with a {METADATA}, as the recorder and `ros2 bag "
-            f"record` write them, or files ({', '.join(FILES)}) were expected. A recording that was cut off "
-            "is salvaged when the recorder starts there again."
+            f"No recordings are in {source}: expected folders with a {METADATA}, as the recorder and `ros2 "
+            f"bag record` write them, or files ({', '.join(FILES)}). An interrupted recording is salvaged "
+            "when the recorder starts there again."
         )
     return sorted(
         found,
@@ -55,9 +55,11 @@ def find_bags(source: Path) -> list[Path]:
 
 
 class Bag:
-    """One recording, open until `close`. Names of topics are relative, as in `hardware.topics`.
+    """One recording, open until `close`. Topic names are relative, as in `hardware.topics`.
 
-    namespace: of the robot; topics outside it are not seen. Raises DataError when it cannot be read.
+    namespace: of the robot; topics outside it are ignored. topics: name -> ROS type of the topics with
+    messages. names: also those without messages. full_names: names with namespace, of all topics. Raises
+    DataError when the recording cannot be read.
     """
 
     def __init__(self, path: Path, types: RosTypes, namespace: str = "") -> None:
@@ -65,11 +67,8 @@ class Bag:
             from rosbags.rosbag2 import Reader, ReaderError
         except ModuleNotFoundError as error:
             raise MissingDependencyError(f"Reading recordings needs 'rosbags'. Run: {INSTALL}") from error
-        self.path, self._types, self._broken = (
-            path,
-            types,
-            (ReaderError, OSError, ValueError, KeyError, AssertionError),
-        )
+        self.path, self._types = path, types
+        self._broken = (ReaderError, OSError, ValueError, KeyError, AssertionError)
         try:
             self._reader: Any = Reader(path)
             self._reader.open()
@@ -78,17 +77,12 @@ class Bag:
         prefix = f"/{namespace.strip('/')}/".replace("//", "/")
         every = {each.topic: f"/{each.topic.lstrip('/')}" for each in self._reader.connections}
         self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
-        there = [each for each in self._reader.connections if each.msgcount and each.topic in self._names]
-        self.topics = {
-            self._names[each.topic]: each.msgtype for each in there
-        }  # name -> type, of what holds messages
-        self.names, self.full_names = (
-            set(self._names.values()),
-            sorted(every.values()),
-        )  # of silent topics, too
+        used = [each for each in self._reader.connections if each.msgcount and each.topic in self._names]
+        self.topics = {self._names[each.topic]: each.msgtype for each in used}
+        self.names, self.full_names = set(self._names.values()), sorted(every.values())
 
     def raw(self, topics: Collection[str]) -> Iterator[tuple[str, int, bytes]]:
-        """(topic, when it was received [Unix ns], CDR), in the order of receipt."""
+        """(topic, time of receipt [Unix ns], CDR) of the messages of these topics, in the order of receipt."""
         wanted = [each for each in self._reader.connections if self._names.get(each.topic) in topics]
         if not wanted:
             return
@@ -99,12 +93,12 @@ class Bag:
             raise DataError(f"{self.path.name} is broken: {error}.") from error
 
     def messages(self, topics: Collection[str]) -> Iterator[tuple[str, int, Message]]:
-        """(topic, when it was received [Unix ns], record), in the order of receipt."""
+        """(topic, time of receipt [Unix ns], record) of the messages of these topics, in the order of receipt."""
         for topic, received_ns, cdr in self.raw(topics):
             yield topic, received_ns, self.decode(topic, cdr)
 
     def decode(self, topic: str, cdr: bytes) -> Message:
-        """The record. Raises DataError for a message that no record of ours can hold."""
+        """The record of a message. Raises DataError for an unsupported type or unreadable bytes."""
         ros_type = self.topics[topic]
         kind = DepthImage if _is_depth(topic) else KINDS.get(ros_type)
         if kind is None:
@@ -116,6 +110,7 @@ class Bag:
         return record
 
     def close(self) -> None:
+        """Close the file."""
         self._reader.close()
 
 

@@ -1,8 +1,8 @@
-"""From topics, each at a time of its own, to frames at one rate.
+"""Synchronisation of recorded topics to frames at a fixed rate.
 
-At a tick a frame sees what a policy would have been shown then: the newest of each topic by its time of
-receipt. Its action is the newest command at the next tick: what a policy's first waypoint, one period ahead,
-has to be.
+The observation of a frame is the newest message of each topic by its time of receipt, which is what a policy
+would have observed at that tick. The action of a frame is the newest command at the next tick, because a
+policy's first waypoint is one period ahead.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from hardware.recording.streams import Streams, TopicTrack
 from hardware.topics import JOINT_STATES, TELEOP
 from robo_rl.core.errors import DataError
 
-STILL_RAD = 0.01  # a command that changes by less moves nothing
-BEYOND_RAD = 0.05  # how far a command may lie outside the limits, and be clipped
+STILL_RAD = 0.01  # commands that change by less count as standing still
+BEYOND_RAD = 0.05  # commands outside the limits by at most this much are clipped; others are an error
 S_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRules:
-    """How frames are made. gap_s: how old the newest of a topic may be. idle_s: of standing still at either
-    end, so much is kept; None: all.
+    """Settings of the synchronisation.
+
+    low_rad, high_rad: limits of actions. gap_s: largest age of a topic's newest message at a tick. idle_s:
+    time of standing still that is kept at either end of an episode; None keeps all of it.
     """
 
     rate_hz: float
@@ -43,35 +45,38 @@ class FrameRules:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which message makes which frame: n frames, n + 1 ticks."""
+    """Messages of each frame: n frames, n + 1 ticks."""
 
-    ticks_ns: Int64[ndarray, " n+1"]
-    state: Int64[ndarray, " n+1"]  # place in the track of states
-    command: Int64[ndarray, " n"]  # place in the track of commands
+    ticks_ns: Int64[ndarray, " n+1"]  # Unix time
+    state: Int64[ndarray, " n+1"]  # index into the track of states
+    command: Int64[ndarray, " n"]  # index into the track of commands
     action_rad: Float[ndarray, "n j"]
     intervention: Bool[ndarray, " n"]
-    idle_s: float  # what was left out of standing still
+    idle_s: float  # time of standing still that was removed
 
     @property
     def frames(self) -> int:
+        """Number of frames n."""
         return len(self.command)
 
 
 def plan_frames(streams: Streams, action: str, rules: FrameRules, *, goal: bool) -> Plan:
-    """action: its topic. goal: must the goal be known? Raises DataError, a clause, for what makes no
-    episode.
+    """Choose the messages of each frame.
+
+    action: topic of the commands. goal: True if the goal is part of the observation. Raises DataError whose
+    text is a clause, such as "the arm was never commanded to move", for a recording that is no episode.
     """
     ticks_ns = _ticks(streams, rules, goal)
     state = streams.states.newest(ticks_ns)
     watched: dict[str, TopicTrack[Any]] = {JOINT_STATES.name: streams.states, **streams.pictures}
-    if action != TELEOP.name:  # a human who lets go commands nothing, and the arm stays
+    if action != TELEOP.name:  # teleoperation sends nothing while the operator holds still
         watched[action] = streams.commands
     for topic, track in watched.items():
         _refuse_gap(topic, track, ticks_ns, rules.gap_s)
     command = streams.commands.newest(ticks_ns[1:])
-    action_rad = _within(np.stack([streams.commands.values[i] for i in command]), rules)
-    keep = _busy(action_rad, rules)
-    flags = np.array([False, *streams.intervention.values])  # before the first message nobody holds it
+    action_rad = _clipped(np.stack([streams.commands.values[i] for i in command]), rules)
+    keep = _moving_frames(action_rad, rules)
+    flags = np.array([False, *streams.intervention.values])  # False before the first message
     return Plan(
         ticks_ns=ticks_ns[keep.start : keep.stop + 1],
         state=state[keep.start : keep.stop + 1],
@@ -82,13 +87,14 @@ def plan_frames(streams: Streams, action: str, rules: FrameRules, *, goal: bool)
     )
 
 
-def shown(
+def observations(
     bag: Bag, streams: Streams, plan: Plan, observer: ArmObserver, pictures: Mapping[str, str]
 ) -> Iterator[tuple[Seen, dict[str, int]]]:
-    """What was seen at each of the n + 1 ticks, by the code that shows it to policies, and when [ns].
+    """The observation at each of the n + 1 ticks, and its times [Unix ns].
 
-    pictures: key -> topic. Times are t_capture_ns and t_receive_ns of the state, t_capture_ns.<key> of
-    pictures; what bears no stamp of its sender has none here.
+    observer: the code that builds observations for policies, too. pictures: observation key -> topic. Times
+    are t_capture_ns and t_receive_ns of the state, and t_capture_ns.<key> of each picture. Messages without a
+    stamp of the sender have no t_capture_ns.
     """
     goals = streams.goal.newest(plan.ticks_ns)
     for place, goal, newest in zip(
@@ -100,15 +106,15 @@ def shown(
         }
         stamps_ns = {name: round(stamp_s * S_NS) for name, stamp_s in stamps_s.items() if stamp_s > 0.0}
         stamps_ns["t_receive_ns"] = int(streams.states.times_ns[place])
-        told = streams.goal.values[goal] if observer.goal_size and goal >= 0 else None
-        yield observer.build(state, newest, told), stamps_ns
+        goal_values = streams.goal.values[goal] if observer.goal_size and goal >= 0 else None
+        yield observer.build(state, newest, goal_values), stamps_ns
 
 
 def _ticks(streams: Streams, rules: FrameRules, goal: bool) -> Int64[ndarray, " t"]:
-    """From when everything has come once, until something has ended."""
+    """Ticks from the time when every topic has had a message until the first topic ends [Unix ns]."""
     period_ns = round(S_NS / rules.rate_hz)
     if goal and not len(streams.goal):
-        raise DataError("nobody said the goal")
+        raise DataError("no goal was published")
     needed: list[TopicTrack[Any]] = [streams.states, streams.commands, *streams.pictures.values()]
     needed += [streams.goal] if goal else []
     first_ns = max(int(track.times_ns[0]) for track in needed)
@@ -133,21 +139,21 @@ def _refuse_gap(topic: str, track: TopicTrack[Any], ticks_ns: Int64[ndarray, " t
         )
 
 
-def _within(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> Float[ndarray, "n j"]:
-    """Clipped to the limits. Raises DataError for what is far beyond: another unit, or another arm."""
+def _clipped(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> Float[ndarray, "n j"]:
+    """Actions clipped to the limits. Raises DataError for actions that are further outside than BEYOND_RAD."""
     clipped: Float[ndarray, "n j"] = np.clip(action_rad, rules.low_rad, rules.high_rad)
     if not (beyond := np.abs(action_rad - clipped)).max() <= BEYOND_RAD:  # also true for NaN
         frame, joint = np.unravel_index(int(np.nan_to_num(beyond, nan=np.inf).argmax()), beyond.shape)
         raise DataError(
-            f"joint {joint + 1} is commanded to {action_rad[frame, joint]:.3g} rad, and actions go from "
-            f"{rules.low_rad[joint]:.3g} to {rules.high_rad[joint]:.3g} here: another unit, or the narrow "
-            "range of env="
+            f"joint {joint + 1} is commanded to {action_rad[frame, joint]:.3g} rad, but actions have the "
+            f"range {rules.low_rad[joint]:.3g} to {rules.high_rad[joint]:.3g}: check the unit, and the range "
+            "of env="
         )
     return clipped
 
 
-def _busy(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> slice:
-    """The frames from shortly before the first movement until shortly after the last."""
+def _moving_frames(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> slice:
+    """The frames from `idle_s` before the first movement until `idle_s` after the last."""
     n = len(action_rad)
     begun = np.abs(action_rad - action_rad[0]).max(axis=1) > STILL_RAD
     ended = np.abs(action_rad - action_rad[-1]).max(axis=1) > STILL_RAD
@@ -161,19 +167,19 @@ def _busy(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> slice:
 
 def _newest_pictures(bag: Bag, ticks_ns: Int64[ndarray, " t"],
                      pictures: Mapping[str, str]) -> Iterator[dict[str, Picture]]:  # fmt: skip
-    """The newest picture of each key at each tick; each is decoded once, and only one of each is held."""
+    """The newest picture of each key at each tick. Each picture is decoded once; one per key is in memory."""
     keys = {topic: key for key, topic in pictures.items()}
-    coming = bag.raw(keys)
+    messages = bag.raw(keys)
     newest: dict[str, tuple[str, bytes] | Picture] = {}
-    ahead = next(coming, None)
+    following = next(messages, None)
     for tick_ns in ticks_ns:
-        while ahead is not None and ahead[1] <= tick_ns:
-            newest[keys[ahead[0]]] = ahead[0], ahead[2]
-            ahead = next(coming, None)
-        for key, held in newest.items():
-            if isinstance(held, tuple):
-                newest[key] = _picture(bag, *held)
-        yield {key: held for key, held in newest.items() if not isinstance(held, tuple)}
+        while following is not None and following[1] <= tick_ns:
+            newest[keys[following[0]]] = following[0], following[2]
+            following = next(messages, None)
+        for key, item in newest.items():
+            if isinstance(item, tuple):
+                newest[key] = _picture(bag, *item)
+        yield {key: item for key, item in newest.items() if not isinstance(item, tuple)}
 
 
 def _picture(bag: Bag, topic: str, cdr: bytes) -> Picture:
@@ -181,5 +187,5 @@ def _picture(bag: Bag, topic: str, cdr: bytes) -> Picture:
     if isinstance(record, CompressedImage):
         return Image(record.stamp_s, decoded(record.data), record.frame)
     if not isinstance(record, Image | DepthImage):
-        raise DataError(f"'{topic}' carries {bag.topics[topic]}, no pictures")
+        raise DataError(f"'{topic}' carries {bag.topics[topic]}, not pictures")
     return record

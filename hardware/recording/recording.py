@@ -1,8 +1,8 @@
-"""One recording: messages as they came, in MCAP, committed by fsync and rename.
+"""Writer of one recording: unchanged messages in MCAP, committed by fsync and rename.
 
-While it runs it is a folder below `in_progress/`, whose file is handed to the kernel every half second: after
-kill -9, what is older than that can be salvaged (`hardware.recording.salvage`). Committed, it is a folder
-that `ros2 bag` reads.
+An unfinished recording is a folder below `in_progress/`. Its file is flushed to the kernel every half second;
+after kill -9, everything older can be salvaged (`hardware.recording.salvage`). A committed recording is a
+folder that `ros2 bag` reads.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from hardware.bus.quality import QUALITY
 from robo_rl.core.errors import DataError, MissingDependencyError
 
 IN_PROGRESS = "in_progress"
-CUT_OFF = "cut off"  # the last word on `episode/status` in a recording that was salvaged
-FLUSH_S = 0.5  # what a kill can cost
+CUT_OFF = "cut off"  # the last message on `episode/status` in a salvaged recording
+FLUSH_S = 0.5  # a kill loses at most the messages of this time
 VERSION: Literal[9] = 9  # of the metadata, as Jazzy writes it
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A topic that is recorded: its type as in `sensor_msgs/msg/Image`, and what its publisher offers."""
+    """A recorded topic: its ROS type, such as `sensor_msgs/msg/Image`, and its profile."""
 
     ros_type: str
     profile: Profile
 
 
 class Recording:
-    """Made open. `add` messages, then `commit` or `discard`; `abandon` leaves what there is to be
-    salvaged.
+    """An open recording: `add` messages, then `commit`, `discard` or `abandon`.
+
+    folder: of the recordings. name: of this one. channels: topic -> its type and profile. messages: number of
+    messages so far. Raises DataError when the name is taken, and MissingDependencyError without rosbags.
     """
 
     def __init__(self, folder: Path, name: str, channels: Mapping[str, Channel], types: RosTypes) -> None:
@@ -47,7 +49,7 @@ class Recording:
             raise MissingDependencyError(f"Recording needs the package 'rosbags'. Run: {INSTALL}") from error
         self.path, self._part = folder / name, folder / IN_PROGRESS / name
         if self.path.exists() or self._part.exists():
-            raise DataError(f"A recording '{name}' is in {folder} already; choose another name.")
+            raise DataError(f"{folder} already has a recording '{name}'; choose another name.")
         self._part.parent.mkdir(parents=True, exist_ok=True)
         self._writer: Any = Writer(self._part, version=VERSION, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
@@ -56,7 +58,7 @@ class Recording:
                 topic,
                 channel.ros_type,
                 typestore=types.store,
-                offered_qos_profiles=[offered(channel.profile)],
+                offered_qos_profiles=[bag_qos(channel.profile)],
             )
             for topic, channel in channels.items()
         }
@@ -64,18 +66,18 @@ class Recording:
         self._flush()
 
     def add(self, topic: str, cdr: bytes | memoryview, unix_ns: int) -> None:
-        """One message and when it was received. Raises OSError when the disk is full."""
+        """Append one message and its time of receipt. Raises OSError when the disk is full."""
         self._writer.write(self._connections[topic], unix_ns, cdr)
         self.messages += 1
         self.tick()
 
     def tick(self) -> None:
-        """Hand what was added to the kernel when half a second has passed."""
+        """Flush to the kernel if the last flush is more than half a second ago."""
         if time.monotonic() - self._flushed_s >= FLUSH_S:
             self._flush()
 
     def commit(self) -> Path:
-        """Make it whole: index, fsync of the file and of its folder, rename."""
+        """Finish the recording (index, fsync of file and folder, rename) and return its path."""
         self._writer.close()
         for path in (*self._part.iterdir(), self._part):
             _fsync(path)
@@ -84,15 +86,13 @@ class Recording:
         return self.path
 
     def discard(self) -> None:
-        """Throw it away."""
+        """Delete the recording."""
         self.abandon()
         shutil.rmtree(self._part)
 
     def abandon(self) -> None:
-        """Close after an error; what is on the disk stays."""
-        with suppress(
-            OSError
-        ):  # a full disk does not take what is still buffered; the file is closed all the same
+        """Close the file after an error, without deleting what is on the disk, so that it can be salvaged."""
+        with suppress(OSError):  # on a full disk the buffered rest is lost; the file is closed anyway
             self._writer.abort()
 
     def _flush(self) -> None:
@@ -103,20 +103,20 @@ class Recording:
         self._flushed_s = time.monotonic()
 
 
-def offered(profile: Profile) -> Any:
-    """The quality that `ros2 bag play` shall offer again."""
+def bag_qos(profile: Profile) -> Any:
+    """The quality of service that `ros2 bag play` has to offer for a topic of this profile."""
     from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
-    row, ever = QUALITY[profile], QosTime(*divmod(2**63 - 1, 10**9))
+    quality, unlimited = QUALITY[profile], QosTime(*divmod(2**63 - 1, 10**9))
     return Qos(
         QosHistory.KEEP_LAST,
-        row.depth,
-        QosReliability.RELIABLE if row.offers_reliable else QosReliability.BEST_EFFORT,
-        QosDurability.TRANSIENT_LOCAL if row.latched else QosDurability.VOLATILE,
-        ever,
-        ever,
+        quality.depth,
+        QosReliability.RELIABLE if quality.offers_reliable else QosReliability.BEST_EFFORT,
+        QosDurability.TRANSIENT_LOCAL if quality.latched else QosDurability.VOLATILE,
+        unlimited,
+        unlimited,
         QosLiveliness.AUTOMATIC,
-        ever,
+        unlimited,
         avoid_ros_namespace_conventions=False,
     )
 

@@ -1,8 +1,7 @@
-"""What a killed recorder left behind, read to its last whole message and committed with a note that it was
-cut off.
+"""Salvage of the recordings of a killed recorder: all complete messages, marked as cut off.
 
-MCAP is a row of records: a code (1 byte), a length (8 bytes, little-endian), and so many bytes; chunks hold
-records again. A file that was cut ends somewhere within one. https://mcap.dev/spec says what each holds.
+An MCAP file is a sequence of records: an opcode (1 byte), a length (8 bytes, little-endian) and the content;
+chunks contain records. An interrupted file ends within a record. See https://mcap.dev/spec for the records.
 """
 
 from __future__ import annotations
@@ -25,45 +24,46 @@ from robo_rl.core.errors import DataError
 MAGIC = b"\x89MCAP0\r\n"
 SCHEMA, CHANNEL, MESSAGE, CHUNK = 3, 4, 5, 6
 RECORD = struct.Struct("<BQ")
-MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, time of receipt and of publishing
+MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, time of receipt, time of publishing
 
 
 @dataclass
-class Found:
-    """What whole records say."""
+class CompleteRecords:
+    """Content of the complete records of an interrupted file."""
 
-    types: dict[int, str] = field(default_factory=dict)
-    channels: dict[int, tuple[str, Channel]] = field(default_factory=dict)
-    messages: list[tuple[int, int, memoryview]] = field(
-        default_factory=list
-    )  # channel, Unix ns, CDR in the file
+    types: dict[int, str] = field(default_factory=dict)  # number of the schema -> ROS type
+    channels: dict[int, tuple[str, Channel]] = field(default_factory=dict)  # number -> topic, channel
+    # (number of the channel, time of receipt [Unix ns], CDR as a view of the file)
+    messages: list[tuple[int, int, memoryview]] = field(default_factory=list)
 
 
 def salvage(folder: Path, types: RosTypes) -> list[str]:
-    """Commit what was recorded before a kill, below `folder`. Returns one sentence per recording.
+    """Commit the interrupted recordings of `folder`. Returns one sentence per recording.
 
-    Raises DataError where the disk does not take it; what was recorded stays as it is then.
+    Raises DataError when the disk is full; the interrupted recording then remains unchanged.
     """
-    said = []
-    for torn in sorted((folder / IN_PROGRESS).glob("*")):
-        found = read(torn)
+    reports = []
+    for unfinished in sorted((folder / IN_PROGRESS).glob("*")):
+        found = read_complete(unfinished)
         if found.messages:
-            said.append(
-                f"{_commit(folder, torn, found, types)} was cut off; its {len(found.messages)} messages are "
-                "kept."
+            reports.append(
+                f"{_commit(folder, unfinished, found, types)} was cut off; its {len(found.messages)} messages "
+                "are kept."
             )
         else:
-            said.append(f"{torn.name} was cut off before its first message, and is removed.")
-        shutil.rmtree(torn)
-    return said
+            reports.append(f"{unfinished.name} was cut off before its first message, and is removed.")
+        shutil.rmtree(unfinished)
+    return reports
 
 
-def read(torn: Path) -> Found:
-    """Every whole record of the recording's file, which is mapped: an hour of pictures fits into no
-    memory.
+def read_complete(unfinished: Path) -> CompleteRecords:
+    """All complete records of an interrupted recording.
+
+    The file is memory-mapped, because an hour of pictures does not fit into memory. Raises DataError for a
+    compressed recording.
     """
-    found = Found()
-    for path in sorted(torn.glob("*.mcap")):
+    found = CompleteRecords()
+    for path in sorted(unfinished.glob("*.mcap")):
         with path.open("rb") as file:
             if file.read(len(MAGIC)) == MAGIC:
                 data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -71,15 +71,15 @@ def read(torn: Path) -> Found:
     return found
 
 
-def _records(data: memoryview, found: Found) -> None:
+def _records(data: memoryview, found: CompleteRecords) -> None:
     for code, body in _split(data):
         if code == CHUNK:
-            # start, end, size (8 bytes each), checksum (4), name of the compression (length, text), length of
-            # the rest
+            # Start, end, size (8 bytes each), checksum (4), compression (length, text), length of the records.
             name = struct.unpack_from("<I", body, 28)[0]
             if name:
                 raise DataError(
-                    f"A recording is compressed by {bytes(body[32 : 32 + name]).decode()}; expected none."
+                    f"The recording is compressed with {bytes(body[32 : 32 + name]).decode()}; expected no "
+                    "compression, as the recorder writes."
                 )
             _records(body[40:], found)
         elif code == SCHEMA:
@@ -95,7 +95,7 @@ def _records(data: memoryview, found: Found) -> None:
 
 
 def _split(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """(code, body) of each whole record; of a chunk that was cut, what there is of it."""
+    """(opcode, content) of each complete record, and of an interrupted chunk at the end."""
     at = 0
     while at + RECORD.size <= len(data):
         code, length = RECORD.unpack_from(data, at)
@@ -112,35 +112,37 @@ def _text(body: memoryview, at: int) -> str:
 
 
 def _profile(channel: bytes) -> Profile:
-    """One that offers what the channel's metadata say."""
+    """The profile whose quality of service is in the metadata of the channel."""
     if b"transient_local" in channel:
         return Profile.LATCHED
     return Profile.SENSOR if b"best_effort" in channel else Profile.COMMAND
 
 
-def _commit(folder: Path, torn: Path, found: Found, types: RosTypes) -> str:
+def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTypes) -> str:
+    """Write the messages to a new recording of `folder`; returns its name."""
     last_ns = max(unix_ns for _, unix_ns, _ in found.messages)
     channels = dict(found.channels.values()) | {EPISODE.name: Channel(WIRE[Text].ros_type, EPISODE.profile)}
-    name, number = torn.name, 1
+    name, number = unfinished.name, 1
     while (folder / name).exists():
         number += 1
-        name = f"{torn.name}_{number}"
-    room = folder / f".salvage_{torn.name}"  # a kill in here leaves the torn one for the next time
-    shutil.rmtree(room, ignore_errors=True)
-    whole = None
+        name = f"{unfinished.name}_{number}"
+    # A kill during the copy leaves the unfinished recording for the next start.
+    temporary = folder / f".salvage_{unfinished.name}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    copy = None
     try:
-        whole = Recording(room, name, channels, types)
+        copy = Recording(temporary, name, channels, types)
         for channel, unix_ns, cdr in found.messages:
-            whole.add(found.channels[channel][0], cdr, unix_ns)
-        whole.add(EPISODE.name, types.encode(Text(CUT_OFF)), last_ns)
-        whole.commit().rename(folder / name)
+            copy.add(found.channels[channel][0], cdr, unix_ns)
+        copy.add(EPISODE.name, types.encode(Text(CUT_OFF)), last_ns)
+        copy.commit().rename(folder / name)
     except OSError as error:
-        if whole is not None:
-            whole.abandon()
-        shutil.rmtree(room, ignore_errors=True)
+        if copy is not None:
+            copy.abandon()
+        shutil.rmtree(temporary, ignore_errors=True)
         raise DataError(
-            f"{torn.name} was cut off, and there is no way to keep it ({error}). Make as much room in "
-            f"{folder} as it takes, or move {torn} elsewhere; then start again."
+            f"{unfinished.name} was cut off and cannot be saved ({error}). Free as much space in {folder} as "
+            f"it takes, or move {unfinished} elsewhere; then start again."
         ) from error
-    shutil.rmtree(room)
+    shutil.rmtree(temporary)
     return name

@@ -1,6 +1,4 @@
-"""What a recording says of its robot, by topic: where the arm was, what it was commanded, what it was asked
-for.
-"""
+"""Content of an arm's recording, by topic: states, commands, goal, interventions and outcome."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TopicTrack(Generic[T]):
-    """What came on one topic, in the order of its receipt [Unix ns]."""
+    """Messages of one topic, in the order of receipt."""
 
-    times_ns: Int64[ndarray, " n"]
+    times_ns: Int64[ndarray, " n"]  # times of receipt [Unix ns]
     values: Sequence[T]
 
     def __len__(self) -> int:
@@ -36,44 +34,45 @@ class TopicTrack(Generic[T]):
 
     @property
     def rate_hz(self) -> float:
-        """By the median of the times between two messages; infinity where there are no two."""
+        """Rate from the median period; infinity with fewer than two messages."""
         return 1e9 / float(np.median(np.diff(self.times_ns))) if len(self) > 1 else math.inf
 
     def newest(self, at_ns: Int64[ndarray, " t"]) -> Int64[ndarray, " t"]:
-        """The places of what had come last at these times; -1 where nothing had."""
+        """Index of the newest message at each of these times; -1 where there is none yet."""
         return np.searchsorted(self.times_ns, at_ns, side="right").astype(np.int64) - 1
 
 
 @dataclass(frozen=True)
 class Streams:
-    """All of it but the pictures, of which only the times are kept: they fit into no memory."""
+    """The topics of one recording. Of pictures only the times are kept, because they do not fit into memory."""
 
-    states: TopicTrack[JointState]  # of messages with all joints of the robot
+    states: TopicTrack[JointState]  # only messages with all joints of the robot
     commands: TopicTrack[Float[ndarray, " j"]]  # joint positions [rad], in the order of the description
     goal: TopicTrack[Float[ndarray, " g"]]
-    intervention: TopicTrack[
-        bool
-    ]  # empty where no policy commanded: what a human drives alone is no intervention
+    intervention: TopicTrack[bool]  # empty without a policy: pure teleoperation has no interventions
     pictures: dict[str, TopicTrack[None]]  # by topic
-    success: bool | None  # as the operator said it last; None: nobody did
-    task: str  # in words, as it was said last
-    cut_off: bool = False  # the recorder was killed before anybody said what came of it
+    success: bool | None  # last outcome that was published; None without one
+    task: str  # last instruction that was published
+    cut_off: bool = False  # True if the recorder was killed before an outcome was published
 
 
 def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Collection[str]) -> Streams:
-    """`action`, `pictures`: names of topics. Raises DataError for a recording without states or commands."""
+    """The topics of a recording. action, pictures: names of the topics with commands and pictures.
+
+    Raises DataError, whose text is a clause, for a recording without states, commands or these pictures.
+    """
     plain = {topic.name for topic in (JOINT_STATES, GOAL, INTERVENTION, SUCCESS, TASK, EPISODE)} | {action}
     if missing := [name for name in (JOINT_STATES.name, action, *pictures) if name not in bag.topics]:
         raise DataError(f"nothing came on '{missing[0]}'")
-    heard: dict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
+    messages: dict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
     for topic, received_ns, record in bag.messages(plain):
         value = _value(record, robot, is_state=topic == JOINT_STATES.name)
         if value is not None:
-            _add(heard[topic], received_ns, value)
+            _add(messages[topic], received_ns, value)
     for topic, received_ns, _ in bag.raw(pictures):
-        _add(heard[topic], received_ns, None)
+        _add(messages[topic], received_ns, None)
     tracks = {
-        topic: TopicTrack(np.array(times, np.int64), values) for topic, (times, values) in heard.items()
+        topic: TopicTrack(np.array(times, np.int64), values) for topic, (times, values) in messages.items()
     }
     empty: TopicTrack[Any] = TopicTrack(np.zeros(0, np.int64), [])
     states = tracks.get(JOINT_STATES.name, empty)
@@ -85,7 +84,7 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
         commands = TopicTrack(
             states.times_ns, [_ordered(state.names, state.position_rad, robot) for state in states.values]
         )
-    _refuse_other(commands, robot, action)
+    _check_commands(commands, robot, action)
     return Streams(
         states=states,
         commands=commands,
@@ -98,8 +97,8 @@ def read_streams(bag: Bag, robot: RobotDescription, action: str, pictures: Colle
     )
 
 
-def _refuse_other(commands: TopicTrack[Any], robot: RobotDescription, action: str) -> None:
-    """Raises DataError, a clause, for what commands no joints, or other ones than the robot's."""
+def _check_commands(commands: TopicTrack[Any], robot: RobotDescription, action: str) -> None:
+    """Raise DataError, whose text is a clause, for commands that do not have one value per joint."""
     if not len(commands):
         raise DataError(f"no message on '{action}' has all joints of '{robot.name}'")
     for value in commands.values:
@@ -116,7 +115,7 @@ def _add(track: tuple[list[int], list[Any]], received_ns: int, value: Any) -> No
 
 
 def _value(record: Message, robot: RobotDescription, *, is_state: bool) -> Any:
-    """What is kept of a message; None of one that is of other joints, such as a gripper's."""
+    """The part of a message that is kept; None for a message of other joints, such as a gripper's."""
     if isinstance(record, JointState):
         if not set(robot.names) <= set(record.names):
             return None
@@ -129,13 +128,14 @@ def _value(record: Message, robot: RobotDescription, *, is_state: bool) -> Any:
 
 
 def _waypoint(record: JointTrajectory, robot: RobotDescription) -> Float[ndarray, " j"] | None:
-    """The one waypoint of a command. Raises DataError for a trajectory of several: which is due when, nobody
-    says.
+    """The waypoint of a command, in the order of the description.
+
+    Raises DataError for several waypoints: the time at which each was executed is not known.
     """
     if len(record.position_rad) != 1:
         raise DataError(
-            f"a command holds {len(record.position_rad)} waypoints, one was expected; import what the robot "
-            "measured instead, by action=joint_states"
+            f"a command holds {len(record.position_rad)} waypoints, expected one; import the measured "
+            "positions instead, with action=joint_states"
         )
     return _ordered(record.names, record.position_rad[0], robot)
 
@@ -143,7 +143,7 @@ def _waypoint(record: JointTrajectory, robot: RobotDescription) -> Float[ndarray
 def _ordered(
     names: Sequence[str], values: Float[ndarray, " n"], robot: RobotDescription
 ) -> Float[ndarray, " j"] | None:
-    """In the order of the description; None where a joint is not there."""
+    """The values in the order of the description; None where a joint of the robot is missing."""
     if not set(robot.names) <= set(names) or len(values) != len(names):
         return None
     ordered: Float[ndarray, " j"] = np.asarray(values, dtype=np.float64)[

@@ -26,9 +26,9 @@ def list_topics(config: TopicListConfig) -> None:
     below = f"{namespace_of(config.namespace)}/"
     with closing(TopicIntrospector()) as onlooker:
         time.sleep(config.wait_s)
-        ends = onlooker.ends()
+        ends = onlooker.endpoints()
         if not ends:
-            raise BusError(onlooker.silence())
+            raise BusError(onlooker.no_nodes_message())
     shown = [end for end in ends if end.topic.startswith(below)]
     if not shown:
         raise BusError(
@@ -79,7 +79,7 @@ def hz(config: TopicHzConfig) -> None:
     def take(onlooker: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal last_s, line_s, new
         for one in heard:
-            meter.hear(one.writer, one.sent_s, one.received_s, len(one.cdr))
+            meter.add(one.writer, one.sent_s, one.received_s, len(one.cdr))
             last_s = one.received_s
         new += len(heard)
         if (now_s := time.monotonic()) >= line_s:
@@ -121,7 +121,7 @@ def _hear(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
     end_s = float("inf") if config.seconds is None else time.monotonic() + config.seconds
     with closing(TopicIntrospector()) as onlooker:
         ends = onlooker.find(topic, config.wait_s)
-        with closing(onlooker.hear(ends)) as ear:
+        with closing(onlooker.listen(ends)) as ear:
             if not any(end.publishes for end in ends):
                 print(
                     f"robo-rl: nobody publishes '{topic}' yet; waiting for who does.",

@@ -38,13 +38,13 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"joints": []}, "needs joints with names of their own"),
-        ({"joints": [JOINT, JOINT]}, "needs joints with names of their own"),
+        ({"joints": []}, "needs joints with different names"),
+        ({"joints": [JOINT, JOINT]}, "needs joints with different names"),
         ({"joints": [JOINT | {"low_rad": 1.0}]}, "needs finite low_rad < high_rad"),
         ({"joints": [JOINT | {"high_rad": math.inf}]}, "needs finite low_rad < high_rad"),
         ({"joints": [JOINT | {"velocity_rad_s": 0}]}, "velocity_rad_s = 0.0 of 'small.a'"),
         ({"joints": [JOINT | {"acceleration_rad_s2": math.nan}]}, "acceleration_rad_s2 = nan"),
-        ({"joints": [JOINT | {"speed": 1}]}, r"joints\[0\] has no 'speed'"),
+        ({"joints": [JOINT | {"speed": 1}]}, r"joints\[0\] has an unknown key 'speed'"),
         (
             {"joints": [{"name": "a"}]},
             r"joints\[0\] lacks low_rad, high_rad, velocity_rad_s, acceleration_rad_s2",
@@ -63,7 +63,10 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ),
         ({"joints": [JOINT | {"axis": "z"}]}, r"'a': axis must be three numbers \[x, y, z\], found 'z'"),
         ({"joints": [JOINT | {"axis": [0, 0, "up"]}]}, "'a': axis must be a number, found 'up'"),
-        ({"joints": [JOINT | {"velocity": 1}]}, "has no 'velocity'. Did you mean 'velocity_rad_s'"),
+        (
+            {"joints": [JOINT | {"velocity": 1}]},
+            "has an unknown key 'velocity'. Did you mean 'velocity_rad_s'",
+        ),
         ({"command_hz": "fast"}, r"small: command_hz must be a number, found 'fast' \(text\)"),
         ({"command_hz": [50]}, r"command_hz must be a number, found \[50\] \(a list\)"),
         ({"start_jump_rad": {}}, r"start_jump_rad must be a number, found \{\} \(keys\)"),
@@ -79,7 +82,7 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"workspace": [0, 1]}, "small: workspace must hold"),
         ({"workspace": {"low_m": [0, 0, 0]}}, "workspace lacks high_m"),
         ({"command_hz": -1}, "command_hz = -1.0"),
-        ({"colour": "red"}, "a robot has no 'colour'"),
+        ({"colour": "red"}, "a robot has an unknown key 'colour'"),
         ({"workspace": {"low_m": [0, 0, 0], "high_m": [1, 0, 1]}}, "is empty"),
         ({"workspace": {"low_m": [0, 0], "high_m": [1, 1]}}, "workspace: low_m must be three numbers"),
         (
@@ -108,7 +111,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown robot 'sim_arn'\. Did you mean 'sim_arm'"):
         load_description("sim_arn")
     with pytest.raises(
-        ConfigError, match=r"description nofile\.yaml is not there \(looked in .*come along: sim_arm"
+        ConfigError, match=r"description nofile\.yaml does not exist \(looked in .*included robots: sim_arm"
     ):
         load_description("nofile.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
@@ -142,11 +145,11 @@ def test_the_page_has_the_keys_of_the_code() -> None:
     assert found[1].splitlines() == key_rows()
 
 
-def test_what_the_page_calls_needed_is_needed_and_nothing_else(tmp_path: Path) -> None:
-    """A description of the needed keys alone is one; each of them left out is missed by name."""
-    needed = [row.split("`")[1] for row in key_rows() if "**needed**" in row]
-    body = {key: {"name": "mine", "joints": [JOINT]}.get(key, 50) for key in needed if "." not in key}
-    assert {f"joints[].{key}" for key in JOINT} == {key for key in needed if key.startswith("joints[]")}
+def test_the_page_marks_exactly_the_required_keys(tmp_path: Path) -> None:
+    """A description with only the required keys is valid; without one of them the error names it."""
+    required = [row.split("`")[1] for row in key_rows() if "**required**" in row]
+    body = {key: {"name": "mine", "joints": [JOINT]}.get(key, 50) for key in required if "." not in key}
+    assert {f"joints[].{key}" for key in JOINT} == {key for key in required if key.startswith("joints[]")}
     assert parse_description(body, "mine").name == "mine"
     for key in body:
         with pytest.raises(ConfigError, match=f"a robot lacks {key}"):

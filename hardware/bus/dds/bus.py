@@ -1,8 +1,7 @@
-"""The bus over DDS without ROS: topics, Trigger services and the node graph as rmw_cyclonedds has them,
-nothing more.
+"""The bus on DDS without ROS: topics, Trigger services and the node graph, compatible with rmw_cyclonedds.
 
-Loopback alone unless another interface is asked for, by argument or by ROBO_RL_INTERFACE; the domain is
-ROS_DOMAIN_ID.
+The network interface is an argument, otherwise ROBO_RL_INTERFACE, otherwise the loopback. The domain is an
+argument, otherwise ROS_DOMAIN_ID.
 """
 
 from __future__ import annotations
@@ -26,15 +25,18 @@ from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
 
-LOOK_S = 1.0  # how often mismatches and silent topics are looked for
-IDLE_S = 0.05  # the longest wait between two looks at `until`
-ASK_S = 0.005  # the same while a service owes an answer to a client that is not yet found
-GONE_S = 1.0  # how long `close` waits for readers to have what was published
+CHECK_S = 1.0  # period of the check for mismatches and silent topics
+IDLE_S = 0.05  # largest time between two checks of `until`
+REPLY_S = 0.005  # the same while a response waits for the discovery of its client
+CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
 class DdsBus:
-    """One node. `warn` takes the sentences about what does not work on the bus; without it they go to
-    stderr.
+    """One node without ROS; see `hardware.bus.protocol.Bus`.
+
+    domain: 0 to 232. interface: of the network, such as "eth0". warn: called with warnings; without it they
+    go to stderr. Raises MissingDependencyError without cyclonedds and rosbags, and BusError for an unusable
+    name, domain or interface.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class DdsBus:
         self._servers: list[Any] = []
         self._timers = Timers()
         self._pending: deque[Callable[[], None]] = deque()
-        self._looked_s = self._polled_s = self.now()
+        self._checked_s = self._polled_s = self.now()
         self._closed = False
 
     def now(self) -> float:
@@ -91,9 +93,7 @@ class DdsBus:
 
         def publish(message: M) -> None:
             if writer.dds is None:
-                raise BusError(
-                    f"Node '{self.name}' has left the bus and cannot publish on '{full}' any more."
-                )
+                raise BusError(f"Node '{self.name}' is closed and cannot publish on '{full}'.")
             check_kind(full, kind, message)
             try:
                 write(writer.dds, self._ros.encode(message))
@@ -105,25 +105,25 @@ class DdsBus:
     def subscribe(
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
-        """See `Bus.subscribe`. What cannot be read is dropped, with a sentence the first time."""
+        """See `Bus.subscribe`."""
         full = resolve(topic, self.namespace, self.name)
         watched = watch(full, kind, profile, self.now())
-        complained = False
+        warned = False
 
-        def take(cdr: bytes, received_s: float) -> None:
-            nonlocal complained
-            if watched is not None and (said := watched.hear(received_s)) is not None:
-                self._warn(said)
+        def on_message(cdr: bytes, received_s: float) -> None:
+            nonlocal warned
+            if watched is not None and (notice := watched.on_message(received_s)) is not None:
+                self._warn(notice)
             try:
                 message = self._ros.decode(cdr, kind)
             except BusError as error:
-                if not complained:
+                if not warned:
                     self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
-                complained = True
+                warned = True
             else:
                 callback(message, received_s)
 
-        self._subscribe(topic, kind, profile, take, watched)
+        self._subscribe(topic, kind, profile, on_message, watched)
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
@@ -136,7 +136,7 @@ class DdsBus:
         topic: str,
         kind: type[Any],
         profile: Profile,
-        take: Callable[[bytes, float], None],
+        on_message: Callable[[bytes, float], None],
         watched: TopicWatch | None,
     ) -> None:
         from cyclonedds.sub import DataReader
@@ -144,7 +144,7 @@ class DdsBus:
         full, made = self._topic(topic, kind)
         qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
         dds = DataReader(self._participant, made, qos)
-        reader = _Reader(full, dds, lambda cdr, info, received_s: take(cdr, received_s), watched)
+        reader = _Reader(full, dds, lambda cdr, info, received_s: on_message(cdr, received_s), watched)
         self._attach(reader)
         self._graph.add([reader.dds], [])
 
@@ -158,7 +158,7 @@ class DdsBus:
         full = resolve(name, self.namespace, self.name)
         server = Server(self._participant, full, callback)
         ends = server.ends
-        reader = _Reader(full, ends.reader, lambda cdr, info, received_s: server.take(cdr, info), None)
+        reader = _Reader(full, ends.reader, lambda cdr, info, received_s: server.on_request(cdr, info), None)
         self._writers.append(_Writer(full, ends.writer, True, ends))
         self._servers.append(server)
         self._attach(reader)
@@ -179,30 +179,29 @@ class DdsBus:
         """See `Bus.spin`."""
         while not until():
             if self._servers:
-                self._answer()
-            if self._pending:  # what has just come is handed over before timers are looked at
+                self._send_responses()
+            if self._pending:  # received messages are delivered before timers are checked
                 self._pending.popleft()()
                 continue
             now_s = self.now()
-            if now_s - self._looked_s >= LOOK_S:
-                self._look(now_s)
+            if now_s - self._checked_s >= CHECK_S:
+                self._check(now_s)
             due = self._timers.due(now_s)
             self._wait(0.0 if due else self._timers.next_s() - now_s)
             self._pending.extend(due or ([] if self._pending else self._timers.due(self.now())))
 
     def close(self) -> None:
-        """Leave, after readers have what was published, or a second has passed."""
+        """See `Bus.close`."""
         if self._closed:
             return
         self._closed = True
-        while any(server.waits for server in self._servers):  # each answer waits for READY_S at most
-            self._answer()
-            time.sleep(ASK_S)
-        deadline_s = self.now() + GONE_S
+        while any(server.has_pending for server in self._servers):  # each response waits at most DISCOVERY_S
+            self._send_responses()
+            time.sleep(REPLY_S)
+        deadline_s = self.now() + CLOSE_S
         for writer in self._writers:
             if writer.reliable:
-                # A reader that hangs acknowledges nothing; the binding stumbles over the timeout
-                # (AttributeError).
+                # If a reader does not acknowledge in time, the binding raises AttributeError.
                 with suppress(AttributeError, self._error):
                     writer.dds.wait_for_acks(max(0, int((deadline_s - self.now()) * 1e9)))
         self._waitset = None
@@ -221,7 +220,8 @@ class DdsBus:
         full = resolve(topic, self.namespace, self.name)
         if self._kinds.setdefault(full, kind) is not kind:
             raise BusError(
-                f"'{full}' is used as {kind.__name__} and as {self._kinds[full].__name__} in one node."
+                f"This node uses '{full}' as {kind.__name__} and as {self._kinds[full].__name__}; expected one "
+                "type."
             )
         carrier = self._types.carrier(self._ros, WIRE[kind].ros_type)
         try:
@@ -239,45 +239,45 @@ class DdsBus:
         self._waitset.attach(reader.condition)
         self._readers.append(reader)
 
-    def _answer(self) -> None:
-        """What services owe to clients that were not found at once."""
+    def _send_responses(self) -> None:
+        """Send the responses to clients that have been discovered since the request."""
         for server in self._servers:
-            if server.waits:
-                server.send()
+            if server.has_pending:
+                server.send_ready()
 
-    def _wait(self, most_s: float) -> None:
-        """Wait for messages, or so long, or 50 ms; queue what came, with the time at which it did."""
-        idle_s = ASK_S if any(server.waits for server in self._servers) else IDLE_S
-        lay_there = self._waitset.wait(0) > 0
-        if not lay_there and min(idle_s, most_s) > 0.0:
-            self._waitset.wait(int(min(idle_s, most_s) * 1e9))
+    def _wait(self, timeout_s: float) -> None:
+        """Wait for messages, at most `timeout_s` and 50 ms; queue them with their times of receipt."""
+        idle_s = REPLY_S if any(server.has_pending for server in self._servers) else IDLE_S
+        buffered = self._waitset.wait(0) > 0
+        if not buffered and min(idle_s, timeout_s) > 0.0:
+            self._waitset.wait(int(min(idle_s, timeout_s) * 1e9))
         woke_s, unix_s, take = self.now(), time.time(), self._types.take
-        # A message that lay there came after the last look: its sender's clock tells when, within that.
-        earliest_s = self._polled_s if lay_there else woke_s
+        # A message that was buffered came after the last poll. The sender's clock says when, in this interval.
+        earliest_s = self._polled_s if buffered else woke_s
         for reader in self._readers:
             for cdr, info in take(reader.dds, 16):
                 if info.valid_data:
                     age_s = unix_s - info.source_timestamp / 1e9
-                    # What was latched before we asked for it came when we asked.
+                    # A latched message from before the subscription is received at the subscription.
                     received_s = min(woke_s, max(earliest_s, reader.since_s, woke_s - age_s))
-                    self._pending.append(partial(reader.take, cdr, info, received_s))
+                    self._pending.append(partial(reader.on_sample, cdr, info, received_s))
         self._polled_s = woke_s
 
-    def _look(self, now_s: float) -> None:
-        """Say what keeps messages from coming or going."""
-        self._looked_s = now_s
+    def _check(self, now_s: float) -> None:
+        """Warn about mismatched qualities of service and silent topics."""
+        self._checked_s = now_s
         for end in self._ends():
             if (policy := end.mismatched()) is not None:
                 self._warn(mismatch(end.topic, policy, isinstance(end, _Writer)))
         for reader in self._readers:
             if reader.watch is not None:
                 matched = len(reader.dds.get_matched_publications())
-                silent = reader.watch.look(now_s, matched, "" if matched else self._hint(reader.topic))
-                if silent is not None:
-                    self._warn(silent)
+                warning = reader.watch.check(now_s, matched, "" if matched else self._hint(reader.topic))
+                if warning is not None:
+                    self._warn(warning)
 
     def _hint(self, topic: str) -> str:
-        """What is published that looks like `topic`."""
+        """A likely cause for a topic without a publisher: another type, or a similar name."""
         from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
 
         found = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication).read(1000)
@@ -285,11 +285,10 @@ class DdsBus:
         ours = next(reader.dds.topic.typename for reader in self._readers if reader.topic == topic)
         if topic in others:
             return f"it is published as {others[topic]}, not as {ours}" if others[topic] != ours else ""
-        alike = [other for other, kind in others.items() if kind == ours]
+        same_type = [other for other, kind in others.items() if kind == ours]
         word = topic.rsplit("/", 1)[1]
-        near = [other for other in alike if other.rsplit("/", 1)[1] == word] or get_close_matches(
-            topic, alike
-        )
+        near = [other for other in same_type if other.rsplit("/", 1)[1] == word]
+        near = near or get_close_matches(topic, same_type)
         return f"did you mean '{near[0]}'? Check the namespace" if near else ""
 
 
@@ -309,9 +308,9 @@ class _Writer:
 
 class _Reader:
     def __init__(
-        self, topic: str, dds: Any, take: Callable[[bytes, Any, float], None], watch: TopicWatch | None
+        self, topic: str, dds: Any, on_sample: Callable[[bytes, Any, float], None], watch: TopicWatch | None
     ) -> None:
-        self.topic, self.dds, self.take, self.watch = topic, dds, take, watch
+        self.topic, self.dds, self.on_sample, self.watch = topic, dds, on_sample, watch
         self.since_s = time.monotonic()
         self.condition: Any = None
 

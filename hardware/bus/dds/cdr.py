@@ -1,6 +1,4 @@
-"""CDR bytes of ROS messages without ROS: message classes and serializers at run time, from the stores of
-`rosbags`.
-"""
+"""CDR encoding of ROS messages without ROS, with the message types of `rosbags`."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 
 DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
 INSTALL = "pip install 'robo-rl[dds]'"
-# std_srvs is in no store; a service's request without fields has one byte on the wire.
+# std_srvs is not in the stores of rosbags. A request without fields is one byte in CDR.
 TRIGGER = {
     "std_srvs/msg/Trigger_Request": "uint8 structure_needs_at_least_one_member\n",
     "std_srvs/msg/Trigger_Response": "bool success\nstring message\n",
 }
-# The control path: bytes without a message object between, the same ones.
+# Faster encoders with identical bytes, for the messages of the control path.
 FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),
     JointTrajectory: (encode_trajectory, decode_trajectory),
@@ -37,18 +35,22 @@ _NUMBERS |= {
 
 
 class RosTypes:
-    """Message types of one ROS distribution."""
+    """Message types of one ROS distribution, such as "jazzy".
+
+    store: the typestore of rosbags. Raises MissingDependencyError without rosbags, BusError for an unknown
+    distribution.
+    """
 
     def __init__(self, distribution: str) -> None:
         try:
             from rosbags.typesys import Stores, get_types_from_msg, get_typestore
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                f"ROS messages without ROS need the package 'rosbags', which is not installed. Run: {INSTALL}"
+                f"The DDS bus needs the package 'rosbags', which is not installed. Run: {INSTALL}"
             ) from error
         if distribution not in DISTRIBUTIONS:
             raise BusError(
-                f"ROS distribution '{distribution}' is not known here; set ROS_DISTRO to one of "
+                f"ROS distribution '{distribution}' is not supported; set ROS_DISTRO to one of "
                 f"{', '.join(DISTRIBUTIONS)}, or leave it empty for jazzy."
             )
         self.distribution = distribution
@@ -58,7 +60,7 @@ class RosTypes:
         self._defaults: dict[str, list[tuple[str, Callable[[], Any]]]] = {}
 
     def new(self, ros_type: str, **fields: Any) -> Any:
-        """A message with these fields, and all others empty or zero."""
+        """A message with these fields; the others are empty or zero."""
         if ros_type not in self._defaults:
             described = self.store.fielddefs[ros_type][1]
             self._defaults[ros_type] = [(name, self._default(desc)) for name, desc in described]
@@ -66,18 +68,15 @@ class RosTypes:
         return self.store.types[ros_type](**fields, **rest)
 
     def encode(self, record: Message) -> bytes:
-        """Little-endian CDR with its header of four bytes. Raises BusError for values that the type cannot
-        hold.
-        """
+        """Little-endian CDR with its 4-byte header. Raises BusError for values that the type cannot hold."""
         ros_type = WIRE[type(record)].ros_type
         check_shapes(record)
         if type(record) in FAST:
             return FAST[type(record)][0](record)
         message = pack(record, self.new)
         pixels: bytes | memoryview = b""
-        if (
-            ros_type == "sensor_msgs/msg/Image"
-        ):  # rosbags would copy them three times; they are the last field
+        # rosbags would copy the pixels three times. They are the last field, so they are appended below.
+        if ros_type == "sensor_msgs/msg/Image":
             pixels, message.data = memoryview(message.data), message.data[:0]
         try:
             cdr = self.store.serialize_cdr(message, ros_type, little_endian=True)
@@ -86,8 +85,9 @@ class RosTypes:
             raise BusError(f"A {type(record).__name__} cannot be sent as {ros_type}: {error}.") from error
 
     def decode(self, data: bytes | memoryview, kind: type[Any]) -> Any:
-        """The record of CDR bytes. Raises BusError for bytes that are none, or no message that the record can
-        hold.
+        """The record of type `kind` from CDR bytes.
+
+        Raises BusError for invalid bytes, and for a message that the record cannot represent.
         """
         if kind in FAST and (record := FAST[kind][1](bytes(data))) is not None:
             check_shapes(record)
@@ -95,16 +95,16 @@ class RosTypes:
         return unpack(kind, self.parse(data, WIRE[kind].ros_type))
 
     def parse(self, data: bytes | memoryview, ros_type: str) -> Any:
-        """The message of CDR bytes."""
+        """The ROS message from CDR bytes. Raises BusError for invalid bytes."""
         from rosbags.serde import SerdeError
 
         try:
             return self.store.deserialize_cdr(data, ros_type)
         except (SerdeError, ValueError, IndexError) as error:
-            raise BusError(f"What came as {ros_type} cannot be read: {error}") from error
+            raise BusError(f"A message cannot be decoded as {ros_type}: {error}") from error
 
     def type_hash(self, ros_type: str) -> str:
-        """RIHS01_..., by which ROS tools tell whether two sides mean the same type."""
+        """The hash RIHS01_..., with which ROS tools compare the definitions of two endpoints."""
         return str(self.store.hash_rihs01(ros_type))
 
     def _default(self, described: tuple[Any, Any]) -> Callable[[], Any]:
@@ -125,5 +125,5 @@ class RosTypes:
 
 @lru_cache
 def ros_types(distribution: str | None = None) -> RosTypes:
-    """Types of a distribution; without one, of ROS_DISTRO, and of Jazzy where that is not set."""
+    """Message types of a distribution; by default of ROS_DISTRO, or of Jazzy if that is not set."""
     return RosTypes(distribution or os.environ.get("ROS_DISTRO") or "jazzy")

@@ -1,12 +1,11 @@
-"""CDR of the two messages of the control path, without a message object between: joint states and
-trajectories.
+"""Direct CDR encoding of the two messages of the control path: joint states and trajectories.
 
-rosbags walks a message field by field, for each of its strings and points; at some hundred messages per
-second that is most of what the middleware costs. The bytes are the same, which a property test holds. What is
-not laid out as expected (big-endian, or a trajectory that has velocities) is left to rosbags.
+rosbags converts a message field by field, which at some hundred messages per second is most of the cost of
+the middleware. The bytes are identical, which a property test checks. Messages with another layout
+(big-endian, or trajectories with velocities) are left to rosbags.
 
-CDR: little-endian, a value is aligned to its size counted from behind the header of four bytes; a string is
-its length with the final zero (4 bytes) and its text; a sequence is its length (4 bytes) and its items.
+CDR (little-endian): a value is aligned to its size, counted from the end of the 4-byte header. A string is its
+length including the final zero (4 bytes) and its text. A sequence is its length (4 bytes) and its items.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LENGTH = struct.Struct("<I")
 
 @lru_cache(maxsize=64)
 def _names_block(names: tuple[str, ...], at: int) -> bytes:
-    """The sequence of names, from offset `at` (aligned to 4) behind the header."""
+    """A sequence of strings that starts at offset `at`, which is a multiple of 4."""
     block = bytearray(LENGTH.pack(len(names)))
     for name in names:
         text = name.encode() + b"\0"
@@ -37,25 +36,23 @@ def _names_block(names: tuple[str, ...], at: int) -> bytes:
     return bytes(block)
 
 
-_known: list[
-    tuple[bytes, tuple[str, ...]]
-] = []  # sequences of names that came, as bytes; a robot has one or two
+# Sequences of names that were decoded, with their bytes. A robot has one or two.
+_known: list[tuple[bytes, tuple[str, ...]]] = []
 _KEPT = 8
 
 
 def _floats_block(values: ndarray, at: int) -> bytes:
-    """The sequence of doubles, from offset `at`, with the padding before it and before its items."""
+    """A sequence of doubles at offset `at`, with the padding before it and before its items."""
     before = bytes(-at % 4)
     start = at + len(before) + 4
     return before + LENGTH.pack(len(values)) + (bytes(-start % 8) + values.tobytes() if len(values) else b"")
 
 
 def encode_joints(r: JointState) -> bytes:
-    """sensor_msgs/JointState."""
+    """CDR of a sensor_msgs/JointState."""
     stamp = split_time(r.stamp_s)
-    parts = bytearray(
-        HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + b"\1\0\0\0\0\0\0\0"
-    )  # an empty frame, padded
+    empty_frame = b"\1\0\0\0\0\0\0\0"  # with padding
+    parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + empty_frame)
     parts += _names_block(r.names, 16)
     for values in (r.position_rad, r.velocity_rad_s, r.effort_nm):
         parts += _floats_block(np.asarray(values, dtype=np.float64), len(parts) - 4)
@@ -63,7 +60,7 @@ def encode_joints(r: JointState) -> bytes:
 
 
 def encode_trajectory(r: JointTrajectory) -> bytes:
-    """trajectory_msgs/JointTrajectory, positions and times alone."""
+    """CDR of a trajectory_msgs/JointTrajectory that has only positions and times."""
     stamp, order = split_time(r.stamp_s), f"{r.epoch}/{r.sequence}\0".encode()
     parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + LENGTH.pack(len(order)) + order)
     parts += bytes(-len(parts) % 4)
@@ -78,7 +75,7 @@ def encode_trajectory(r: JointTrajectory) -> bytes:
 
 
 class _Reader:
-    """A place in the bytes behind the header. Raises BusError where they end too soon."""
+    """Sequential reader of the bytes after the header. Raises BusError at the end of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 4
@@ -99,7 +96,7 @@ class _Reader:
         length = self.number()
         self.at += length
         if not 0 < length <= len(self.data) or self.at > len(self.data):
-            raise BusError("a text is longer than its message.")
+            raise BusError("a string is longer than its message.")
         return self.data[self.at - length : self.at - 1]
 
     def names(self) -> tuple[str, ...]:
@@ -125,7 +122,7 @@ class _Reader:
 
 
 def decode_joints(data: bytes) -> JointState | None:
-    """None for what rosbags shall read. Raises BusError for bytes that are no joint state."""
+    """The record of a joint state; None if it is left to rosbags. Raises BusError for invalid bytes."""
     if data[:2] != HEAD[:2]:
         return None
     try:
@@ -133,11 +130,11 @@ def decode_joints(data: bytes) -> JointState | None:
         stamp_s, _, names = reader.time_s(), reader.text(), reader.names()
         return JointState(stamp_s, names, reader.floats(), reader.floats(), reader.floats())
     except (struct.error, ValueError) as error:
-        raise BusError(f"What came as sensor_msgs/msg/JointState cannot be read: {error}") from error
+        raise BusError(f"A message cannot be decoded as sensor_msgs/msg/JointState: {error}") from error
 
 
 def decode_trajectory(data: bytes) -> JointTrajectory | None:
-    """None for what rosbags shall read. Raises BusError for bytes that are no trajectory."""
+    """The record of a trajectory; None if it is left to rosbags. Raises BusError for invalid bytes."""
     if data[:2] != HEAD[:2]:
         return None
     try:
@@ -150,8 +147,9 @@ def decode_trajectory(data: bytes) -> JointTrajectory | None:
                 return None  # velocities, accelerations, efforts
             times.append(reader.time_s())
         if any(len(row) != len(names) for row in rows):
-            return None  # the sentence about it is made where rosbags' message is unpacked
+            return None  # unpacking the message of rosbags raises the error
         stacked = rows[0][None] if len(rows) == 1 else np.stack(rows) if rows else np.zeros((0, len(names)))
         return JointTrajectory(stamp_s, names, stacked, np.array(times), *order)
     except (struct.error, ValueError) as error:
-        raise BusError(f"What came as trajectory_msgs/msg/JointTrajectory cannot be read: {error}") from error
+        what = "trajectory_msgs/msg/JointTrajectory"
+        raise BusError(f"A message cannot be decoded as {what}: {error}") from error

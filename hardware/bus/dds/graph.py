@@ -1,4 +1,4 @@
-"""The node graph: what makes `ros2 node list` and `ros2 node info` show a node that has no ROS."""
+"""Announcement of a node without ROS, so that `ros2 node list` and `ros2 node info` show it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INFO = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 
 
 class NodeGraph:
-    """Tells the node's name and endpoints on `ros_discovery_info`, anew after each endpoint that is made."""
+    """Publishes the node's name and endpoints on `ros_discovery_info`, again after each new endpoint."""
 
     def __init__(self, ros: RosTypes, participant: Any, name: str, namespace: str) -> None:
         self._ros, self._participant, self._name, self._namespace = ros, participant, name, namespace or "/"
@@ -27,16 +27,16 @@ class NodeGraph:
         self._writer: Any = DataWriter(
             participant, topic, endpoint_qos(True, True, 1, f"typehash={ros.type_hash(INFO)};")
         )
-        self.tell()
+        self._publish()
 
     def add(self, readers: list[Any], writers: list[Any]) -> None:
-        """Endpoints of this node, after they were made."""
+        """Announce new endpoints of this node."""
         self._readers += readers
         self._writers += writers
-        self.tell()
+        self._publish()
 
-    def tell(self) -> None:
-        """Publish the whole list: the topic keeps one message per participant."""
+    def _publish(self) -> None:
+        """Publish all endpoints, because the topic keeps one message per participant."""
         node = self._ros.new(
             "rmw_dds_common/msg/NodeEntitiesInfo",
             node_namespace=self._namespace,
@@ -50,11 +50,11 @@ class NodeGraph:
         )
 
     def close(self) -> None:
-        """Forget the endpoints, so that they can be deleted."""
+        """Release the endpoints, so that they can be deleted."""
         self._readers, self._writers, self._writer = [], [], None
 
     def _gid(self, entity: Any) -> Any:
-        """The 16 bytes of the GUID; Humble's message has room for 24."""
+        """The 16 bytes of the GUID. Humble's message has 24 bytes; the rest remains zero."""
         gid = self._ros.new("rmw_dds_common/msg/Gid")
         gid.data[:16] = np.frombuffer(entity.guid.bytes, np.uint8)
         return gid

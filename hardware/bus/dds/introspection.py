@@ -1,6 +1,4 @@
-"""Looks on at the bus without ROS: which topics there are, who is at both ends, what passes. It is no node
-itself.
-"""
+"""Introspection of the bus without ROS: its topics, their publishers and subscribers, and their messages."""
 
 from __future__ import annotations
 
@@ -24,16 +22,16 @@ from hardware.bus.names import domain_id
 from robo_rl.core.errors import BusError
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
-ALIVE = 16  # DDS' number of an instance that still exists
-MANY = 1000  # endpoints and nodes, at most
-DEPTH = 64  # messages that wait for us before older ones are dropped
-LOOK_S = 0.02  # between two looks for a topic
-SETTLE_S = 0.2  # once one end of a topic is found, its others follow within this time
+ALIVE = 16  # DDS state of an instance that still exists
+MANY = 1000  # largest number of endpoints and nodes
+DEPTH = 64  # messages that are buffered before older ones are dropped
+POLL_S = 0.02  # period of the search for a topic
+SETTLE_S = 0.2  # time for discovering the other endpoints of a topic after the first
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One publisher or subscriber. `node` is its full name, empty for one that is no ROS node."""
+    """One publisher or subscriber. node: its full name; empty if it belongs to no ROS node."""
 
     topic: str
     ros_type: str
@@ -45,18 +43,19 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """One message: little- or big-endian CDR; by whom and when by the sender's clock, and when it came by
-    ours.
-    """
+    """One message as CDR of either byte order."""
 
     cdr: bytes
-    writer: int
-    sent_s: float
-    received_s: float
+    writer: int  # id of the publisher
+    sent_s: float  # Unix time, by the publisher's clock
+    received_s: float  # local monotonic time
 
 
 class TopicIntrospector:
-    """Joins a domain as DdsBus does: the loopback alone, unless ROBO_RL_INTERFACE says otherwise."""
+    """Observer of a domain, which is not a node. Domain and interface are those of DdsBus.
+
+    Raises BusError for an unusable domain or interface.
+    """
 
     def __init__(self, domain: int | None = None) -> None:
         self._ros, self.domain = ros_types(), domain_id(domain)
@@ -65,14 +64,14 @@ class TopicIntrospector:
         kinds = (BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription)
         self._seen: Any = [BuiltinDataReader(self._participant, kind) for kind in kinds]
         announced = Topic(self._participant, "ros_discovery_info", carrier(self._ros, INFO), Qos(PLAIN))
-        # No key tells the nodes' messages apart, so the last one alone would be kept of all of them.
+        # The messages of all nodes have the same key, so a depth of 1 would keep only the last of them.
         self._nodes: Any = DataReader(self._participant, announced, endpoint_qos(True, True, MANY))
 
-    def ends(self) -> list[Endpoint]:
-        """Publishers and subscribers of ROS topics found so far, by topic and node."""
+    def endpoints(self) -> list[Endpoint]:
+        """Publishers and subscribers of ROS topics discovered so far, sorted by topic and node."""
         nodes = self._names()
         found = [
-            _end(sample, publishes, nodes.get(sample.key.bytes, ""))
+            _endpoint(sample, publishes, nodes.get(sample.key.bytes, ""))
             for reader, publishes in zip(self._seen, (True, False), strict=True)
             for sample in reader.read(MANY)
             if sample.sample_info.instance_state == ALIVE and sample.topic_name.startswith("rt/")
@@ -80,43 +79,38 @@ class TopicIntrospector:
         return sorted(found, key=lambda end: (end.topic, not end.publishes, end.node))
 
     def find(self, topic: str, wait_s: float) -> list[Endpoint]:
-        """The ends of a topic, by its full name. Raises BusError where none is found in time; it says what
-        there is.
-        """
-        late_s = time.monotonic() + wait_s
-        while not any(end.topic == topic for end in self.ends()):
-            if time.monotonic() >= late_s:
-                raise self._nobody(topic, wait_s)
-            time.sleep(LOOK_S)
+        """The endpoints of a topic, by its full name. Raises BusError with the known topics after `wait_s`."""
+        deadline_s = time.monotonic() + wait_s
+        while not any(end.topic == topic for end in self.endpoints()):
+            if time.monotonic() >= deadline_s:
+                raise self._unknown_topic(topic, wait_s)
+            time.sleep(POLL_S)
         time.sleep(SETTLE_S)
-        return [end for end in self.ends() if end.topic == topic]
+        return [end for end in self.endpoints() if end.topic == topic]
 
-    def hear(self, ends: list[Endpoint]) -> TopicListener:
-        """An ear on the topic with these ends. Raises BusError where its type is not known here, or there are
-        two.
+    def listen(self, ends: list[Endpoint]) -> TopicListener:
+        """A listener to the topic with these endpoints. Raises BusError for an unknown type, or several.
 
-        What is not latched is asked for by best effort, so that nobody who commands ever waits for an
-        onlooker.
+        It subscribes with best effort unless the topic is latched, so that publishers never wait for it.
         """
         topic, types = ends[0].topic, sorted({end.ros_type for end in ends})
         if len(types) > 1:
             raise BusError(
-                f"'{topic}' is used as {' and as '.join(types)} at once: its ends do not hear each other."
+                f"'{topic}' is used with different types, {' and '.join(types)}: its nodes exchange no messages."
             )
         if types[0] not in self._ros.store.fielddefs:
             raise BusError(
                 f"'{topic}' carries {types[0]}, which is not among the messages of ROS "
-                f"{self._ros.distribution}: it cannot be read here. `robo-rl topic info` says who publishes "
-                "it."
+                f"{self._ros.distribution}, so it cannot be decoded. `robo-rl topic info` lists its publishers."
             )
         kept = [end.latched for end in ends if end.publishes] or [end.latched for end in ends]
         qos = endpoint_qos(all(kept), all(kept), DEPTH, f"typehash={self._ros.type_hash(types[0])};")
         made = Topic(self._participant, f"rt{topic}", carrier(self._ros, types[0]), Qos(PLAIN))
         return TopicListener(self._participant, DataReader(self._participant, made, qos))
 
-    def read(self, heard: ReceivedMessage, ros_type: str) -> Any:
-        """The message of what was heard. Raises BusError for bytes that are none."""
-        return self._ros.parse(heard.cdr, ros_type)
+    def read(self, received: ReceivedMessage, ros_type: str) -> Any:
+        """The decoded ROS message. Raises BusError for invalid bytes."""
+        return self._ros.parse(received.cdr, ros_type)
 
     def close(self) -> None:
         """Leave the domain."""
@@ -124,7 +118,7 @@ class TopicIntrospector:
         leave_domain(self.domain)
 
     def _names(self) -> dict[bytes, str]:
-        """GUID of an endpoint -> its node's full name, as the nodes have announced them."""
+        """Full names of nodes by the GUIDs of their endpoints, as announced by the nodes."""
         names: dict[bytes, str] = {}
         for sample in self._nodes.read(MANY):
             if sample.sample_info.valid_data:
@@ -134,24 +128,24 @@ class TopicIntrospector:
                     names |= {bytes(gid.data[:16]): full for gid in gids}
         return names
 
-    def _nobody(self, topic: str, waited_s: float) -> BusError:
-        there = sorted({end.topic for end in self.ends()})
-        near = get_close_matches(topic, there, n=1) or [name for name in there if name.endswith(topic)][:1]
+    def _unknown_topic(self, topic: str, waited_s: float) -> BusError:
+        found = sorted({end.topic for end in self.endpoints()})
+        near = get_close_matches(topic, found, n=1) or [name for name in found if name.endswith(topic)][:1]
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        known = f" There are: {', '.join(there)}." if there else f" {self.silence()}"
-        return BusError(f"There is no topic '{topic}' (looked for {waited_s:g} s).{hint}{known}")
+        known = f" Known topics: {', '.join(found)}." if found else f" {self.no_nodes_message()}"
+        return BusError(f"There is no topic '{topic}' (waited {waited_s:g} s).{hint}{known}")
 
-    def silence(self) -> str:
-        """Message for a bus on which no topic was found."""
+    def no_nodes_message(self) -> str:
+        """Message for a bus without topics."""
         return (
             f"No node was found in domain {self.domain} on interface '{self.interface}'. Nodes that are "
-            "starting are found after some seconds: ask again, or wait_s=10. Else start nodes, e.g. by "
-            "robo-rl up arm_sim, and compare ROS_DOMAIN_ID and ROBO_RL_INTERFACE on both sides."
+            "starting are found after some seconds: try again, or set wait_s=10. Otherwise start nodes, for "
+            "example with robo-rl up arm_sim, and compare ROS_DOMAIN_ID and ROBO_RL_INTERFACE on both sides."
         )
 
 
 class TopicListener:
-    """Hears one topic."""
+    """Subscription to one topic; see `TopicIntrospector.listen`."""
 
     def __init__(self, participant: Any, reader: Any) -> None:
         self._reader: Any = reader
@@ -160,7 +154,7 @@ class TopicListener:
         self._waitset.attach(self._condition)
 
     def take(self, wait_s: float) -> Iterator[ReceivedMessage]:
-        """What has come, after waiting for something for at most `wait_s`."""
+        """The messages received so far, after waiting at most `wait_s` for the first."""
         self._waitset.wait(max(0, int(wait_s * 1e9)))
         received_s = time.monotonic()
         for sample in self._reader.take(DEPTH):
@@ -170,19 +164,22 @@ class TopicListener:
                 )
 
     def close(self) -> None:
-        """Let go of the reader."""
+        """Delete the subscription."""
         self._waitset = self._condition = self._reader = None
 
 
 def ros_type_name(dds_type: str) -> str:
-    """sensor_msgs::msg::dds_::Image_ -> sensor_msgs/msg/Image; what no ROS made stays as it is."""
+    """ROS name of a DDS type: sensor_msgs::msg::dds_::Image_ -> sensor_msgs/msg/Image.
+
+    Names of types that are not from ROS are returned unchanged.
+    """
     words = dds_type.split("::")
     if len(words) != 4 or words[2] != "dds_":
         return dds_type
     return f"{words[0]}/{words[1]}/{words[3].removesuffix('_')}"
 
 
-def _end(sample: Any, publishes: bool, node: str) -> Endpoint:
+def _endpoint(sample: Any, publishes: bool, node: str) -> Endpoint:
     qos = sample.qos
     reliable = qos[Policy.Reliability] != Policy.Reliability.BestEffort
     latched = qos[Policy.Durability] == Policy.Durability.TransientLocal

@@ -1,7 +1,7 @@
-"""Plain DDS topics beside a system that brings its own: messages of any type that `ros_types` knows, no node,
-no graph.
+"""Publishers and subscribers of any message type over DDS, for drivers whose robot has its own topics.
 
-A thread takes messages as they arrive: one that waited for us in a buffer would look as if it were new.
+They belong to no node. A thread takes messages as they arrive, so that the time of receipt is right; a message
+that waits in a buffer would look newer than it is.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from hardware.bus.dds.cdr import RosTypes, ros_types
 from hardware.bus.names import domain_id
 
 _WAIT_S = 0.05
-_MOST = 16  # of one topic at a time
+_BATCH = 16  # messages of one topic that are taken at a time
 
-Take = Callable[[bytes, float], None]  # CDR, local monotonic time of arrival
+OnMessage = Callable[[bytes, float], None]  # (CDR, local monotonic time of receipt)
 
 
 class DdsTopics:
-    """Writers and readers are made first, then `start`. The domain is ROS_DOMAIN_ID, the network
-    ROBO_RL_INTERFACE.
+    """Set of publishers and subscriptions. Create them first, then call `start`.
+
+    The domain is ROS_DOMAIN_ID, the network interface ROBO_RL_INTERFACE. ros: the message types. Raises
+    MissingDependencyError without cyclonedds and rosbags.
     """
 
     def __init__(self) -> None:
@@ -39,22 +41,23 @@ class DdsTopics:
             self._domain, os.environ.get("ROBO_RL_INTERFACE") or dds_types.LOOPBACK
         )
         self._writers: dict[str, tuple[Any, str]] = {}
-        self._readers: list[tuple[Any, Take]] = []
+        self._readers: list[tuple[Any, OnMessage]] = []
         self._waitset: Any = WaitSet(self.participant)
         self._conditions: list[Any] = []
         self._closing = threading.Event()
         self._receiver = threading.Thread(target=self._receive, daemon=True)
 
     def publish(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
-        """Offer a full topic name, of which the last message is kept."""
+        """Create a publisher with depth 1. topic: full name. kind: ROS type."""
         from cyclonedds.pub import DataWriter
 
         qos = self._dds.endpoint_qos(reliable, latched, 1)
         self._writers[topic] = DataWriter(self.participant, self._topic(topic, kind), qos), kind
 
-    def subscribe(self, topic: str, kind: str, take: Take) -> None:
-        """Ask for a full topic name in the way that matches every publisher: best effort, the newest
-        alone.
+    def subscribe(self, topic: str, kind: str, on_message: OnMessage) -> None:
+        """Subscribe with best effort and depth 1, which matches every publisher.
+
+        topic: full name. kind: ROS type. on_message: called in the receiving thread.
         """
         from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState
         from cyclonedds.sub import DataReader
@@ -65,22 +68,24 @@ class DdsTopics:
         condition = ReadCondition(reader, ViewState.Any | SampleState.Any | InstanceState.Any)
         self._waitset.attach(condition)
         self._conditions.append(condition)
-        self._readers.append((reader, take))
+        self._readers.append((reader, on_message))
 
     def start(self) -> None:
+        """Start the receiving thread."""
         self._receiver.start()
 
-    def heard(self, topic: str) -> bool:
-        """Does anybody read what we offer there?"""
+    def has_subscriber(self, topic: str) -> bool:
+        """True when a subscriber of our publisher on `topic` is discovered."""
         return bool(self._writers[topic][0].get_matched_subscriptions())
 
     def send(self, topic: str, **fields: Any) -> None:
-        """One message; all other fields are zero."""
+        """Publish one message; fields that are not given are zero."""
         writer, kind = self._writers[topic]
         message = self.ros.new(kind, **fields)
         self._dds.write(writer, bytes(self.ros.store.serialize_cdr(message, kind, little_endian=True)))
 
     def close(self) -> None:
+        """Stop the thread and leave the domain."""
         self._closing.set()
         if self._receiver.is_alive():
             self._receiver.join()
@@ -98,7 +103,7 @@ class DdsTopics:
         while not self._closing.is_set():
             self._waitset.wait(int(_WAIT_S * 1e9))
             now_s = time.monotonic()
-            for reader, take in self._readers:
-                for cdr, info in self._dds.take(reader, _MOST):
+            for reader, on_message in self._readers:
+                for cdr, info in self._dds.take(reader, _BATCH):
                     if info.valid_data:
-                        take(bytes(cdr), now_s)
+                        on_message(bytes(cdr), now_s)

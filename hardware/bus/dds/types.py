@@ -1,8 +1,7 @@
-"""What rmw_cyclonedds puts on the wire, said in the Python binding of CycloneDDS: domain, types, quality of
-service.
+"""Domains, types and quality of service of rmw_cyclonedds, by the Python binding of CycloneDDS.
 
-cyclonedds' own (de)serializer goes through a message element by element: tens of milliseconds for a picture.
-So its classes only announce the type here, and carry bytes that `hardware.bus.dds.cdr` makes.
+The serializer of the binding converts a message element by element, which takes tens of milliseconds for a
+picture. Its classes therefore only announce the type here, and hold bytes made by `hardware.bus.dds.cdr`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.quality import Quality
 from robo_rl.core.errors import BusError
 
-BLOCK_MS = (
-    100  # a writer waits no longer than this for a slow reader: a control loop may not hang on its logger
-)
-MAX_PROCESSES = 32  # nodes per machine that find each other without multicast, as in rmw_cyclonedds
+BLOCK_MS = 100  # largest time that a writer waits for a slow reader, so that logging cannot block control
+MAX_PROCESSES = 32  # nodes per machine that discover each other without multicast, as in rmw_cyclonedds
 PLAIN = Policy.DataRepresentation(use_cdrv0_representation=True)
 LOOPBACK = "lo"
 _UNICAST = f"""<Discovery><ParticipantIndex>auto</ParticipantIndex>
@@ -34,30 +31,35 @@ _IDL = {"bool": bool, "string": str, "byte": types.uint8, "char": types.uint8, "
 
 _ANY = int(SampleState.Any | ViewState.Any | InstanceState.Any)
 
-_domains: dict[
-    int, tuple[Domain, str, int]
-] = {}  # id -> (domain, interface, how many nodes of this process use it)
+# Id -> (domain, interface, number of nodes of this process that use it).
+_domains: dict[int, tuple[Domain, str, int]] = {}
 _lock = threading.Lock()
 
 
 def config(interface: str) -> str:
-    """CycloneDDS' configuration: the loopback alone, without multicast; or another interface, as ROS does."""
+    """CycloneDDS configuration (XML) for the loopback without multicast, or for another interface as in ROS.
+
+    Raises BusError for a text that cannot be the name of an interface.
+    """
     if interface == LOOPBACK:
-        # Whole datagrams: a picture in 15 of them instead of 63 takes less of both processors.
+        # Large datagrams: a picture in 15 of them instead of 63 needs less CPU time on both sides.
         general = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>62000B</FragmentSize>"
         general += '<Interfaces><NetworkInterface name="lo" multicast="false"/></Interfaces>'
         general += "<AllowMulticast>false</AllowMulticast>"
         return f"<CycloneDDS><Domain><General>{general}</General>{_UNICAST}</Domain></CycloneDDS>"
     if not interface.replace("-", "").replace(".", "").replace("_", "").isalnum():
         raise BusError(
-            f"{interface!r} is no network interface; expected a name that `ip addr` lists, e.g. eth0."
+            f"{interface!r} is no network interface; expected a name listed by `ip addr`, such as eth0."
         )
     general = f'<Interfaces><NetworkInterface name="{interface}"/></Interfaces>'
     return f"<CycloneDDS><Domain><General>{general}</General></Domain></CycloneDDS>"
 
 
 def join_domain(domain: int, interface: str) -> None:
-    """Open the domain in this process, or share it with this process' other nodes. Raises BusError."""
+    """Open the domain in this process, or share it with the other nodes of this process.
+
+    Raises BusError when the domain is open on another interface, or when DDS cannot open it.
+    """
     with _lock:
         if domain in _domains:
             opened, known, users = _domains[domain]
@@ -72,7 +74,7 @@ def join_domain(domain: int, interface: str) -> None:
 
 
 def join(domain: int, interface: str) -> DomainParticipant:
-    """A participant in the domain, which is to be followed by `leave_domain`. Raises BusError."""
+    """A participant in the domain. Call `leave_domain` after it is deleted. Raises BusError as `join_domain`."""
     join_domain(domain, interface)
     try:
         return DomainParticipant(domain, Qos(Policy.Userdata(b"enclave=/;")))
@@ -82,14 +84,14 @@ def join(domain: int, interface: str) -> DomainParticipant:
 
 
 def _refused(domain: int, interface: str, error: DDSException) -> BusError:
-    why = "is it up, and as `ip addr` names it?"
+    advice = "Check that the interface is up and that its name is as in `ip addr`."
     if interface == LOOPBACK:
-        why = f"at most {MAX_PROCESSES} nodes find each other on one machine, and another ROS_DOMAIN_ID has its own."
-    return BusError(f"DDS cannot join domain {domain} on interface '{interface}' ({error}): {why}")
+        advice = f"A machine can have {MAX_PROCESSES} nodes per domain; set another ROS_DOMAIN_ID for more."
+    return BusError(f"DDS cannot join domain {domain} on interface '{interface}' ({error}). {advice}")
 
 
 def leave_domain(domain: int) -> None:
-    """The last node of this process to leave closes it."""
+    """Release the domain; the last node of this process closes it."""
     with _lock:
         opened, interface, users = _domains.pop(domain)
         if users > 1:
@@ -97,23 +99,26 @@ def leave_domain(domain: int) -> None:
 
 
 def dds_type_name(ros_type: str) -> str:
-    """sensor_msgs/msg/Image -> sensor_msgs.msg.dds_.Image_, which the binding writes with :: on the wire."""
+    """DDS name of a ROS type: sensor_msgs/msg/Image -> sensor_msgs.msg.dds_.Image_.
+
+    The binding replaces the dots with `::`.
+    """
     package, kind, name = ros_type.split("/")
     return f"{package}.{kind}.dds_.{name}_"
 
 
 def carrier(ros: RosTypes, ros_type: str) -> Any:
-    """A class that announces the ROS type and carries its CDR bytes as `.cdr`."""
+    """A class that announces the ROS type and holds its CDR bytes as `.cdr`."""
     if ros_type not in _carriers:
-        _carriers[ros_type] = carry(struct(ros, ros_type))
+        _carriers[ros_type] = raw_type(struct(ros, ros_type))
     return _carriers[ros_type]
 
 
 _carriers: dict[str, Any] = {}
 
 
-def carry(announced: Any) -> Any:
-    """Let the class move bytes instead of fields."""
+def raw_type(announced: Any) -> Any:
+    """The IDL class `announced`, changed so that its samples hold CDR bytes instead of fields."""
 
     def of(cls: type[Any], /, data: bytes, **_: Any) -> Any:
         sample = object.__new__(cls)
@@ -126,8 +131,9 @@ def carry(announced: Any) -> Any:
 
 
 def write(writer: Any, cdr: bytes) -> None:
-    """The bytes on the wire, without the checks and the serializer of `writer.write`: on a control path they
-    cost more than the sending. Raises DDSException.
+    """Write CDR bytes without the checks and the serializer of `writer.write`, which take longer than sending.
+
+    Raises DDSException.
     """
     result = ddspy_write(writer._ref, cdr + bytes(-len(cdr) % 4))
     if result < 0:
@@ -135,18 +141,16 @@ def write(writer: Any, cdr: bytes) -> None:
 
 
 def take(reader: Any, most: int) -> list[tuple[bytes, Any]]:
-    """(CDR, cyclonedds' SampleInfo) of at most so many samples, without waiting. Raises DDSException."""
+    """(CDR, SampleInfo of cyclonedds) of at most `most` samples, without waiting. Raises DDSException."""
     found = ddspy_take(reader._ref, _ANY, most)
     if isinstance(found, int):
-        raise DDSException(found, "Occurred while taking what came.")
+        raise DDSException(found, "Occurred while taking samples.")
     samples: list[tuple[bytes, Any]] = found
     return samples
 
 
 def struct(ros: RosTypes, ros_type: str, announced: str = "") -> Any:
-    """The type in cyclonedds' terms; as it is, its own serializer works on it. announced: as another type's
-    name.
-    """
+    """The ROS type as an IDL class of cyclonedds. announced: announce it with the name of this type instead."""
     fields = {name: _field(ros, described) for name, described in ros.store.fielddefs[ros_type][1]}
     name = ros_type.rsplit("/", 1)[1]
     return make_idl_struct(f"{name}_", dds_type_name(announced or ros_type), fields)
@@ -163,7 +167,7 @@ def _field(ros: RosTypes, described: tuple[Any, Any]) -> Any:
 
 
 def endpoint_qos(reliable: bool, latched: bool, depth: int, user_data: str = "") -> Qos:
-    """Quality of service of a reader or writer, as rmw_cyclonedds sets it."""
+    """Quality of service of a reader or writer, with the settings of rmw_cyclonedds."""
     history = Policy.History.KeepLast(depth)
     policies = [
         Policy.Reliability.Reliable(duration(milliseconds=BLOCK_MS))
@@ -182,6 +186,6 @@ def endpoint_qos(reliable: bool, latched: bool, depth: int, user_data: str = "")
 
 
 def profile_qos(quality: Quality, publishing: bool, type_hash: str) -> Qos:
-    """Quality of service of one side of a topic."""
+    """Quality of service of a publisher or subscriber of a topic."""
     reliable = quality.offers_reliable if publishing else quality.asks_reliable
     return endpoint_qos(reliable, quality.latched, quality.depth, f"typehash={type_hash};")

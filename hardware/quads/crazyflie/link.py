@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.driver import vendor
+from hardware.driver import import_vendor
 from robo_rl.core.errors import DriverError
 
 STATE = (
@@ -41,17 +41,19 @@ class CrazyflieLink:
     """Callbacks of cflib come in a thread of its own; each replaces one whole record."""
 
     def __init__(self, uri: str, cache: str | None) -> None:
-        self._crtp = vendor("cflib.crtp", "a Crazyflie", "crazyflie")
+        self._crtp = import_vendor("cflib.crtp", "a Crazyflie", "crazyflie")
         logging.getLogger("cflib").addHandler(logging.NullHandler())  # what matters is said by our errors
         if not self._crtp.CLASSES:
             self._crtp.init_drivers()
         self.robot = f"the Crazyflie at {uri}"
         self._uri = uri
-        self.cf: Any = vendor("cflib.crazyflie", "a Crazyflie", "crazyflie").Crazyflie(rw_cache=cache)
+        self.cf: Any = import_vendor("cflib.crazyflie", "a Crazyflie", "crazyflie").Crazyflie(rw_cache=cache)
         self.state: tuple[dict[str, Any], float] | None = None
         self.battery_v, self.info = float("nan"), 0
         self.lost = ""
-        self._decompress = vendor("cflib.utils.encoding", "a Crazyflie", "crazyflie").decompress_quaternion
+        self._decompress = import_vendor(
+            "cflib.utils.encoding", "a Crazyflie", "crazyflie"
+        ).decompress_quaternion
 
     def open(self) -> None:
         ready, failed = threading.Event(), []
@@ -117,7 +119,7 @@ class CrazyflieLink:
         self.cf.close_link()
 
     def _log(self, name: str, period_ms: int, variables: list[str], callback: Any) -> None:
-        config = vendor("cflib.crazyflie.log", "a Crazyflie", "crazyflie").LogConfig(name, period_ms)
+        config = import_vendor("cflib.crazyflie.log", "a Crazyflie", "crazyflie").LogConfig(name, period_ms)
         for variable in variables:
             config.add_variable(variable)
         try:

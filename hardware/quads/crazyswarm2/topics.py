@@ -34,7 +34,7 @@ class Crazyswarm2Topics:
     def __init__(self, name: str, namespace: str, log: str) -> None:
         self._craft, self._server = namespace_of(f"{namespace}/{name}"), namespace_of(f"{namespace}/{SERVER}")
         self._name, self._topics = name, DdsTopics()  # says what to install before anything below needs it
-        from hardware.bus.dds.calls import Caller
+        from hardware.bus.dds.calls import ServiceClient
 
         self._ros = self._topics.ros
         register(self._ros)
@@ -48,11 +48,11 @@ class Crazyswarm2Topics:
         self._topics.subscribe(f"{self._craft}/status", STATUS, self._take_status)
         services = {"arm": ARM, "land": LAND, "notify_setpoints_stop": NOTIFY}
         self._calls = {
-            key: Caller(self._topics.participant, self._ros, f"{self._craft}/{key}", kind)
+            key: ServiceClient(self._topics.participant, self._ros, f"{self._craft}/{key}", kind)
             for key, kind in services.items()
         }
         set_parameters = f"{self._server}/set_parameters"
-        self._calls["set_parameters"] = Caller(
+        self._calls["set_parameters"] = ServiceClient(
             self._topics.participant, self._ros, set_parameters, SET_PARAMETERS
         )
         self._topics.start()
@@ -61,7 +61,7 @@ class Crazyswarm2Topics:
         """What of the server is not yet seen, by the names that its user knows."""
         topics = [("pose", self.pose), ("status", self.status), ("the custom topic", self.log)]
         found = [name for name, told in topics if told is None]
-        if not self._topics.heard(f"{self._craft}/cmd_vel_legacy"):
+        if not self._topics.has_subscriber(f"{self._craft}/cmd_vel_legacy"):
             found.append("a reader of cmd_vel_legacy")
         return found + [f"the service {name}" for name, call in self._calls.items() if not call.ready()]
 
@@ -95,7 +95,7 @@ class Crazyswarm2Topics:
 
     def ask_to_arm(self, arm: bool) -> None:
         """Without waiting: whether it did, its status tells."""
-        self._calls["arm"].ask(arm=arm)
+        self._calls["arm"].send_request(arm=arm)
 
     def notify_setpoints_stop(self, timeout_s: float) -> None:
         """Give the priority to the high-level commander. Raises BusError without an answer."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hardware.driver import vendor
+from hardware.driver import import_vendor
 from robo_rl.core.errors import DriverError
 
 PX4, QUADROTOR = 12, 2  # MAV_AUTOPILOT, MAV_TYPE
@@ -60,7 +60,7 @@ class Px4Link:
 
     def __init__(self, address: str, baud: int, robot: str) -> None:
         os.environ.setdefault("MAVLINK20", "1")  # read when the package is imported
-        mavutil = vendor("pymavlink.mavutil", "a PX4", "px4")
+        mavutil = import_vendor("pymavlink.mavutil", "a PX4", "px4")
         self._robot = robot
         try:
             self._link: Any = mavutil.mavlink_connection(
@@ -114,7 +114,7 @@ class Px4Link:
 
     def request_rate(self, kind: str, rate_hz: float) -> None:
         """Ask for a message; a PX4 that cannot send it at this rate sends it at its own."""
-        number = getattr(vendor("pymavlink.mavutil", "a PX4", "px4").mavlink, f"MAVLINK_MSG_ID_{kind}")
+        number = getattr(import_vendor("pymavlink.mavutil", "a PX4", "px4").mavlink, f"MAVLINK_MSG_ID_{kind}")
         self._command(MESSAGE_INTERVAL, number, 1e6 / rate_hz)
 
     def parameter(self, name: str, timeout_s: float = 2.0) -> float:

@@ -19,7 +19,7 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.description import RobotDescription, load_description
 from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
-from hardware.recording.frames import FrameRules, Plan, plan_frames, shown
+from hardware.recording.frames import FrameRules, Plan, observations, plan_frames
 from hardware.recording.streams import Streams, read_streams
 from robo_rl.apps.record.recordings_layout import LayoutSettings, RecordingLayout, layout_of, survey
 from robo_rl.conf.schema import DataImportConfig
@@ -202,7 +202,7 @@ def _write(
 ) -> None:
     """Write an episode; a success has reward 1 at its last frame. otherwise: label where there is none."""
     success = otherwise if streams.success is None else streams.success
-    seen = shown(bag, streams, plan, ArmObserver(layout.spec.obs), layout.pictures)
+    seen = observations(bag, streams, plan, ArmObserver(layout.spec.obs), layout.pictures)
     for frame, command in enumerate(plan.command):
         obs, stamps = next(seen)
         ends = bool(success) and frame == plan.frames - 1

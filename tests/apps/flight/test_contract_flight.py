@@ -40,7 +40,7 @@ def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.Cap
     assert main([*given, "robot=crazyflie"]) == 0
     assert main([*given, "robot=px4"]) != 0
     assert (
-        "lets 4 through: train with rate_rad_s=4, or set the driver's max_rate_rad_s"
+        "limits rates to 4 rad/s: train with rate_rad_s=4, or set the driver's max_rate_rad_s"
         in capsys.readouterr().err
     )
     file.write_text("driver: px4\nmax_rate_rad_s: 6\n")
@@ -54,13 +54,15 @@ def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.Cap
 def test_what_no_link_carries_is_refused(rates: Bundle, tmp_path: Path) -> None:
     """Motors, another task, a rate above the link's, a bundle without an envelope."""
     link = quad_link("crazyflie", {})
-    with pytest.raises(CheckpointError, match="turns motors, which no link carries"):
+    with pytest.raises(CheckpointError, match="commands motors, which cannot be done over a link"):
         check_link(quad_bundle(tmp_path / "motors"), link)
 
     def changed(**env: Any) -> Bundle:
         return replace(rates, env=replace(rates.env, **env))
 
-    with pytest.raises(CheckpointError, match="acts at 200 Hz, the link carries commands at 100 Hz"):
+    with pytest.raises(
+        CheckpointError, match="sends commands at 200 Hz, but the link transmits them at 100 Hz"
+    ):
         check_link(changed(control_hz=200.0), link)
     with pytest.raises(CheckpointError, match=r"trained for quad/race:level=rates"):
         check_link(changed(name="quad/race:level=rates"), link)
@@ -87,7 +89,7 @@ def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"ground=-0\.6"):
         check(load_set("quad").commands({k: v for k, v in words.items() if k != "ground"}))
     file.write_text(CRAZYFLIE + "max_rate_rad_s: 2\n")
-    with pytest.raises(CheckpointError, match="lets 2 through"):
+    with pytest.raises(CheckpointError, match="limits rates to 2 rad/s"):
         check(commands)
 
 

@@ -93,7 +93,7 @@ def test_a_filter_process_ends_in_a_stop_that_is_said(
         (["safety_filtr"], "Unknown node 'safety_filtr'. Did you mean 'safety_filter'?"),
         (["safety_filter"], "python -m robo_rl.apps.node safety_filter needs robot=..."),
         (["safety_filter", "robot=ur99", "bus=dds"], "Unknown robot 'ur99'."),
-        (["safety_filter", "robot=sim_arm", "bus=in_process"], "joins nodes of one process"),
+        (["safety_filter", "robot=sim_arm", "bus=in_process"], "connects nodes of one process"),
         (["sim_robot", "robot=spot"], "robot=spot cannot be used"),
     ],
 )

@@ -119,12 +119,12 @@ def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.Capture
         (
             ["info", "/lab/joint_sates"],
             3,
-            r"no topic '/lab/joint_sates' \(looked for 0.3 s\). Did you mean '/lab/joint",
+            r"no topic '/lab/joint_sates' \(waited 0.3 s\). Did you mean '/lab/joint",
         ),
         (
             ["echo", "joint_states"],
             3,
-            "Did you mean '/lab/joint_states'\\? There are: /lab/camera/view/image_raw, ",
+            "Did you mean '/lab/joint_states'\\? Known topics: /lab/camera/view/image_raw, ",
         ),
         (["echo", "/lab/gripper"], 3, "acme_msgs/msg/Gripper, which is not among the messages of ROS jazzy"),
         (["hz", "a b"], 3, "'a b' cannot be the name of a topic"),

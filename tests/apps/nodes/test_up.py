@@ -340,7 +340,7 @@ def test_a_goal_of_another_size_is_found_before_any_node_starts(
     for verb in ("run", "contract"):
         assert main([verb, f"bundle={flat}", "robot=sim_arm"]) == 2
         said = capsys.readouterr().err
-        assert "is shown 2 numbers of its task (m: goal_x, goal_y), and the task of robot=sim_arm" in said
+        assert "observes a goal of 2 numbers (m: goal_x, goal_y), but the task of robot=sim_arm" in said
     assert main(["contract", f"bundle={blind}", "robot=sim_arm"]) == 0
     assert f"Next:   robo-rl up arm_sim bundle={blind}" in capsys.readouterr().out
 
@@ -383,7 +383,7 @@ def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
         check(load_set("quad_sim").commands(arm))
     quad = {"bundle": str(quad_bundle(tmp_path / "quad").folder)}
     check(load_set("quad").commands(quad))
-    with pytest.raises(RoboRLError, match="turns motors"):
+    with pytest.raises(RoboRLError, match="commands motors"):
         check(load_set("quad").commands(quad | {"level": "rates"}))
     assert main(["contract", f"bundle={quad['bundle']}", "robot=sim_quad"]) == 2
     assert "robo-rl run bundle=" in capsys.readouterr().err

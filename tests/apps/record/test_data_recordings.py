@@ -272,7 +272,7 @@ def test_a_robot_without_recordings(
             "The camera 'front' is not in the description of 'mine', which has top",
         ),
         (["robot=ROBOT", "goal=x"], "goal=x cannot be read"),
-        (["robot=ROBOT", "goal='m: x'"], "nobody said the goal"),
+        (["robot=ROBOT", "goal='m: x'"], "no goal was published"),
         (["robot=ROBOT", "rate_hz=30"], "has pictures of image.top at 10 Hz"),
         (["robot=ROBOT", "image_width=16"], "are scaled down only"),
         (["robot=ROBOT", "env=arm6/reach"], "The observations of the recordings are"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware.arms.bounds import Bounded, JointLimits, bound, check_names, slowed
+from hardware.arms.bounds import CommandLimiter, JointLimits, bound, check_names, with_max_velocity
 from hardware.states import JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 
@@ -27,7 +27,7 @@ def test_no_sequence_of_commands_can_jump_the_arm(
     inwards.
     """
     now_s = [0.0]
-    bounded = Bounded("arm", LIMITS, 100.0, clock=lambda: now_s[0])
+    bounded = CommandLimiter("arm", LIMITS, 100.0, clock=lambda: now_s[0])
     at = start
     for wait_s, goal in commands:
         now_s[0] += wait_s
@@ -53,7 +53,7 @@ def test_bounds_by_hand() -> None:
 
 
 def test_after_a_pause_it_starts_from_where_it_is() -> None:
-    bounded = Bounded("arm", LIMITS, 100.0, clock=lambda: 0.0)
+    bounded = CommandLimiter("arm", LIMITS, 100.0, clock=lambda: 0.0)
     bounded.next(JointCommand(np.array([1.0, 1.0])), np.zeros(2))
     bounded.reset()
     assert bounded.next(JointCommand(np.array([1.0, 1.0])), np.array([0.5, 0.5]))[0] == pytest.approx(0.53)
@@ -63,11 +63,11 @@ def test_mistakes_are_sentences() -> None:
     with pytest.raises(ConfigError, match="low < high"):
         JointLimits((1.0,), (1.0,), (1.0,))
     with pytest.raises(ConfigError, match="above 0"):
-        slowed(LIMITS, float("nan"))
+        with_max_velocity(LIMITS, float("nan"))
     with pytest.raises(ConfigError, match="rate_hz=0"):
-        Bounded("arm", LIMITS, 0.0)
-    with pytest.raises(DriverError, match=r"has no joint elbow, wrist; it tells shoulder"):
+        CommandLimiter("arm", LIMITS, 0.0)
+    with pytest.raises(DriverError, match=r"has no joint elbow, wrist; it reports shoulder"):
         check_names("the arm", ["shoulder"], ["shoulder", "elbow", "wrist"])
-    with pytest.raises(DriverError, match="takes JointCommand, found ndarray"):
-        Bounded("arm", LIMITS, 100.0).next(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]
-    assert slowed(LIMITS, 1.0).velocity_rad_s == (1.0, 0.5)
+    with pytest.raises(DriverError, match="expects JointCommand, found ndarray"):
+        CommandLimiter("arm", LIMITS, 100.0).next(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]
+    assert with_max_velocity(LIMITS, 1.0).velocity_rad_s == (1.0, 0.5)

@@ -76,7 +76,7 @@ def test_missing_joints_and_silent_robots_are_named() -> None:
     with pytest.raises(DriverError, match="joint_state_broadcaster"):
         arm.connect()
     bus.script = [(bus.now_s + 0.1, "joint_states", STATE)]
-    with pytest.raises(DriverError, match="has no joint elbow; it tells finger, b, a"):
+    with pytest.raises(DriverError, match="has no joint elbow; it reports finger, b, a"):
         arm.connect()
     with pytest.raises(DriverError, match="no joint positions yet"):
         arm.read()

@@ -146,7 +146,7 @@ def test_the_description_that_comes_along_is_inside_the_device() -> None:
 
 def test_wrong_addresses_models_and_settings_are_sentences(robot: Peer, host: str) -> None:
     with pytest.raises(
-        DriverError, match=r"Nothing answers as a UR arm at 127\..*:30004 \(Connection refused\)"
+        DriverError, match=r"127\..*:30004 does not answer \(Connection refused\), so a UR arm"
     ):
         UrDriver(own_address()).connect()
     with pytest.raises(DriverError, match="is a UR5, expected a UR10"):
@@ -156,12 +156,12 @@ def test_wrong_addresses_models_and_settings_are_sentences(robot: Peer, host: st
     stranger = own_address()
     with (
         socket.create_server((stranger, RTDE_PORT)),
-        pytest.raises(DriverError, match="is no UR controller: it said nothing of RTDE within 2 s"),
+        pytest.raises(DriverError, match="is no UR controller: it sent no RTDE answer within 2 s"),
     ):
         UrDriver(stranger).connect()
     with pytest.raises(ConfigError, match="needs the setting host"):
         make_driver("ur", {})
-    with pytest.raises(DriverError, match="Nothing answers"), open_driver("ur", {"host": own_address()}):
+    with pytest.raises(DriverError, match="does not answer"), open_driver("ur", {"host": own_address()}):
         pass
 
 

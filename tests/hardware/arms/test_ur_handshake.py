@@ -62,15 +62,15 @@ def says(answer: bytes) -> Callable[[socket.socket], None]:
 @pytest.mark.parametrize(
     ("behave", "sentence"),
     [
-        (mute, r"no UR controller: it said nothing of RTDE within 0\.4 s"),
-        (drip, r"no UR controller: it said nothing of RTDE within 0\.4 s"),
+        (mute, r"no UR controller: it sent no RTDE answer within 0\.4 s"),
+        (drip, r"no UR controller: it sent no RTDE answer within 0\.4 s"),
         (
             says(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-            "no UR controller: it ended the connection .it speaks something",
+            "no UR controller: it broke off the exchange .unexpected package header",
         ),
-        (says(b"\0"), "it hung up"),
-        (says(struct.pack(">HB", 60000, ord("M"))), "it speaks something else"),
-        (says(struct.pack(">HBB", 4, ord("V"), 0)), "does not speak version 2 of RTDE. Update it"),
+        (says(b"\0"), "the connection was closed"),
+        (says(struct.pack(">HB", 60000, ord("M"))), "unexpected package header"),
+        (says(struct.pack(">HBB", 4, ord("V"), 0)), "does not support version 2 of RTDE. Update it"),
     ],
 )
 def test_strangers_are_told_from_controllers(behave: Callable[[socket.socket], None], sentence: str) -> None:

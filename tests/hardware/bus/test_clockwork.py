@@ -62,7 +62,7 @@ def test_names_are_relative_to_namespace_and_node() -> None:
     assert resolve("~/start", "", "arm") == "/arm/start"
     assert resolve("/estop", "/left", "arm") == "/estop"
     for bad in ("two words", "-x", "a/b"):
-        with pytest.raises(BusError, match="cannot be called"):
+        with pytest.raises(BusError, match="cannot be the name of a node"):
             node_name(bad)
     with pytest.raises(BusError, match="cannot be a namespace"):
         namespace_of("a/3d")
@@ -70,15 +70,15 @@ def test_names_are_relative_to_namespace_and_node() -> None:
 
 def test_silence_is_said_once_and_so_is_its_end() -> None:
     watch = TopicWatch("/joint_states", 100.0)
-    assert watch.look(104.9, 0) is None
-    assert "Nothing has come on '/joint_states' for 5 s, and nobody publishes it" in str(watch.look(105.0, 0))
-    assert watch.look(106.0, 0) is None
-    assert watch.hear(108.0) == "'/joint_states' is back after 8 s."
-    assert watch.hear(108.1) is None
-    assert "its publisher is still there" in str(watch.look(114.0, 1))
-    assert watch.hear(115.0) is not None
-    assert "its publisher is gone" in str(watch.look(121.0, 0))
-    assert "though 2 publish it" in str(TopicWatch("/x", 0.0).look(9.0, 2))
+    assert watch.check(104.9, 0) is None
+    assert "No message on '/joint_states' for 5 s: it has no publisher" in str(watch.check(105.0, 0))
+    assert watch.check(106.0, 0) is None
+    assert watch.on_message(108.0) == "'/joint_states' is back after 8 s."
+    assert watch.on_message(108.1) is None
+    assert "its publisher is still running" in str(watch.check(114.0, 1))
+    assert watch.on_message(115.0) is not None
+    assert "its publisher is gone" in str(watch.check(121.0, 0))
+    assert "although it has 2 publisher(s)" in str(TopicWatch("/x", 0.0).check(9.0, 2))
 
 
 def test_each_profile_reaches_its_own_subscribers() -> None:

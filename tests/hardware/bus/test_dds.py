@@ -126,7 +126,8 @@ def test_services_answer_across_processes(echo: subprocess.Popen[str], node: Dds
 
 def test_nobody_answers(node: DdsBus) -> None:
     with pytest.raises(
-        BusError, match=r"Nobody offers the service '/lab/arm/start' \(waited 0.2 s\)\. Nobody offers any"
+        BusError,
+        match=r"The service '/lab/arm/start' was not found \(waited 0.2 s\)\. No services were found",
     ):
         node.call("arm/start", 0.2)
 
@@ -134,11 +135,11 @@ def test_nobody_answers(node: DdsBus) -> None:
 def test_a_mistyped_service_is_compared_with_those_on_the_wire(echo: Any, node: DdsBus) -> None:
     """Another process offers two; what is only asked for, here by ourselves, is not offered."""
     assert node.call("echo/refuse", SOON_S)
-    with pytest.raises(BusError, match=r"the service '/lab/echo/stpo'.*Did you mean '/lab/echo/stop'\?"):
+    with pytest.raises(BusError, match=r"The service '/lab/echo/stpo'.*Did you mean '/lab/echo/stop'\?"):
         node.call("echo/stpo", 0.2)
     with pytest.raises(BusError, match=r"Did you mean '/lab/echo/stop'\?"):
         node.call("/echo/stop", 0.2)
-    with pytest.raises(BusError, match="Offered are: /lab/echo/refuse, /lab/echo/stop"):
+    with pytest.raises(BusError, match="Known services: /lab/echo/refuse, /lab/echo/stop"):
         node.call("xyz", 0.2)
 
 
@@ -218,10 +219,10 @@ def test_a_topic_that_never_comes_is_said(node: DdsBus, monkeypatch: pytest.Monk
     wait_for(node, lambda: len(node.said) == 4)
     other.close()
     assert "does not match this node's quality of service: type" in node.said[0]
-    assert "Nothing has come on '/lab/joint_states'" in node.said[1]
+    assert "No message on '/lab/joint_states'" in node.said[1]
     assert "did you mean '/arm1/joint_states'?" in node.said[1]
     assert "published as nav_msgs::msg::dds_::Odometry_, not as sensor_msgs::msg::dds_::Imu_" in node.said[2]
-    assert "Nothing has come on '/lab/odom'" in node.said[3]
+    assert "No message on '/lab/odom'" in node.said[3]
 
 
 def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
@@ -357,7 +358,7 @@ def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None
         join_domain(domain, "eth9")
     bus.close()
     bus.close()
-    with pytest.raises(BusError, match="has left the bus"):
+    with pytest.raises(BusError, match="is closed and cannot publish"):
         publish(m.Flag(True))
     join_domain(domain, "lo")
     leave_domain(domain)
@@ -370,7 +371,7 @@ def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None
         ("ROS_DOMAIN_ID", "233", "0 to 232"),
         ("ROBO_RL_INTERFACE", "nope7", "interface 'nope7'"),
         ("ROBO_RL_INTERFACE", "<x/>", "is no network interface"),
-        ("ROS_DISTRO", "noetic", "'noetic' is not known"),
+        ("ROS_DISTRO", "noetic", "'noetic' is not supported"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(
@@ -389,7 +390,7 @@ def test_a_machine_that_is_full_says_so_and_what_to_do(domain: int) -> None:
         for port in places:
             taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("", port))
         with pytest.raises(
-            BusError, match=rf"domain {domain} on .* at most 32 nodes find each other .*ROS_DOMAIN_ID"
+            BusError, match=rf"domain {domain} on .* can have 32 nodes per domain.*ROS_DOMAIN_ID"
         ):
             DdsBus("one_too_many")
     DdsBus("in_time").close()
@@ -413,5 +414,5 @@ def test_one_name_has_one_type_in_a_node(node: DdsBus) -> None:
     publish = node.publisher("x", m.Flag, Profile.COMMAND)
     with pytest.raises(BusError, match="'/lab/x' carries Flag, found Text"):
         publish(m.Text("on"))
-    with pytest.raises(BusError, match="'/lab/x' is used as Text and as Flag in one node"):
+    with pytest.raises(BusError, match="This node uses '/lab/x' as Text and as Flag"):
         node.publisher("x", m.Text, Profile.COMMAND)

@@ -84,7 +84,7 @@ def test_sides_that_do_not_match_are_told() -> None:
 def test_one_topic_has_one_type() -> None:
     world = InProcessWorld()
     world.bus("a").publisher("chatter", Text, Profile.STATE)
-    with pytest.raises(BusError, match="'/chatter' is Text to /a and Flag to /b"):
+    with pytest.raises(BusError, match="/a uses '/chatter' as Text and /b as Flag"):
         world.bus("b").subscribe("chatter", Flag, Profile.STATE, lambda message, at: None)
     with pytest.raises(BusError, match="carries Text, found Flag"):
         world.bus("c").publisher("chatter", Text, Profile.STATE)(Flag(True))  # type: ignore[arg-type]
@@ -96,10 +96,10 @@ def test_services_answer() -> None:
     node.service("~/arm", lambda: (True, "armed"))
     assert other.call("filter/arm", 1.0) == (True, "armed")
     with pytest.raises(
-        BusError, match=r"Nobody offers the service '/left/filter/stop'.*Did you mean '/left/filter/arm'"
+        BusError, match=r"The service '/left/filter/stop' was not found.*Did you mean '/left/filter/arm'"
     ):
         other.call("filter/stop", 1.0)
-    with pytest.raises(BusError, match="offered already, by /left/filter"):
+    with pytest.raises(BusError, match="already offered by /left/filter"):
         other.service("filter/arm", lambda: (True, ""))
     with pytest.raises(BusError, match="There is a node '/left/tool' already"):
         world.bus("tool", "left")
@@ -122,7 +122,7 @@ def test_the_dead_and_the_closed_are_silent() -> None:
     say(Text("from the grave"))
     listener.spin(lambda: world.now() >= 1.0)
     assert len(heard) == 5
-    with pytest.raises(BusError, match="Nobody offers any"):
+    with pytest.raises(BusError, match="No services were found"):
         listener.call("talker/stop", 1.0)
     last = world.bus("last")
     last.publisher("chatter", Text, Profile.COMMAND)(Text("bye"))
@@ -150,5 +150,5 @@ def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
 
 
 def test_waiting_for_what_cannot_come_is_said() -> None:
-    with pytest.raises(BusError, match="Nothing is left to happen"):
+    with pytest.raises(BusError, match="No node has a timer"):
         InProcessWorld().bus("lonely").spin(lambda: False)

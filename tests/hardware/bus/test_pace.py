@@ -15,7 +15,7 @@ def test_five_messages_by_hand() -> None:
     for sent_s, received_s in zip(
         (5.00, 5.01, 5.02, 5.04, 5.08), (1.0, 1.011, 1.02, 1.045, 1.1), strict=True
     ):
-        meter.hear(7, sent_s, received_s, 100)
+        meter.add(7, sent_s, received_s, 100)
     pace = meter.pace()
     assert pace is not None
     assert (pace.messages, pace.rate_hz, pace.bytes_s) == (5, pytest.approx(40.0), pytest.approx(4000.0))
@@ -30,7 +30,7 @@ def test_two_publishers_are_each_judged_by_their_own_clock() -> None:
     """Both at 10 Hz with clocks an hour apart: 20 Hz in all, and no jitter."""
     meter = PaceMeter(100)
     for i in range(20):
-        meter.hear(i % 2, 0.05 * i + 3600.0 * (i % 2), 0.05 * i, 10)
+        meter.add(i % 2, 0.05 * i + 3600.0 * (i % 2), 0.05 * i, 10)
     pace = meter.pace()
     assert pace is not None
     assert pace.rate_hz == pytest.approx(20.0)
@@ -42,7 +42,7 @@ def test_the_window_forgets() -> None:
     meter = PaceMeter(3)
     assert meter.pace() is None
     for time_s in (0.0, 9.0, 9.1, 9.2):
-        meter.hear(0, time_s, time_s, 1)
+        meter.add(0, time_s, time_s, 1)
     pace = meter.pace()
     assert pace is not None
     assert (pace.messages, pace.max_s) == (3, pytest.approx(0.1))
@@ -50,5 +50,5 @@ def test_the_window_forgets() -> None:
 
 def test_one_message_has_no_pace() -> None:
     meter = PaceMeter(3)
-    meter.hear(0, 1.0, 1.0, 1)
+    meter.add(0, 1.0, 1.0, 1)
     assert meter.pace() is None

@@ -168,5 +168,5 @@ def test_noise_on_the_wire_never_gets_further(noise: bytes, kind: type[Any]) -> 
 
 
 def test_an_unknown_distribution_is_named() -> None:
-    with pytest.raises(BusError, match="'noetic' is not known"):
+    with pytest.raises(BusError, match="'noetic' is not supported"):
         RosTypes("noetic")

@@ -42,8 +42,12 @@ def test_a_file_of_ros_is_read(tmp_path: Path) -> None:
         ("data: [60.0,", "data: [-60.0,", "a size and focal lengths above 0"),
         ("data: [60.0, ", "data: [", "camera_matrix holds 8 numbers, expected 3 x 3"),
         ("data: [-0.2,", "data: [.nan,", "distortion_coefficients holds numbers that are not finite"),
-        ("data: [-0.2, ", "data: [", "4 coefficients of 'plumb_bob'; expected one of: plumb_bob"),
-        ("plumb_bob", "fancy", "5 coefficients of 'fancy'"),
+        (
+            "data: [-0.2, ",
+            "data: [",
+            "4 coefficients for the distortion model 'plumb_bob'; expected one of: plumb_bob",
+        ),
+        ("plumb_bob", "fancy", "5 coefficients for the distortion model 'fancy'"),
         ("image_width: 64", "image_width: [", "cannot be read as a camera's calibration"),
     ],
 )

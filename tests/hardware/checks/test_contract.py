@@ -17,7 +17,7 @@ from robo_rl.core.spec import ArraySpec, EnvSpec
 from tests.hardware.arm_descriptions import arm
 from tests.hardware.bundles import arm_env
 
-SMALLER = "of which these are not a smaller version."
+SMALLER = "pictures cannot be scaled down to that size."
 
 
 def other(chunks: Bundle, env: EnvSpec, rates: dict[str, float] | None = None) -> Bundle:
@@ -40,31 +40,31 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
             [
                 "It commands the joints x, which the robot does not have (a, b, c).",
                 "It does not command the joints c.",
-                "It is shown the joints x, which the robot does not have.",
+                "It observes the joints x, which the robot does not have.",
             ],
         ),
         (
             arm_env(limit_rad=1.5),
             arm(),
-            [f"Joint {name} is commanded from -1.5 to 1.5 rad, the robot's goes from -1 to 1." for name in "abc"],
+            [f"Joint {name} is commanded from -1.5 to 1.5 rad; the robot's range is -1 to 1 rad." for name in "abc"],
         ),
         (
             arm_env(control_hz=100.0),
             arm(),
             [
-                "It acts at 100 Hz, the robot takes commands at 50 Hz.",
-                "It is shown states at 100 Hz, the robot tells them at 50 Hz.",
+                "It sends commands at 100 Hz, but the robot takes them at 50 Hz.",
+                "It observes states at 100 Hz, but the robot sends them at 50 Hz.",
             ],
         ),
         (
             arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
             arm(),
-            ["It needs the camera 'top', the robot has none."],
+            ["It needs the camera 'top'; the robot has none."],
         ),
         (
             arm_env(**{"depth.top": ArraySpec((48, 64), unit="m")}),
             arm(cameras={"top": {"width_px": 32, "height_px": 48, "rate_hz": 60}}),
-            [f"Its camera 'top' gives 64 x 48 pictures, the robot's 32 x 48, {SMALLER}"],
+            [f"It expects 64 x 48 pictures of the camera 'top', and the robot's 32 x 48 {SMALLER}"],
         ),
         (
             arm_env(**{"points.top": ArraySpec((64, 3), unit="m")}),
@@ -78,14 +78,15 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
             arm_env(**{"image.top": ArraySpec((48, 64, 3), "uint8")}),
             arm(cameras={"top": {"width_px": 640, "height_px": 360, "rate_hz": 30}}),
             [
-                f"Its camera 'top' gives 64 x 48 pictures, the robot's 640 x 360, {SMALLER}",
-                "Its camera 'top' runs at 50 Hz, the robot's at 30 Hz.",
+                f"It expects 64 x 48 pictures of the camera 'top', and the robot's 640 x 360 {SMALLER}",
+                "It needs the camera 'top' at 50 Hz; the robot's has 30 Hz.",
             ],
         ),
         (
             EnvSpec("gym/x", {"state": ArraySpec((3,))}, arm_env().action, 10, 50.0),
             arm(),
-            ["It does not name the parts of its observation 'state', so a robot cannot tell which number is which."],
+            ["The unit of its observation 'state' does not name the numbers, so they cannot be taken from the "
+             "robot's topics."],
         ),
     ],
     ids=["joints", "limits", "rates", "no camera", "depth", "points", "camera", "no names"],
@@ -102,13 +103,14 @@ def test_a_goal_of_another_size_is_refused(chunks: Bundle) -> None:
     assert goal_names(chunks) == ("goal",)
     check_goal(chunks, 1, "goal=[0.4]")
     with pytest.raises(
-        CheckpointError, match=r"shown 1 numbers of its task \(m: goal\), and goal=\[0, 1\] tells 2\."
+        CheckpointError,
+        match=r"observes a goal of 1 numbers \(m: goal\), but goal=\[0, 1\] sends 2 numbers\.",
     ):
         check_goal(chunks, 2, "goal=[0, 1]")
     blind = other(
         chunks, EnvSpec("x", {"state": ArraySpec((3,), unit="rad: a, b, c")}, arm_env().action, 10, 50.0)
     )
-    with pytest.raises(CheckpointError, match="is shown nothing of its task, and the task tells 3"):
+    with pytest.raises(CheckpointError, match="observes no goal, but the task sends 3"):
         check_goal(blind, 3, "the task")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hardware import messages as m
 from hardware.bus.in_process import InProcessWorld
 from hardware.camera.jpeg import decoded
-from hardware.camera.source import Pattern, number_of, open_source
+from hardware.camera.source import Pattern, open_source, pattern_number
 from hardware.nodes import camera as camera_module
 from hardware.nodes.camera import CameraConfig, CameraNode
 from hardware.topics import CAMERA_STATUS, camera_info_topic, compressed_topic, image_topic
@@ -47,7 +47,7 @@ def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image]
 def test_a_pattern_comes_at_its_rate() -> None:
     """Two seconds at 30 Hz are 60 pictures, numbered without a gap, stamped as they were taken."""
     _, pictures, states, said = run(CameraConfig(camera="wrist", source="pattern", width=64, height=48), 2.01)
-    assert [number_of(picture.pixels) for picture in pictures] == list(range(60))
+    assert [pattern_number(picture.pixels) for picture in pictures] == list(range(60))
     assert pictures[0].pixels.shape == (48, 64, 3)
     assert pictures[0].frame == "wrist_optical"
     assert np.allclose(np.diff([picture.stamp_s for picture in pictures]), 1 / 30)

@@ -269,5 +269,5 @@ def test_rotor_speeds_are_never_read_as_thrust_and_rates(
 def test_the_filter_refuses_a_bundle_of_the_other_level(hover: Bundle) -> None:
     """Whoever starts the node alone, without the checks of `robo-rl up`."""
     config = FlightFilterNodeConfig(bundle=str(hover.folder), level="rates")
-    with pytest.raises(CheckpointError, match="turns motors"):
+    with pytest.raises(CheckpointError, match="commands motors"):
         flight_filter(config, InProcessWorld().bus("filter"))

@@ -26,7 +26,7 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
 from hardware.bus.dds import types as dds_types
-from hardware.bus.dds.calls import halves, register_service
+from hardware.bus.dds.calls import register_service, request_and_response
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.dds.service import Endpoints
 from hardware.bus.names import domain_id
@@ -82,7 +82,7 @@ class Server:
     def serve(self, name: str, ros_type: str, callback: Callable[[Any], dict[str, Any]]) -> None:
         both = {
             known: dds_types.struct(self.ros, known, announced)
-            for announced, known in halves(ros_type).items()
+            for announced, known in request_and_response(ros_type).items()
         }
         self.kinds |= both
         ends = Endpoints(self.participant, name, True, *both.values())

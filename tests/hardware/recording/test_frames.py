@@ -16,7 +16,7 @@ from hardware import messages as m
 from hardware.bus.dds.cdr import ros_types
 from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
-from hardware.recording.frames import FrameRules, Plan, plan_frames, shown
+from hardware.recording.frames import FrameRules, Plan, observations, plan_frames
 from hardware.recording.streams import Streams, TopicTrack, read_streams
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
@@ -75,7 +75,7 @@ def test_pictures_are_the_newest_at_their_tick(tmp_path: Path) -> None:
     plan = plan_frames(streams, "command/safe", RULES, goal=False)
     observer = ArmObserver({"image.top": ArraySpec((6, 8, 3), "uint8")})
     with closing(Bag(path, ros_types())) as bag:
-        rows = list(shown(bag, streams, plan, observer, {"image.top": CAMERA}))
+        rows = list(observations(bag, streams, plan, observer, {"image.top": CAMERA}))
     shades = [int(seen["image.top"][0, 0, 0]) for seen, _ in rows]
     assert shades[:11] == [0] * 5 + [1] * 5 + [2]
     assert len(rows) == plan.frames + 1
@@ -122,7 +122,7 @@ def test_standing_still_is_left_out_at_the_ends(tmp_path: Path) -> None:
         ),
         (
             states() + [("command/safe", waypoint(20.0 * at / S_NS), at) for at in every(50.0, 2.0)],
-            "another unit",
+            "check the unit",
         ),
         (
             states() + [("command/safe", waypoint(np.nan), at) for at in every(50.0, 2.0)],
@@ -265,5 +265,5 @@ def test_commands_of_something_else_are_a_sentence(tmp_path: Path, message: m.Me
 
 def test_trajectories_of_several_waypoints_are_refused(tmp_path: Path) -> None:
     chunk = m.JointTrajectory(0.0, ("a", "b", "c"), np.zeros((2, 3)), np.array([0.02, 0.04]))
-    with pytest.raises(DataError, match="2 waypoints, one was expected"):
+    with pytest.raises(DataError, match="2 waypoints, expected one"):
         plan_of(tmp_path, [*states(), ("command/safe", chunk, S_NS)])
