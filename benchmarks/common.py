@@ -24,7 +24,7 @@ from typing import Any
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.eval.timing import cpu_seconds
 
-__all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "results_file"]
+__all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "results_file", "verb"]
 
 RESULTS = Path(__file__).parent / "results"
 _options = argparse.Namespace(
@@ -96,6 +96,18 @@ def emit(name: str, value: float, unit: str, **extra: Any) -> None:
         _options.out.parent.mkdir(parents=True, exist_ok=True)
         with _options.out.open("a") as file:
             file.write(text + "\n")
+
+
+def verb(name: str, *words: str, **settings: Any) -> None:
+    """Run a verb of the command line as a user types it; words are `key=value`. Exits where the verb fails."""
+    from robo_rl.apps.cli.main import main
+
+    given = [
+        f"{key}={json.dumps(each) if isinstance(each, bool) else each}" for key, each in settings.items()
+    ]
+    typed = [*name.split(), *words, *given]
+    if code := main(typed):
+        raise SystemExit(f"robo-rl {' '.join(typed)} failed with exit code {code}")
 
 
 def _finite(value: Any) -> Any:

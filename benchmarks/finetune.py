@@ -27,7 +27,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here and in the workers
 
-from common import emit, own_folder, parser
+from common import emit, own_folder, parser, verb
 
 from robo_rl.core.parent_death_signal import exit_with_parent
 
@@ -131,8 +131,8 @@ def make_base(call: Call) -> None:
         return
     seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=200"] if call.quick else []
     env, noise = f"env=metaworld/{call.task}-v3", f"noise={EXPERT_NOISE}"
-    _verb("collect", env, f"out={data}", f"episodes={DEMOS[call.task]}", noise, seed)
-    _verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
+    verb("collect", env, f"out={data}", f"episodes={DEMOS[call.task]}", noise, seed)
+    verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
 
 
 def _run(call: Call) -> SeedResult:
@@ -144,7 +144,7 @@ def _run(call: Call) -> SeedResult:
     episodes = 10 if quick else 100
     steps = 1500 if quick else call.env_steps
     if not (out / "policy").exists():
-        _verb(
+        verb(
             "finetune",
             f"base={base}",
             f"out={out}",
@@ -164,7 +164,7 @@ def _run(call: Call) -> SeedResult:
     rates = {}
     for name, policy, noise in (("base", base, 1.0), ("zero", base, 0.0), ("tuned", out, None)):
         result = home / f"{label}-{name}.eval.json"
-        _verb(
+        verb(
             "evaluate", f"policy={policy}", f"episodes={episodes}", f"seed={FINAL_SEED}", f"out={result}",
             "num_workers=0", "num_envs=10", *([] if noise is None else [f"noise={noise}"]),
         )  # fmt: skip
@@ -185,13 +185,6 @@ def _run(call: Call) -> SeedResult:
             (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
         ),  # good bases stay
     )
-
-
-def _verb(name: str, *overrides: str) -> None:
-    from robo_rl.apps.cli.main import main as robo_rl
-
-    if code := robo_rl([name, *overrides]):
-        raise SystemExit(f"robo-rl {name} {' '.join(overrides)} failed with exit code {code}")
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:

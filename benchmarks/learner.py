@@ -25,7 +25,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from common import emit, parser
+from common import emit, parser, verb
 
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.compose import build_session
@@ -158,30 +158,25 @@ def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden
 
 
 def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
-    from robo_rl.apps.cli.main import main as robo_rl
     from robo_rl.core.files.durable import read_json
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        code = robo_rl(
-            [
-                "finetune",
-                f"method={name}",
-                f"env=gym/{env}",
-                f"out={out}",
-                f"seed={seed}",
-                f"env_steps={env_steps}",
-                f"method.base_steps={WARM_UP}",
-                f"method.learner.hidden={hidden}".replace(" ", ""),
-                "num_envs=1",
-                "eval_every=0",
-                f"final_episodes={EVAL_EPISODES}",
-                f"eval_episodes={EVAL_EPISODES}",
-                "checkpoint_every=1000000000",
-            ]
+        verb(
+            "finetune",
+            f"method={name}",
+            f"env=gym/{env}",
+            f"out={out}",
+            f"seed={seed}",
+            f"env_steps={env_steps}",
+            f"method.base_steps={WARM_UP}",
+            f"method.learner.hidden={hidden}".replace(" ", ""),
+            "num_envs=1",
+            "eval_every=0",
+            f"final_episodes={EVAL_EPISODES}",
+            f"eval_episodes={EVAL_EPISODES}",
+            "checkpoint_every=1000000000",
         )
-        if code:
-            raise SystemExit(f"robo-rl finetune method={name} env=gym/{env} failed with exit code {code}")
         totals = read_json(out / "results.json")["policy"]["returns"]
     return float(sum(totals) / len(totals))
 

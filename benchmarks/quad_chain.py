@@ -22,9 +22,8 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import torch
-from common import cpu_seconds, emit, own_folder, parser
+from common import cpu_seconds, emit, own_folder, parser, verb
 
-from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.demonstrators import ExpertDemonstrator
@@ -146,17 +145,11 @@ def build(env: str, seed: int, home: Path, quick: bool) -> float:
             used += float(mark.read_text())
             continue
         start_s = cpu_seconds()
-        again = {} if name == "collect" else {"overwrite": "true"}
+        again = {} if name == "collect" else {"overwrite": True}
         verb(name, out=home / out, seed=seed, **settings | short.get(name, {}) | again)
         mark.write_text(str(cpu_seconds() - start_s))
         used += float(mark.read_text())
     return used
-
-
-def verb(name: str, **settings: Any) -> None:
-    words = [f"{key}={value}" for key, value in settings.items()]
-    if code := robo_rl([name, *words]):
-        raise SystemExit(f"robo-rl {name} {' '.join(words)} failed with exit code {code}")
 
 
 def teacher(name: str, episodes: int) -> tuple[list[bool], list[float | None]]:

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import numpy as np
 import torch
-from common import cpu_seconds, emit, own_folder, parser
+from common import cpu_seconds, emit, own_folder, parser, verb
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -34,7 +34,6 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import TeleopNode
 from hardware.teleop.device import NOTHING, Wish
 from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, SAFE, TASK, TELEOP
-from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.core.seeding import derive_seed
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
@@ -67,7 +66,7 @@ def main() -> None:
             if not (own / "recordings").exists():
                 drive(own / "recordings", episodes, seed)
             started_s = cpu_seconds()
-            call(
+            verb(
                 "data import",
                 source=own / "recordings",
                 robot="sim_arm",
@@ -83,7 +82,7 @@ def main() -> None:
                 seed=seed,
             )
         if not collected.exists():
-            call("collect", env=ENV, episodes=episodes, noise=NOISE, seed=seed, out=collected)
+            verb("collect", env=ENV, episodes=episodes, noise=NOISE, seed=seed, out=collected)
         for name, data in (("recorded", recorded), ("collected", collected)):
             found[name].append(trained(data, own / f"{name}-run", seed, quick=args.quick))
     for name, results in found.items():
@@ -107,19 +106,10 @@ def trained(data: Path, run: Path, seed: int, *, quick: bool) -> dict[str, Any]:
     result = run / "result.json"
     if not result.exists():
         settings = TRAIN | ({"steps": 50} if quick else {})
-        call("train", data=data, out=run, seed=seed, overwrite=True, **settings)
-        call("evaluate", policy=run / "policy", noise=0, episodes=4 if quick else 100, seed=1, out=result)
+        verb("train", data=data, out=run, seed=seed, overwrite=True, **settings)
+        verb("evaluate", policy=run / "policy", noise=0, episodes=4 if quick else 100, seed=1, out=result)
     report = json.loads(result.read_text())
     return {"k": report["k"], "n": report["n"]}
-
-
-def call(verb: str, **settings: Any) -> None:
-    """A verb of the command line, as users call it."""
-    words = [
-        f"{key}={json.dumps(value) if isinstance(value, bool) else value}" for key, value in settings.items()
-    ]
-    if robo_rl([*verb.split(), *words]) != 0:
-        raise SystemExit(f"robo-rl {verb} failed")
 
 
 def _silent(sentence: str) -> None:

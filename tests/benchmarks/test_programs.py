@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_every_program_says_what_it_takes(
     said = capsys.readouterr().out
     assert "--quick" in said
     assert "--out" in said
+
+
+IN_APPS = {  # program -> what it uses of robo_rl.apps
+    "common": {"cli.main"},  # verbs as a user types them
+    "learner": {"cli.config", "tuning.compose", "tuning.warm_start"},
+    "node_start": {"node"},  # the program that is measured
+}
+
+
+def test_programs_use_libraries_not_apps() -> None:
+    """What a benchmark measures is there for everybody: apps only put it together for the command line."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        used = re.findall(
+            r"^ *from robo_rl\.apps(?:\.([\w.]+))? import (\w+)", path.read_text(), re.MULTILINE
+        )
+        if used:
+            found[path.stem] = {module or name for module, name in used}
+    assert found == IN_APPS
 
 
 def test_a_full_run_takes_no_shorter_policy_for_its_own(
