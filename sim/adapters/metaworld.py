@@ -122,6 +122,8 @@ class MetaWorldLane:
 
     def close(self) -> None:
         self._pictures.close()
+        # `build_env` tied it to itself: untied, 20 MB go at once and not when Python looks for such knots.
+        self._env.__dict__.pop("_get_quat_objects", None)
 
     def _simulate(self, action: NDArray[np.float32]) -> None:
         """Move the hand's handle, close the gripper, and simulate one control step."""

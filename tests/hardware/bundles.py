@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +15,7 @@ import torch
 
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
-from policies.deploy.bundle import Bundle
+from policies.deploy.bundle import Bundle, load_bundle
 from policies.deploy.bundle_writer import write_bundle
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
@@ -29,9 +35,35 @@ def arm_env(
     return EnvSpec("test/arm", {"state": state, **obs}, action, 100, control_hz)
 
 
+@cache
+def _copies() -> Path:
+    """The folder of the bundles that this process has made so far; it goes with the process."""
+    folder = tempfile.mkdtemp(prefix="bundles-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _written_once(folder: Path, asked: str, write: Callable[[Path], Bundle]) -> Bundle:
+    """A bundle in `folder`: an export takes seconds, so what was asked for before is copied.
+
+    asked: all that the bundle depends on.
+    """
+    copy = _copies() / hashlib.sha256(asked.encode()).hexdigest()
+    if not copy.exists():
+        write(copy)
+    shutil.copytree(copy, folder)
+    return load_bundle(folder)
+
+
 def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | None = None) -> Bundle:
     """An untrained flow policy: its commands are small, and nobody cares where they lead."""
     env = env or arm_env()
+    return _written_once(
+        folder, f"arm {chunk} {execute} {env}", lambda f: _arm_bundle(f, chunk, execute, env)
+    )
+
+
+def _arm_bundle(folder: Path, chunk: int, execute: int, env: EnvSpec) -> Bundle:
     torch.manual_seed(0)
     rows = {
         key: torch.rand(64, *spec.shape) for key, spec in env.obs.items() if sense_of(key, spec) == "state"
@@ -45,6 +77,11 @@ def quad_bundle(
     folder: Path, envelope: FlightEnvelope | None = ENVELOPE, training: dict[str, Any] | None = None
 ) -> Bundle:
     """A flight policy that is an LQR law, and hovers without having learned anything."""
+    asked = f"quad {envelope} {training}"
+    return _written_once(folder, asked, lambda f: _quad_bundle(f, envelope, training or {}))
+
+
+def _quad_bundle(folder: Path, envelope: FlightEnvelope | None, training: dict[str, Any]) -> Bundle:
     from policies.flight.policy import FlightPolicy
     from sim.flight.control.linear_law import linear_law
     from sim.flight.vec_env import QuadVecEnv
@@ -54,7 +91,7 @@ def quad_bundle(
     law = linear_law(env.craft, env.task.dt_s, env.senses)
     policy.set_law(torch.from_numpy(law.weight), torch.from_numpy(law.bias))
     return write_bundle(
-        folder, policy, env.spec, name="lqr-hover", noise="zero", training=training or {}, envelope=envelope
+        folder, policy, env.spec, name="lqr-hover", noise="zero", training=training, envelope=envelope
     )
 
 
@@ -63,6 +100,11 @@ def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_
 
     a = -2.5 p - 2.5 v - I,   thrust = 1 + a_z / g [weights],   w = 6 z^ x (a / g - R z^),   w_z = -2 R_10
     """
+    asked = f"rates {envelope} {rate_rad_s}"
+    return _written_once(folder, asked, lambda f: _rates_bundle(f, envelope, rate_rad_s))
+
+
+def _rates_bundle(folder: Path, envelope: FlightEnvelope | None, rate_rad_s: float) -> Bundle:
     from policies.flight.policy import FlightPolicy
     from sim.flight.setting import FlightOptions
     from sim.flight.vec_env import QuadVecEnv

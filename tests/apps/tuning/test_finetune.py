@@ -1,4 +1,4 @@
-"""`robo-rl finetune` and `distill` as a user calls them, in processes of their own."""
+"""`robo-rl finetune` and `distill` as a user calls them; what is killed or stopped is a process of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.loop import _Loop
 from robo_rl.apps.tuning.start import replanned, training_episode_limit
 from robo_rl.conf.finetune import FinetuneVerb
@@ -31,26 +32,22 @@ from tests.rl.worlds import SPEC
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
 ROOT = Path(__file__).resolve().parents[3]
-STEPS = ("env_steps=600", "method.base_steps=200", "method.burn_in=50", "method.learner.hidden=[16]")
+STEPS = ("env_steps=300", "method.base_steps=80", "method.burn_in=20", "method.learner.hidden=[16]")
 QUICK = (
-    "eval_every=300",
+    "num_envs=2",
+    "eval_every=150",
     "eval_episodes=2",
-    "final_episodes=4",
+    "final_episodes=2",
     "max_episode_steps=40",
-    "checkpoint_every=100",
+    "checkpoint_every=50",
 )
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "robo_rl.apps.cli.main", *arguments]
-
-
-def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The finished process; its output is text."""
+def started(arguments: list[str], **pipes: int) -> subprocess.Popen[str]:
+    """The verb in a process of its own."""
     here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, cwd=ROOT, env=here, check=False
-    )
+    words = [sys.executable, "-m", "robo_rl.apps.cli.main", *arguments]
+    return subprocess.Popen(words, cwd=ROOT, env=here, text=True, stdout=subprocess.DEVNULL, **pipes)
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +55,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(demonstrations, base policy) of the quickest task."""
     folder = tmp_path_factory.mktemp("finetune")
     data, out = folder / "data", folder / "base"
-    one = call(
-        "collect", "env=metaworld/reach-v3", f"out={data}", "episodes=3", "num_envs=2", "num_workers=0"
+    few = ["episodes=3", "num_envs=2", "num_workers=0"]
+    assert robo_rl(["collect", "env=metaworld/reach-v3", f"out={data}", *few]) == 0
+    assert (
+        robo_rl(["train", f"data={data}", f"out={out}", "steps=60", "net.width=32", "process.steps=2"]) == 0
     )
-    assert one.returncode == 0, one.stderr
-    two = call("train", f"data={data}", f"out={out}", "steps=60", "net.width=32", "process.steps=2")
-    assert two.returncode == 0, two.stderr
     return data, out
 
 
@@ -104,40 +100,35 @@ def same_files(one: Path, other: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_killed_and_resumed_equals_never_killed(base: tuple[Path, Path], tmp_path: Path) -> None:
+def test_killed_and_resumed_equals_never_killed(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Promise 7 with a real second process and SIGKILL, after a checkpoint of the online phase."""
-    whole = call(*finetune(base, tmp_path / "whole", "residual"))
-    assert whole.returncode == 0, whole.stderr
-    assert "exact McNemar" in whole.stdout
+    assert robo_rl(finetune(base, tmp_path / "whole", "residual")) == 0
+    assert "exact McNemar" in capsys.readouterr().out
 
     killed = tmp_path / "killed"
-    here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command(*finetune(base, killed, "residual")), cwd=ROOT, env=here, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = started(finetune(base, killed, "residual"), stderr=subprocess.DEVNULL)
     deadline_s = time.monotonic() + 120.0
-    while not any(int(p.name) >= 300 for p in (killed / "checkpoints").glob("[0-9]*")):
+    while not any(int(p.name) >= 150 for p in (killed / "checkpoints").glob("[0-9]*")):
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "policy").exists()
-    resumed = call(*finetune(base, killed, "residual", "resume=true"))
-    assert resumed.returncode == 0, resumed.stderr
+    assert robo_rl(finetune(base, killed, "residual", "resume=true")) == 0
     same_files(tmp_path / "whole", killed)
 
 
 @pytest.mark.timeout(240)
-def test_ctrl_c_saves_and_says_how_to_go_on(base: tuple[Path, Path], tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit code 130, a checkpoint, one sentence; the resumed run can be distilled."""
     out = tmp_path / "run"
-    here = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command(*finetune(base, out, "steering", "checkpoint_every=100000")), cwd=ROOT, env=here, text=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    given = finetune(base, out, "steering", "checkpoint_every=100000")
+    process = started(given, stderr=subprocess.PIPE)
     log = out / "metrics.jsonl"
     while process.poll() is None and not (log.exists() and "train/success" in log.read_text()):
         time.sleep(0.01)
@@ -145,14 +136,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(base: tuple[Path, Path], tmp_path: P
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "resume=true" in said
-    done = call(*finetune(base, out, "steering", "checkpoint_every=100000", "resume=true"))
-    assert done.returncode == 0, done.stderr
-    head = call(
-        "distill", f"teacher={out}", f"out={tmp_path / 'head'}", "steps=50", "rounds=1", "rollout_steps=200",
-        "round_steps=100", "eval_episodes=4", "max_episode_steps=40", "net.width=16",
-    )  # fmt: skip
-    assert head.returncode == 0, head.stderr
-    assert "teacher on the same episodes" in head.stdout
+    assert robo_rl([*given, "resume=true"]) == 0
+    few = ["steps=50", "rounds=1", "rollout_steps=200", "round_steps=100", "eval_episodes=4", "net.width=16"]
+    head = ["distill", f"teacher={out}", f"out={tmp_path / 'head'}", "max_episode_steps=40", *few]
+    assert robo_rl(head) == 0
+    assert "teacher on the same episodes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -165,12 +153,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(base: tuple[Path, Path], tmp_path: P
         (["distill", "out=x", "teacher=/nowhere"], "holds no policy"),
     ],
 )
-def test_a_slip_is_one_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_a_slip_is_one_sentence(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What was found, what to do, a non-zero exit code, no traceback and nothing written."""
-    slip = call(*[argument.replace("out=x", f"out={tmp_path / 'x'}") for argument in arguments])
-    assert slip.returncode == 2
-    assert words in slip.stderr
-    assert "Traceback" not in slip.stderr
+    assert robo_rl([argument.replace("out=x", f"out={tmp_path / 'x'}") for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "Traceback" not in said
     assert not (tmp_path / "x").exists()
 
 
@@ -188,12 +178,11 @@ def test_a_base_can_plan_at_another_rhythm() -> None:
 
 
 def test_a_residual_without_demonstrations_says_what_is_missing(
-    base: tuple[Path, Path], tmp_path: Path
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The mix asks for demonstrations: give them, or set their share to 0."""
-    slip = call("finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual")
-    assert slip.returncode == 2
-    assert "demos=" in slip.stderr
+    assert robo_rl(["finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual"]) == 2
+    assert "demos=" in capsys.readouterr().err
 
 
 class _Working:
@@ -218,12 +207,13 @@ def test_cpu_seconds_count_the_simulators_of_workers() -> None:
     assert loop.progress.train_cpu_s >= 0.45
 
 
-def test_learning_from_nothing_is_told_by_returns(tmp_path: Path) -> None:
+def test_learning_from_nothing_is_told_by_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pendulum knows no success, only rewards below zero: 0 of 2 alone would say nothing."""
     out = tmp_path / "sac"
-    quick = ("eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0")
-    done = call("finetune", "method=sac", "env=gym/Pendulum-v1", f"out={out}", *STEPS[:2], *STEPS[3:], *quick)
-    assert done.returncode == 0, done.stderr
+    few = ["eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0"]
+    small = ["env_steps=600", "method.base_steps=200", "method.learner.hidden=[16]"]
+    assert robo_rl(["finetune", "method=sac", "env=gym/Pendulum-v1", f"out={out}", *small, *few]) == 0
+    said = capsys.readouterr()
     mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
-    assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in done.stdout
-    assert "return -" in done.stderr  # of the progress bar
+    assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in said.out
+    assert "return -" in said.err  # of the progress bar

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -202,3 +205,16 @@ def test_impossible_options_are_refused() -> None:
 def test_package_env_is_what_the_tests_believe() -> None:
     """The oracle must be the package's plain environment, not our adapter."""
     assert type(package_env("reach-v3")).step.__module__.startswith("metaworld")
+
+
+def test_a_closed_lane_leaves_no_simulator_behind() -> None:
+    """20 MB each: a run that opens environments for every evaluation must not wait for garbage collection."""
+    lane = make_lane("reach-v3", "sparse")
+    simulator = weakref.ref(lane._env)
+    gc.disable()
+    try:
+        lane.close()
+        del lane
+        assert simulator() is None
+    finally:
+        gc.enable()
