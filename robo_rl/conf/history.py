@@ -1,10 +1,10 @@
-"""Settings of `robo-rl runs` and `robo-rl compare`."""
+"""Settings of `robo-rl runs`, `compare`, `push` and `pull`: what is done with finished runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robo_rl.conf.fields import REQUIRED, setting
+from robo_rl.conf.fields import REQUIRED, one_of, setting
 
 
 @dataclass
@@ -22,3 +22,24 @@ class CompareConfig:
 
     runs: list[str] = setting(REQUIRED, "folders of runs, or folders around runs of several seeds")
     out: str = setting("runs/compare", "the plot: <out>.svg and <out>.png")
+
+
+@dataclass
+class PushConfig:
+    """`robo-rl push`."""
+
+    path: str = setting(REQUIRED, "folder of a run, a policy, a bundle or a dataset")
+    repo: str = setting(REQUIRED, "repository on the Hugging Face Hub: <user or organisation>/<name>")
+    private: bool = setting(True, "make a new repository private; false: everybody may read it")
+    overwrite: bool = setting(False, "replace what an earlier push wrote; older versions stay in its history")
+    message: str = setting("", "message of the commit; empty: what was pushed")
+
+
+@dataclass
+class PullConfig:
+    """`robo-rl pull`."""
+
+    repo: str = setting(REQUIRED, "repository on the Hugging Face Hub: <user or organisation>/<name>")
+    out: str = setting(REQUIRED, "new folder for what is downloaded")
+    kind: str = one_of("policy", "dataset", help="what the repository holds; policy: run, policy or bundle")
+    revision: str = setting("main", "branch, tag or commit")

@@ -258,6 +258,22 @@ VERBS = {
         "robo-rl compare runs/steered runs/residual",
         "robo-rl compare runs=[runs/a,runs/b] out=runs/ab",
     ),
+    "push": _verb(
+        "push",
+        "history:PushConfig",
+        "hub",
+        "upload a run, policy, bundle or dataset to the Hugging Face Hub, private unless private=false",
+        "robo-rl push path=runs/head/bundle repo=me/peg-head",
+        "robo-rl push path=data/peg20 repo=me/peg20",
+    ),
+    "pull": _verb(
+        "pull",
+        "history:PullConfig",
+        "hub",
+        "download what `push` uploaded into a new folder, checked before it appears",
+        "robo-rl pull repo=me/peg-head out=runs/peg-head",
+        "robo-rl pull repo=me/peg20 kind=dataset out=data/peg20",
+    ),
     "info": _verb(
         "info",
         "schema:InfoConfig",

@@ -1,0 +1,126 @@
+"""README.md of a repository on the Hub: what is in it, how well it does, its settings, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from policies.checkpoint import read_policy_json
+from policies.deploy.bundle import load_bundle
+from robo_rl.apps.hub.contents import HubContents
+from robo_rl.core.counts import counted
+from robo_rl.core.files.durable import read_json
+from robo_rl.data.info import dataset_info
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.success_note import read_success_note
+
+_PLACES = (
+    "out",
+    "data",
+    "base",
+    "teacher",
+    "demos",
+    "init",
+    "config",
+)  # settings that are paths of this machine
+_RESULTS = {"policy": "policy", "head": "single-step head", "base": "base policy", "teacher": "teacher"}
+
+
+def card(contents: HubContents, folder: Path, repo: str) -> str:
+    """The page of `folder` as it is shown on the Hub, beginning with the YAML that the Hub reads."""
+    dataset = contents.kind == "dataset"
+    name = repo.split("/")[-1]
+    tags: dict[str, Any] = {"tags": ["robotics", "robo-rl", contents.kind]}
+    if dataset:
+        header, body = tags | {"task_categories": ["robotics"]}, _dataset(folder)
+        use = [
+            f"robo-rl pull kind=dataset repo={repo} out=data/{name}",
+            f"robo-rl data info path=data/{name}",
+        ]
+    else:
+        header, body = (
+            {"library_name": "robo-rl", "pipeline_tag": "robotics"} | tags,
+            _policy(contents.kind, folder),
+        )
+        verb = "run bundle" if contents.kind == "bundle" else "evaluate policy"
+        use = [f"robo-rl pull repo={repo} out=runs/{name}", f"robo-rl {verb}=runs/{name}"]
+    lines = ["---", yaml.safe_dump(header, sort_keys=False).strip(), "---", "", f"# {name}", "", *body]
+    lines += ["", "## Use", "", "```bash", "pip install robo-rl", *use, "```", ""]
+    return "\n".join(lines)
+
+
+def _policy(kind: str, folder: Path) -> Iterator[str]:
+    """Lines about a run, a policy or a bundle."""
+    if kind == "bundle":
+        bundle = load_bundle(folder)
+        env, measured, settings = bundle.env.name, bundle.manifest["measured"], bundle.manifest["training"]
+        rate_hz, facts = bundle.env.control_hz, f"`{bundle.manifest['name']}`, exported for deployment"
+    else:
+        policy = folder / "policy" if kind == "run" else folder
+        noted = read_policy_json(policy)
+        spec = noted["env"] or noted["config"].get("env") or {}
+        env, rate_hz = spec.get("name", "unknown"), spec.get("control_hz", 0.0)
+        measured, facts = read_success_note(policy), f"policy of kind `{noted['kind']}`"
+        settings = RunDir.open(folder).config() if kind == "run" else noted["train"]
+    yield f"A robot policy trained with robo-rl: {facts}."
+    yield ""
+    yield f"- environment: `{env}`, {rate_hz:g} Hz"
+    yield ""
+    yield "## Measured success"
+    yield ""
+    yield from _success(measured, folder if kind == "run" else None)
+    yield ""
+    yield "## Settings"
+    yield ""
+    yield from _block({key: value for key, value in settings.items() if key not in _PLACES})
+
+
+def _success(measured: Mapping[str, Any] | None, run: Path | None) -> Iterator[str]:
+    """A table with the number of successes k, episodes n and the 95 % Wilson interval."""
+    rows = []
+    if measured is not None:
+        rows.append(("policy", SuccessRate(measured["k"], measured["n"]), str(measured.get("env", ""))))
+    elif run is not None and (run / "results.json").is_file():
+        found = read_json(run / "results.json")
+        for key, label in _RESULTS.items():
+            entry = found.get(key) if isinstance(found, dict) else None
+            if isinstance(entry, dict) and "rate" in entry:
+                rows.append((label, SuccessRate(entry["rate"]["k"], entry["rate"]["n"]), ""))
+    if not rows:
+        yield "Not measured."
+        return
+    yield "| what | success | k | n | 95 % interval | episodes of |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for label, rate, env in rows:
+        low, high = rate.wilson()
+        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | [{low:.3f}, {high:.3f}] | {env or 'the task'} |"
+
+
+def _dataset(folder: Path) -> Iterator[str]:
+    """Lines about a dataset."""
+    found = dataset_info(folder)
+    labelled = f"{found['successes']} successes of {found['labelled']} labelled episodes"
+    yield "A dataset of robot episodes, recorded with robo-rl."
+    yield ""
+    yield f"- environment or robot: `{found['env']}`, {found['control_hz']:g} Hz"
+    yield f"- {counted(found['episodes'], 'episode')}, {counted(found['frames'], 'frame')}, {found['seconds']:.0f} s"
+    yield f"- {labelled}"
+    yield ""
+    yield "| key | type | shape | unit |"
+    yield "| --- | --- | --- | --- |"
+    for key, spec in found["obs"].items():
+        yield f"| `{key}` | {spec['dtype']} | {spec['shape']} | {spec['unit']} |"
+    yield f"| `action` | float32 | [{found['action']['dim']}] | {found['action']['unit']} |"
+    if found["info"]:
+        yield ""
+        yield from _block(found["info"])
+
+
+def _block(settings: Mapping[str, Any]) -> Iterator[str]:
+    yield "```yaml"
+    yield yaml.safe_dump(dict(settings), sort_keys=False).strip()
+    yield "```"

@@ -1,0 +1,152 @@
+"""What a push sends and a pull takes: files of known types, each with its checksum in robo-rl.json.
+
+robo-rl.json = {"format": 1, "kind": "run|policy|bundle|dataset", "files": {<path>: {"sha256", "bytes"}}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from policies.deploy.bundle import MANIFEST, load_bundle, sha256_of
+from policies.saved_files import POLICY_FILE
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.describe_path import describe_path
+from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, DatasetMeta
+from robo_rl.runs.run_dir import SAVED
+
+LISTING, CARD = "robo-rl.json", "README.md"
+FORMAT = 1
+KINDS = {
+    "dataset": DATASET_JSON,
+    "bundle": MANIFEST,
+    "run": "run.json",
+    "policy": POLICY_FILE,
+}  # file of each
+# Files that hold data and no code. Nothing of them is unpickled or executed when it is read.
+SAFE_SUFFIXES = frozenset({
+    ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt", ".webp",
+    ".yaml", ".yml",
+})  # fmt: skip
+_CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
+_NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class HubContents:
+    """Files of one push, with sizes and checksums."""
+
+    kind: str  # key of KINDS
+    files: dict[str, dict[str, Any]]  # path -> {"sha256", "bytes"}
+
+    @property
+    def repo_type(self) -> str:
+        """Type of the repository, in the Hub's words."""
+        return "dataset" if self.kind == "dataset" else "model"
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(entry["bytes"]) for entry in self.files.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "kind": self.kind, "files": self.files}
+
+    @classmethod
+    def from_json(cls, data: Any, source: str) -> HubContents:
+        """The listing of a repository. Raises DataError for one that is malformed or asks for what is unsafe."""
+        try:
+            kind, files = data["kind"], dict(data["files"])
+            known = data["format"] == FORMAT and kind in KINDS and len(files) <= _MOST_FILES
+            for entry in files.values():
+                known &= (
+                    re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None and int(entry["bytes"]) >= 0
+                )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            known = False
+        if not known:
+            raise DataError(
+                f"{LISTING} of {source} cannot be understood. It was damaged, or written by a newer robo-rl: push it "
+                "again, or update robo-rl."
+            )
+        for path in files:
+            if not is_safe(path):
+                raise DataError(
+                    f"{source} lists the file '{path[:100]}', which is not taken: only relative paths with the types "
+                    f"{' '.join(sorted(SAFE_SUFFIXES))} are. Ask its owner what it is."
+                )
+        if KINDS[kind] not in files:
+            raise DataError(f"{source} is listed as a {kind} and holds no {KINDS[kind]}. Push it again.")
+        return cls(kind, files)
+
+
+def kind_of(folder: Path) -> str:
+    """Key of KINDS. Raises DataError for a folder that is none of them, or an unfinished run."""
+    kind = next((kind for kind, mark in KINDS.items() if (folder / mark).is_file()), None)
+    if kind is None:
+        raise DataError(
+            f"{folder} {describe_path(folder)}, expected a run, a policy folder, a bundle or a dataset. Give the "
+            "folder that a verb of robo-rl wrote."
+        )
+    if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
+        raise DataError(f"{folder} is a run without a policy. Finish it by resume=true, then push it.")
+    return kind
+
+
+def contents_of(folder: Path) -> HubContents:
+    """What a push of `folder` sends, after a check that it can be read."""
+    kind = kind_of(folder)
+    check_kind(kind, folder)
+    files = {
+        path: {"sha256": sha256_of(folder / path), "bytes": (folder / path).stat().st_size}
+        for path in sorted(_paths(kind, folder))
+    }
+    return HubContents(kind, files)
+
+
+def check_kind(kind: str, folder: Path) -> None:
+    """Raise the error of the reader where a bundle or a dataset cannot be read."""
+    if kind == "bundle":
+        load_bundle(folder)
+    if kind == "dataset":
+        DatasetMeta.load(folder)
+
+
+def complete(kind: str, folder: Path) -> None:
+    """Make what the Hub does not keep: the empty folder in which a dataset's recordings begin."""
+    if kind == "dataset":
+        (folder / STAGING).mkdir(exist_ok=True)
+
+
+def is_safe(path: str) -> bool:
+    """True for a relative path without hidden parts, to a file of a known type."""
+    parts = path.split("/")
+    if path == SAVED:
+        return True
+    if any(
+        part in ("", "..") or part.startswith(".") or "\\" in part or not part.isprintable() for part in parts
+    ):
+        return False
+    chunk = parts[0] == EPISODES and _CHUNK.fullmatch(parts[-1]) is not None
+    return chunk or PurePosixPath(path).suffix in SAFE_SUFFIXES
+
+
+def _paths(kind: str, folder: Path) -> Iterator[str]:
+    if kind == "dataset":
+        yield DATASET_JSON
+        yield from _below(folder, folder / EPISODES)
+        return
+    if kind == "run" and (folder / SAVED).exists():
+        yield SAVED  # so that resume=true says that the checkpoints are missing, and does not begin anew
+    yield from (path for path in _below(folder, folder) if not _NOT_SENT & set(path.split("/")))
+
+
+def _below(folder: Path, path: Path) -> Iterator[str]:
+    """Safe files at or below `path`, relative to `folder`. Links are left out: they may lead anywhere."""
+    for each in [path] if path.is_file() else sorted(path.rglob("*")):
+        name = each.relative_to(folder).as_posix()
+        if each.is_file() and not each.is_symlink() and name != SAVED and is_safe(name):
+            yield name

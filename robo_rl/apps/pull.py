@@ -1,0 +1,83 @@
+"""`robo-rl pull`: a run, policy, bundle or dataset from the Hugging Face Hub into a new folder.
+
+Files are downloaded beside `out` and compared with the checksums of their listing; only a complete and readable
+folder is renamed to `out`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from policies.deploy.bundle import sha256_of
+from robo_rl.apps.hub.contents import HubContents, check_kind, complete
+from robo_rl.apps.hub.remote import HubRepo
+from robo_rl.conf.history import PullConfig
+from robo_rl.core.counts import counted
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files.durable import fsync_dir
+from robo_rl.core.files.lock import LOCK_FILE, FolderLock
+from robo_rl.runs.outputs import check_folder
+
+_NEXT = {
+    "run": "evaluate policy={out}",
+    "policy": "evaluate policy={out}",
+    "bundle": "run bundle={out}",
+    "dataset": "data info path={out}",
+}
+
+
+def main(config: PullConfig) -> int:
+    """Download, check and rename; print what came."""
+    out = Path(config.out)
+    _check_free(out)
+    repo = HubRepo(config.repo, "dataset" if config.kind == "dataset" else "model")
+    commit, contents = repo.listing(config.revision)
+    draft = out.absolute().with_name(f".{out.absolute().name}.pull")
+    draft.mkdir(parents=True, exist_ok=True)
+    with FolderLock(draft, "folder"):  # two pulls into one folder
+        try:
+            shutil.rmtree(draft / "files", ignore_errors=True)  # of a pull that was killed
+            repo.download(contents, commit, draft / "files")
+            _check(contents, draft / "files", config.repo)
+            _check_free(out)
+            if out.exists():
+                out.rmdir()  # an empty folder
+            (draft / "files").rename(out.absolute())
+            fsync_dir(out.absolute().parent)
+        finally:
+            (draft / LOCK_FILE).unlink(missing_ok=True)
+            shutil.rmtree(draft, ignore_errors=True)
+    size = f"{counted(len(contents.files), 'file')}, {contents.bytes / 1e6:.1f} MB"
+    print(f"{contents.kind} {config.repo} at {commit[:8]} -> {out} ({size})")
+    print(f"Next:   robo-rl {_NEXT[contents.kind].format(out=out)}")
+    return 0
+
+
+def _check_free(out: Path) -> None:
+    """Raise ConfigError where something is at `out`; an empty folder is nothing."""
+    check_folder("out", str(out))
+    if out.is_symlink() or out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise ConfigError(f"out={out} exists already, and nothing is replaced. Choose a new folder.")
+
+
+def _check(contents: HubContents, folder: Path, source: str) -> None:
+    """Keep only the listed files, each with its checksum, and read what they say they are.
+
+    Raises DataError for a file that is missing or differs.
+    """
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # bookkeeping of the download
+    for file in folder.rglob("*"):
+        if not file.is_dir() and file.relative_to(folder).as_posix() not in contents.files:
+            file.unlink()
+    for path, entry in contents.files.items():
+        file = folder / path
+        if not file.is_file() or file.is_symlink():
+            raise DataError(f"{source} lists {path}, which it does not hold. Its owner has to push it again.")
+        if sha256_of(file) != entry["sha256"]:
+            raise DataError(
+                f"{path} of {source} differs from its checksum: it was changed or cut off. Pull again; if that does "
+                "not help, its owner has to push it again."
+            )
+    complete(contents.kind, folder)
+    check_kind(contents.kind, folder)

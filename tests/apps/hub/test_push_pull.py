@@ -1,0 +1,267 @@
+"""push and pull against a local server: what leaves comes back, nothing else comes, and no half folder appears."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import robo_rl as rr
+from robo_rl.apps import pull, push
+from robo_rl.conf.history import PullConfig, PushConfig
+from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
+from robo_rl.core.files.lock import FolderLock
+from robo_rl.runs.run_dir import RunDir
+from tests.apps.hub.fake_hub import READER, TOKEN, FakeHub, fake_hub
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples"
+# huggingface_hub gives its transport what that will refuse one day; that is no fault of the code under test.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+    """A server, and a process that knows its address and a token that may write."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(
+        constants, "HF_HUB_DISABLE_XET", True
+    )  # the server speaks LFS, as servers on premises do
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    with fake_hub() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A dataset, a run that learned from it and a bundle: `data`, `run`, `bundle`."""
+    folder = tmp_path_factory.mktemp("made")
+    patch = pytest.MonkeyPatch()
+    patch.syspath_prepend(str(EXAMPLES))
+    from point_env import record
+
+    record(folder / "data", episodes=3)
+    rr.train(data=folder / "data", out=folder / "run", steps=4, chunk=4, execute=2)
+    rr.evaluate(folder / "run", episodes=4, num_workers=0)
+    rr.export(folder / "run", out=folder / "bundle")
+    yield folder
+    patch.undo()
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def test_a_bundle_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """Private, in one commit, weights by LFS; every byte comes back, and the card says how well it does."""
+    assert push.main(PushConfig(str(made / "bundle"), "me/point")) == 0
+    repo = hub.repos["models/me/point"]
+    assert repo.private
+    assert len(repo.commits) == 2
+    assert hub.objects
+    card = repo.files["README.md"].decode()
+    assert card.startswith("---\nlibrary_name: robo-rl\n")
+    measured = rr.load_bundle(made / "bundle").manifest["measured"]
+    assert f"| {measured['k']} | {measured['n']} | [" in card
+    assert "robo-rl pull repo=me/point" in card
+    assert str(made) not in card
+    assert pull.main(PullConfig("me/point", str(tmp_path / "got"))) == 0
+    assert tree(tmp_path / "got") == tree(made / "bundle")
+    assert [path.name for path in tmp_path.iterdir()] == ["got"]
+
+
+def test_a_run_goes_without_its_checkpoints(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """Its policy acts as before; resume=true says what is missing instead of beginning anew."""
+    push.main(PushConfig(str(made / "run"), "me/run"))
+    names = hub.repos["models/me/run"].files.keys()
+    assert not [name for name in names if name.startswith(("checkpoints", "tb/", ".lock"))]
+    pull.main(PullConfig("me/run", str(tmp_path / "got")))
+    assert tree(tmp_path / "got" / "policy") == tree(made / "run" / "policy")
+    again = rr.evaluate(tmp_path / "got", episodes=4, num_workers=0)
+    assert again.policy.rate.n == 4
+    run = RunDir.open(tmp_path / "got")
+    assert run.latest() is None
+    with pytest.raises(ConfigError, match="holds no checkpoint, though the run had saved some"):
+        run._resume(run.config(), frozenset())
+
+
+def test_a_dataset_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """As a dataset of the Hub; it can be read and added to."""
+    push.main(PushConfig(str(made / "data"), "me/points"))
+    card = hub.repos["datasets/me/points"].files["README.md"].decode()
+    assert "3 episodes" in card
+    assert "3 successes of 3 labelled" in card
+    pull.main(PullConfig("me/points", str(tmp_path / "got"), kind="dataset"))
+    assert tree(tmp_path / "got" / "episodes") == tree(made / "data" / "episodes")
+    assert len(rr.Dataset(tmp_path / "got")) == 3
+    with pytest.raises(ConfigError, match=r"no such repository .*Check repo=, kind="):
+        pull.main(PullConfig("me/points", str(tmp_path / "other")))
+
+
+def test_nothing_is_replaced_unasked(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """A second push and a pull into a folder with files are refused; overwrite=true keeps the history."""
+    push.main(PushConfig(str(made / "run"), "me/point"))
+    with pytest.raises(ConfigError, match=r"already holds an earlier push\. Replace it by overwrite=true"):
+        push.main(PushConfig(str(made / "bundle"), "me/point"))
+    push.main(PushConfig(str(made / "bundle"), "me/point", overwrite=True))
+    repo = hub.repos["models/me/point"]
+    assert "run.json" not in repo.files
+    assert "run.json" in repo.commits[-2][1]
+    pull.main(PullConfig("me/point", str(tmp_path / "old"), revision=repo.commits[-2][0]))
+    assert (tmp_path / "old" / "run.json").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(ConfigError, match="exists already, and nothing is replaced"):
+        pull.main(PullConfig("me/point", str(tmp_path / "mine")))
+    assert tree(tmp_path / "mine") == {"thesis.txt": b"x"}
+
+
+def test_somebody_elses_repository_is_left_alone(hub: FakeHub, made: Path) -> None:
+    """Neither files of another program nor a public repository take a private push."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    repo = hub.repos["models/me/point"]
+    repo.add({"model.bin": b"x"})
+    with pytest.raises(ConfigError, match="files that robo-rl did not push"):
+        push.main(PushConfig(str(made / "bundle"), "me/point", overwrite=True))
+    push.main(PushConfig(str(made / "bundle"), "me/open", private=False))
+    assert not hub.repos["models/me/open"].private
+    with pytest.raises(ConfigError, match="is public: everybody could read"):
+        push.main(PushConfig(str(made / "bundle"), "me/open", overwrite=True))
+    assert len(hub.repos["models/me/open"].commits) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["weights.pkl", "policy.pt", "../evil.json", "run.py", ".bashrc", "/etc/x.json"]
+)
+def test_an_unsafe_file_is_not_taken(hub: FakeHub, made: Path, tmp_path: Path, name: str) -> None:
+    """A listing that asks for one is refused as a whole, before any file is downloaded."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    repo = hub.repos["models/me/point"]
+    listing = json.loads(repo.files["robo-rl.json"])
+    listing["files"][name] = {"sha256": hashlib.sha256(b"x").hexdigest(), "bytes": 1}
+    repo.add(repo.files | {"robo-rl.json": json.dumps(listing).encode(), name: b"x"})
+    hub.calls.clear()
+    with pytest.raises(DataError, match="which is not taken"):
+        pull.main(PullConfig("me/point", str(tmp_path / "sub" / "got")))
+    assert not (tmp_path / "sub").exists()
+    assert not [call for call in hub.calls if "/resolve/" in call and "robo-rl.json" not in call]
+
+
+def test_unlisted_files_stay_there(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """A pickle beside the listing is neither downloaded nor a reason to refuse; nor is it pushed from here."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    repo = hub.repos["models/me/point"]
+    repo.add(repo.files | {"weights.pkl": b"x"})
+    pull.main(PullConfig("me/point", str(tmp_path / "got")))
+    assert tree(tmp_path / "got") == tree(made / "bundle")
+    shutil.copytree(made / "run", tmp_path / "run")
+    (tmp_path / "run" / "notes.pkl").write_bytes(b"x")
+    (tmp_path / "run" / "link.json").symlink_to("/etc/hostname")
+    push.main(PushConfig(str(tmp_path / "run"), "me/run"))
+    assert not {"notes.pkl", "link.json"} & hub.repos["models/me/run"].files.keys()
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "listing", "no listing"])
+def test_a_damaged_repository_leaves_nothing(hub: FakeHub, made: Path, tmp_path: Path, damage: str) -> None:
+    """Every file is compared with its checksum before the folder appears."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    repo = hub.repos["models/me/point"]
+    files = dict(repo.files)
+    if damage == "changed":
+        files["weights.safetensors"] = files["weights.safetensors"][:-1] + b"\0"
+    elif damage == "missing":
+        del files["weights.safetensors"]
+    elif damage == "listing":
+        files["robo-rl.json"] = b'{"format": 1, "files": ['
+    else:
+        del files["robo-rl.json"]
+    repo.add(files)
+    says = {
+        "changed": "differs from its checksum",
+        "missing": "which it does not hold",
+        "listing": "cannot be understood",
+        "no listing": "`robo-rl push` did not write it",
+    }
+    with pytest.raises(DataError, match=says[damage]):
+        pull.main(PullConfig("me/point", str(tmp_path / "got")))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_pull_leaves_no_half_folder(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+    """SIGKILL in the middle of the weights: no folder, and the next pull clears what was left."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    hub.stall = "weights.safetensors"
+    words = ["pull", "repo=me/point", f"out={tmp_path / 'got'}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "robo_rl", *words],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_DISABLE_XET": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert hub.stalled.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "got").exists()
+    hub.stall = None
+    pull.main(PullConfig("me/point", str(tmp_path / "got")))
+    assert tree(tmp_path / "got") == tree(made / "bundle")
+    assert [path.name for path in tmp_path.iterdir()] == ["got"]
+
+
+def test_refusals_are_sentences(
+    hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong token, one that may only read, no server, a name without an owner, a folder that is nothing."""
+    path = str(made / "bundle")
+    push.main(PushConfig(path, "me/point"))
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    for call in (
+        lambda: push.main(PushConfig(path, "me/other")),
+        lambda: pull.main(PullConfig("me/point", str(tmp_path / "got"))),
+    ):
+        with pytest.raises(ConfigError, match=r"does not know your token \(401\).*hf auth login"):
+            call()
+    monkeypatch.setenv("HF_TOKEN", READER)
+    with pytest.raises(ConfigError, match=r"may not do that \(403\)"):
+        push.main(PushConfig(path, "me/other"))
+    with pytest.raises(ConfigError, match="<user or organisation>/<name>"):
+        push.main(PushConfig(path, "point"))
+    with pytest.raises(DataError, match="is a folder of something else, expected a run"):
+        push.main(PushConfig(str(made), "me/other"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(RoboRLError, match=r"127.0.0.1:9.*Check the network"):
+        pull.main(PullConfig("me/point", str(tmp_path / "got")))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_being_written_is_not_pushed(hub: FakeHub, made: Path) -> None:
+    """A lock of another process on the dataset; the test holds it by another name of the same process."""
+    code = (
+        "import sys; from robo_rl.core.files.lock import FolderLock\n"
+        "lock = FolderLock(sys.argv[1], 'dataset'); print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(made / "data")],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(LockedError, match="is in use by"):
+        push.main(PushConfig(str(made / "data"), "me/points"))
+    holder.communicate()
+    assert "datasets/me/points" not in hub.repos
+    FolderLock(made / "data", "dataset").close()
