@@ -1,4 +1,4 @@
-"""What a fine-tuning run has measured: its learning curve and its result."""
+"""Learning curve and result of a fine-tuning run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CURVE_FILE = "curve.json"
 
 @dataclass
 class LearningCurve:
-    """What a run has measured so far; part of its checkpoint."""
+    """Evaluations of a run so far; part of its checkpoint."""
 
     env_steps: list[int] = field(default_factory=list)  # of the evaluations
     rates: list[SuccessRate] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)  # mean sum of rewards per episode
-    train_cpu_s: float = 0.0  # simulation, in workers too, and learning; evaluations left out
+    train_cpu_s: float = 0.0  # simulation, also in workers, and learning; without evaluations
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -42,5 +42,5 @@ class TuningResult:
 
     policy: SavedPolicy
     noise_scale: float
-    progress: LearningCurve
+    curve: LearningCurve
     env_steps: int

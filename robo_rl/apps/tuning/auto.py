@@ -294,10 +294,10 @@ class _Course:
         free = FREE_KEYS | {"base", "demos"}  # they may lie in the run itself, which may have been moved
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
         outcome = run_method(inner, inner.method, start, run)
-        self.curve.env_steps += [self.spent + step for step in outcome.progress.env_steps]
-        self.curve.rates += outcome.progress.rates
-        self.curve.returns += outcome.progress.returns
-        self.curve.train_cpu_s += outcome.progress.train_cpu_s
+        self.curve.env_steps += [self.spent + step for step in outcome.curve.env_steps]
+        self.curve.rates += outcome.curve.rates
+        self.curve.returns += outcome.curve.returns
+        self.curve.train_cpu_s += outcome.curve.train_cpu_s
         self.spent += outcome.env_steps
         self.recorded.append(run.episodes)
         after = Stage(

@@ -1,10 +1,9 @@
-"""The loop of a fine-tuning run: training, evaluations and checkpoints in turn, resumable at any kill."""
+"""Fine-tuning of one method in a run's folder: training, evaluations and checkpoints in turn."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import load_policy, save_policy
@@ -15,7 +14,6 @@ from robo_rl.apps.tuning.start import env_name, env_options, replanned, training
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
-from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
@@ -26,9 +24,8 @@ from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.runs.metrics import Metrics
-from robo_rl.runs.progress import progress
+from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
-from robo_rl.runs.signals import StopRequest, stop_between_steps
 from sim.registry import has_dense_reward, make_env
 from sim.vec.recorded import Recorded
 
@@ -45,44 +42,48 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         print(said)
     name, options = env_name(config), env_options(config)
     limited = options | {"max_episode_steps": training_episode_limit(config, method, demos)}
-    at = run.latest() if config.resume else None
-    state = None if at is None else load_state(at[1])
     with (
         closing(make_env(name, config.num_envs, config.num_workers, **limited)) as env,
         closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
-        progress(method.env_steps, method.name, "step", initial=at[0] if at else 0) as bar,
-        _log(run, at, state, bar) as metrics,
+        resumable(
+            run,
+            total=method.env_steps,
+            label=method.name,
+            unit="step",
+            resume=config.resume,
+            shown=("eval/success" if config.base else "train/return", "critic/q"),
+        ) as session,
     ):
-        metrics.shown = ("eval/success" if config.base else "train/return", "critic/q")
+        state = session.take_state()
         train_env = with_interventions(method, name, env, config.seed)
         if config.record != "none":
             train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
-        session = build_session(
+        tuning = build_session(
             method, base, train_env, seed=config.seed, demos=demos,
-            dense_reward=has_dense_reward(name, config.reward), logger=metrics, say=bar.write,
+            dense_reward=has_dense_reward(name, config.reward), logger=session.metrics, say=session.bar.write,
         )  # fmt: skip
-        start_from(session.tuner, config.init)
-        loop = _Loop(config, session, train_env, eval_env, run, metrics)
-        with stop_between_steps() as stop:
-            loop.start(state)
-            state = None  # a replay is large: let it go
-            loop.run(bar, stop)
-        if stop.asked:
-            raise KeyboardInterrupt(
-                f"saved step {loop.saved_at} in {run.path}; the same command with resume=true goes on"
-            )
-        if kept := loop.keep_best():
-            print(kept)
-        save_policy(run.policy, session.policy, train_note(config, method, session, loop.progress))
-        write_json(run.path / CURVE_FILE, loop.progress.to_json())
-    return TuningResult(load_policy(run.policy), session.noise_scale, loop.progress, session.tuner.env_steps)
+        start_from(tuning.tuner, config.init)
+        session.raise_if_stopped()  # nothing was done since the last checkpoint
+        training = _Training(config, tuning, train_env, eval_env, session.metrics)
+        training.begin(state)
+        del state  # a replay is large
+        session.run(
+            training,
+            checkpoint_every=config.checkpoint_every,
+            due=training.learned_offline,
+            savable=training.savable,
+        )
+    if kept := training.keep_best():
+        print(kept)
+    save_policy(run.policy, tuning.policy, train_note(config, method, tuning, training.curve))
+    write_json(run.path / CURVE_FILE, training.curve.to_json())
+    return TuningResult(load_policy(run.policy), tuning.noise_scale, training.curve, tuning.tuner.env_steps)
 
 
 def _recorded(
     config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
 ) -> Recorded:
-    """The environment to train in, its episodes kept in the run: as the demonstrations are, so that both can
-    be merged.
+    """The training environment, with its episodes recorded in the run in the form of `demos`, for a merge.
 
     spec: of the environment with the task's own step limit; the shorter one of training is not recorded.
     """
@@ -96,18 +97,8 @@ def _recorded(
         )
     if fresh:  # a run that was killed before its first checkpoint begins anew
         writer.rewind(0)
-    return Recorded(
-        env, writer, keep_all=config.record == "all", info={"by": config.method.name, "seed": config.seed}
-    )
-
-
-def _log(run: RunDir, at: tuple[int, Path] | None, state: dict[str, Any] | None, bar: Any) -> Metrics:
-    """The run's log, cut back to the instant of the checkpoint `at`."""
-    if at is None or state is None:
-        return run.metrics(None, bar=bar)
-    # Of its own step the checkpoint may have seen one line (the evaluation) and not the next (offline
-    # learning).
-    return run.metrics(at[0], resume_lines=state.get("log_lines"), bar=bar)
+    info = {"by": config.method.name, "seed": config.seed}
+    return Recorded(env, writer, keep_all=config.record == "all", info=info)
 
 
 @dataclass(frozen=True)
@@ -127,142 +118,126 @@ class Best:
         return cls(int(state["env_steps"]), (float(rate), float(total)), state["weights"])
 
 
-class _Loop:
-    """Training, evaluations and checkpoints in turn."""
+class _Training:
+    """A tuner with its evaluations, as the training loop of every verb runs it (`resumable`)."""
 
     def __init__(
-        self,
-        config: FinetuneVerb,
-        session: TuningSession,
-        env: VecEnv,
-        eval_env: VecEnv,
-        run: RunDir,
-        metrics: Metrics,
+        self, config: FinetuneVerb, tuning: TuningSession, env: VecEnv, eval_env: VecEnv, metrics: Metrics
     ) -> None:
-        self.config, self.session, self.env, self.eval_env, self.run_dir = config, session, env, eval_env, run
-        self.metrics = metrics
-        self.tuner = session.tuner
-        self.progress = LearningCurve()
-        self.best: Best | None = None
-        self.saved_at, self._saved_offline = (
-            -1,
-            -1,
-        )  # environment steps and offline updates of the last checkpoint
-        self._since_cpu_s = 0.0  # when training went on
-        self._seeds = EpisodeSeeds(session.seed_root)
+        self.config, self.tuning, self.env, self.eval_env = config, tuning, env, eval_env
+        self.metrics, self.tuner = metrics, tuning.tuner
+        self.curve = LearningCurve()
+        self.best: Best | None = None  # None before the first evaluation
+        self._since_cpu_s: float | None = None  # when training went on; None in evaluations and checkpoints
+        self._offline = 0  # offline updates before the last `advance`
+        self._seeds = EpisodeSeeds(tuning.seed_root)
         # The best of many evaluations looks better than it is: the final one must meet other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
-    def start(self, state: dict[str, Any] | None) -> None:
-        """A fresh start, or the instant of a checkpoint."""
+    def begin(self, state: dict[str, Any] | None) -> None:
+        """Reset the environment, or return to the instant of a checkpoint."""
         if state is None:
             obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
             self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
-            self._since_cpu_s = cpu_seconds()
-            self._evaluate()
             return
-        self.progress, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
+        self.curve, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
         self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
         self.tuner.load_state_dict(state["tuner"])
-        self.saved_at, self._saved_offline = self.tuner.env_steps, self.tuner.offline
 
-    def run(self, bar: Any, stop: StopRequest) -> None:
-        """Train to the end, or to the next whole state after a stop was asked for."""
-        self._since_cpu_s = cpu_seconds()
-        while not self.tuner.done and not (stop.asked and self.tuner.phase != "burn_in"):
-            before, offline = self.tuner.env_steps, self.tuner.offline
-            self.tuner.advance()
-            bar.update(self.tuner.env_steps - before)
-            if self._crossed(before, self.config.eval_every) and not self.tuner.done:
-                self._evaluate()
-            if self._crossed(before, self.config.checkpoint_every) or self._learned_offline(offline):
-                self.checkpoint()
-        self._book()
-        if self.tuner.done and self.progress.env_steps[-1] < self.tuner.env_steps:
+    @property
+    def done(self) -> bool:
+        return self.tuner.done
+
+    @property
+    def step(self) -> int:
+        return self.tuner.env_steps
+
+    def savable(self) -> bool:
+        """False before the first evaluation and in the burn-in."""
+        return self.best is not None and self.tuner.phase != "burn_in"
+
+    def learned_offline(self) -> bool:
+        """True where a checkpoint is due before the first step: after as many updates as there are steps
+        between two checkpoints, and after the last.
+        """
+        now = self.tuner.offline
+        every = self.config.checkpoint_every
+        return now > self._offline and (crossed(self._offline, now, every) or self.tuner.phase != "offline")
+
+    def advance(self) -> None:
+        """Evaluate the start at first; later do one step of the tuner, and evaluate when that is due."""
+        if self.best is None:
             self._evaluate()
-        self.checkpoint()
+            return
+        if self._since_cpu_s is None:
+            self._since_cpu_s = cpu_seconds()
+        before, self._offline = self.step, self.tuner.offline
+        self.tuner.advance()
+        if self._evaluation_due(before):
+            self._evaluate()
+
+    def _evaluation_due(self, before: int) -> bool:
+        if self.tuner.done:
+            return self.curve.env_steps[-1] < self.step
+        return crossed(before, self.step, self.config.eval_every)
 
     def keep_best(self) -> str:
         """Give the learner the weights of the best evaluation; returns what to tell the user."""
         assert self.best is not None  # there is one at step 0
         self.tuner.learner.load_weights(self.best.weights)
-        if self.best.env_steps == self.tuner.env_steps:
+        if self.best.env_steps == self.step:
             return ""
-        last = f"{self.progress.rates[-1]}, mean return {self.progress.returns[-1]:.4g}"
+        last = f"{self.curve.rates[-1]}, mean return {self.curve.returns[-1]:.4g}"
         return (
             f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; "
             f"the last one's was {last}"
         )
 
-    def _crossed(self, before: int, every: int) -> bool:
-        return every > 0 and self.tuner.env_steps // every > before // every
+    def _pause(self) -> None:
+        """Count the CPU time since training went on.
 
-    def _learned_offline(self, before: int) -> bool:
-        """Is a checkpoint due before the first step: after as many updates as there are steps between two,
-        and last?
+        Asking what the workers used takes as long as a small update, so this is not done at every step.
         """
-        every, now = self.config.checkpoint_every, self.tuner.offline
-        return now > before and (now // every > before // every or self.tuner.phase != "offline")
-
-    def _book(self) -> None:
-        """Count the CPU time since training went on. Asking what the workers used takes as long as a small
-        update.
-        """
-        now_s = cpu_seconds()
-        self.progress.train_cpu_s += now_s - self._since_cpu_s
-        self._since_cpu_s = now_s
+        if self._since_cpu_s is not None:
+            self.curve.train_cpu_s += cpu_seconds() - self._since_cpu_s
+            self._since_cpu_s = None
 
     def _evaluate(self) -> None:
-        self._book()
-        result = measure(self.session.policy, self.session.noise_scale, self.eval_env, self._selection)
-        self.progress.env_steps.append(self.tuner.env_steps)
-        self.progress.rates.append(result.rate)
-        self.progress.returns.append(result.mean_return)
-        self.metrics.log(
-            self.tuner.env_steps, {"eval/success": result.rate.rate, "eval/return": result.mean_return}
-        )
+        self._pause()
+        result = measure(self.tuning.policy, self.tuning.noise_scale, self.eval_env, self._selection)
+        self.curve.env_steps.append(self.step)
+        self.curve.rates.append(result.rate)
+        self.curve.returns.append(result.mean_return)
+        self.metrics.log(self.step, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
         score = (result.rate.rate, result.mean_return)
         if self.best is None or score >= self.best.score:
-            self.best = Best(self.tuner.env_steps, score, self.tuner.learner.weights())
-        self._since_cpu_s = cpu_seconds()
+            self.best = Best(self.step, score, self.tuner.learner.weights())
 
-    def checkpoint(self) -> None:
-        """Save everything; in the middle of the burn-in the last checkpoint stays the newest."""
-        phase = self.tuner.phase
-        if phase == "burn_in" or (self.saved_at, self._saved_offline) == (
-            self.tuner.env_steps,
-            self.tuner.offline,
-        ):
-            return
-        self._book()
-        self.metrics.sync()
-        assert self.best is not None  # there is one at step 0
-        state = {
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes: tuner, environment, evaluations."""
+        self._pause()
+        assert self.best is not None  # `savable`
+        return {
             "tuner": self.tuner.state_dict(),
             "best": self.best.to_state(),
             "env": self.env.snapshot(),
             "seeds": self._seeds.count,
-            "progress": self.progress.to_json(),
-            "log_lines": self.metrics.lines,
+            "progress": self.curve.to_json(),
         }
-        with self.run_dir.new_checkpoint(self.tuner.env_steps, keep=1) as folder:
-            save_state(folder, state)
-        self.saved_at, self._saved_offline = self.tuner.env_steps, self.tuner.offline
-        self._since_cpu_s = cpu_seconds()
 
 
 def train_note(
-    config: FinetuneVerb, method: MethodConfig, session: TuningSession, done: LearningCurve
+    config: FinetuneVerb, method: MethodConfig, tuning: TuningSession, curve: LearningCurve
 ) -> dict[str, Any]:
     """Where the policy came from, for policy.json and the bundle's manifest."""
     return {
         "verb": "finetune",
         "method": method.name,
         "base": config.base,
-        "env_steps": session.tuner.env_steps,
+        "env_steps": tuning.tuner.env_steps,
         "seed": config.seed,
-        "noise": session.noise_scale,
-        "train_cpu_s": round(done.train_cpu_s, 1),
+        "noise": tuning.noise_scale,
+        "train_cpu_s": round(curve.train_cpu_s, 1),
         "commit": commit(),
     }

@@ -32,10 +32,10 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     """The base and the result on the same episodes."""
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
-        cost = f"{outcome.env_steps} steps, {outcome.progress.train_cpu_s:.0f} CPU-s"
+        cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} CPU-s"
         print(f"{config.method.name} after {cost}: {after}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
-            "curve": outcome.progress.to_json()
+            "curve": outcome.curve.to_json()
         }
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))

@@ -18,14 +18,13 @@ import pytest
 
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.loop import _Loop
+from robo_rl.apps.tuning.loop import Best, _Training
 from robo_rl.apps.tuning.start import replanned, training_episode_limit
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
-from robo_rl.runs.signals import StopRequest
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -193,7 +192,9 @@ class _Working:
     def advance(self) -> None:
         busy = "import time\nwhile time.process_time() < 0.5: pass"
         subprocess.run([sys.executable, "-S", "-c", busy], check=True)
-        self.done = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
 
 
 def test_cpu_seconds_count_the_simulators_of_workers() -> None:
@@ -201,10 +202,11 @@ def test_cpu_seconds_count_the_simulators_of_workers() -> None:
     config = FinetuneVerb(out="unused", eval_every=0)
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
     nothing: Any = None
-    loop = _Loop(config, session, nothing, nothing, nothing, nothing)
-    loop.progress.env_steps.append(1)  # evaluated already
-    loop.run(SimpleNamespace(update=lambda steps: None), StopRequest())
-    assert loop.progress.train_cpu_s >= 0.45
+    env: Any = SimpleNamespace(snapshot=dict)
+    training = _Training(config, session, env, nothing, nothing)
+    training.best = Best(0, (0.0, 0.0), {})  # evaluated already
+    training.advance()
+    assert training.state_dict()["progress"]["train_cpu_s"] >= 0.45
 
 
 def test_learning_from_nothing_is_told_by_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

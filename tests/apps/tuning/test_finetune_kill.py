@@ -96,7 +96,8 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
     "after the burn-in": (FineTuner, "_burn_in", 2, True),
     "in the middle of a control step": (FineTuner, "_learn", 20, True),
     "in an evaluation": (loop, "measure", 3, False),
-    "after an evaluation, before its checkpoint": (loop._Loop, "_evaluate", 3, True),
+    "in the last evaluation": (loop, "measure", 6, False),
+    "after an evaluation, before its checkpoint": (loop._Training, "_evaluate", 3, True),
     "while a checkpoint is written": (state_io, "write_json", 3, False),
     "between a checkpoint and the removal of the one before": (shutil, "rmtree", 4, False),
     "before the policy is saved": (loop, "save_policy", 1, False),
@@ -137,6 +138,38 @@ def same_run(one: Path, other: Path) -> None:
         for policy in ("policy", "base"):
             del result[policy]["wall_s"], result[policy]["cpu_s"]
     assert results[0] == results[1]
+
+
+STOPS: dict[str, tuple[Any, str, int, str]] = {
+    "while the run is put together": (loop, "start_from", 1, "nothing was saved yet"),
+    "in the first evaluation": (loop, "measure", 1, "saved step 0 "),
+    "in the burn-in, which is finished": (FineTuner, "_burn_in", 1, "saved step 40 "),
+    "online": (FineTuner, "_learn", 3, "saved step 46 "),
+    "in the last evaluation": (loop, "measure", 6, "saved step 120 "),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_stopped_and_resumed_equals_never_stopped(
+    stop: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM at any moment: the next whole state is saved, and resume=true ends with the same bits."""
+    where, name, call, said = STOPS[stop]
+    real, calls = getattr(where, name), list[int]()
+
+    def stopped(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            signal.raise_signal(signal.SIGTERM)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, stopped)
+        with pytest.raises(KeyboardInterrupt, match=said):
+            finetune.main(config(base, tmp_path / "run"))
+    assert len(calls) <= call + 1  # at most the second piece of the burn-in
+    assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
+    same_run(whole, tmp_path / "run")
 
 
 def test_killed_at_the_very_end(
