@@ -1,4 +1,4 @@
-"""The folder of models and presets, and the YAML files of named settings in it."""
+"""Folder of bundled models and presets, and YAML files of named settings in their form."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ASSETS = Path(__file__).resolve().parent / "assets"
 
 
 def read_settings(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """The file's keys, all of them `known` ones. Raises ConfigError for what is no such YAML,
-    UnknownNameError.
+    """Settings of a YAML file, whose keys must be `known`. Raises ConfigError for invalid YAML,
+    UnknownNameError for a key.
     """
     try:
         data = yaml.safe_load(path.read_text())

@@ -1,4 +1,4 @@
-"""Environments for people who come from gym-pybullet-drones: importing this registers them with Gymnasium.
+"""Gymnasium environments for users of gym-pybullet-drones: importing this module registers them.
 
     import gymnasium, sim.gym_drones
     env = gymnasium.make("robo_rl/HoverAviary-v0", act="one_d_rpm")

@@ -1,7 +1,8 @@
-"""Environments and experts by name: "<suite>/<task>". Simulators are imported when one of theirs is built.
+"""Environments and experts by name: "<suite>/<task>". A simulator is imported when one of its environments is
+built.
 
 Names of batched suites may carry options, "quad/race:track=splits,craft=cf21": verbs pass names, and a policy
-keeps the name of what it was trained on.
+keeps the name of the environment that it was trained on.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ BATCHED = {
     ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too
-TASKS = {  # suite -> (names of its tasks; are these all)
+TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
@@ -77,9 +78,7 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
 
 
 def list_envs() -> list[str]:
-    """Names that `make_env` takes; besides these, "gym/<id>" for any Gymnasium environment with box
-    spaces.
-    """
+    """Names that `make_env` accepts, besides "gym/<id>" for any Gymnasium environment with box spaces."""
     return [f"{suite}/{task}" for suite in dict.fromkeys((*SUITES, *BATCHED)) for task in _tasks(suite)]
 
 
@@ -108,7 +107,7 @@ def make_env(
 
 
 def option_of(name: str, option: str) -> Any:
-    """The value of an option of an environment, its default where the name is silent; None: there is no such
+    """Value of an option of an environment, its default where the name does not give it; None for an unknown
     option.
     """
     suite, task = _split("environment", name)
@@ -118,14 +117,14 @@ def option_of(name: str, option: str) -> Any:
 
 
 def with_option(name: str, option: str, value: Any) -> str:
-    """The same environment, but for one option."""
+    """Name of the same environment with one option changed."""
     bare, written = _with_options(name)
     words = ",".join(f"{key}={each}" for key, each in {**written, option: value}.items())
     return f"{bare}:{words}"
 
 
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
-    """Does every step of this environment pay, and not success alone? `reward`: the option, None when not
+    """True where every step of this environment pays, not success alone. reward: the option, None when not
     given.
     """
     suite, task = _split("environment", name)
@@ -149,7 +148,7 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
 
 
 def _options_of(suite: str) -> dict[str, Any]:
-    """What a batched suite's builder takes besides task and number of lanes."""
+    """Options that a batched suite's builder takes besides the task and the number of lanes."""
     parameters = signature(_attribute(BATCHED[suite][2])).parameters
     return {name: item for name, item in parameters.items() if name not in ("task", "num_envs")}
 
@@ -159,7 +158,7 @@ def _is_batched(suite: str, task: str) -> bool:
 
 
 def skilled() -> list[str]:
-    """The suites whose tasks have scripted experts."""
+    """Suites whose tasks have scripted experts."""
     return sorted({*EXPERTS, *SCENES} - {"scene"})
 
 
@@ -192,20 +191,20 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "contract: import the recordings with env=<that task>."
         )
     bare = _with_options(task)[0] if suite in BATCHED else task
-    closed = suite not in OPEN and (
-        suite not in TASKS or TASKS[suite][1]
-    )  # are these all the names there are?
+    closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # True where these are all names
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
-        slip = get_close_matches(name, own, n=1, cutoff=0.8)  # by metaworld/reach nobody means arm/reach
+        slip = get_close_matches(name, own, n=1, cutoff=0.8)  # metaworld/reach is no misspelt arm/reach
         raise UnknownNameError(kind, name, own if slip else elsewhere or own or every, "robo-rl info")
     return suite, task
 
 
 def _with_options(task: str) -> tuple[str, dict[str, Any]]:
-    """("race", {"track": "splits"}) of "race:track=splits"; values are read as YAML reads them."""
+    """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits"; values are read as
+    YAML.
+    """
     bare, _, words = task.partition(":")
     pairs = [word.partition("=") for word in words.split(",") if word]
     if not all(key and value for key, _, value in pairs):
@@ -222,7 +221,7 @@ def _tasks(suite: str) -> tuple[str, ...]:
 
 
 def _check_installed(suite: str) -> None:
-    """Here, not in a worker: the message must reach the user without a traceback."""
+    """Check here, not in a worker, so that the user sees the message without a traceback."""
     path, extra = SUITES[suite]
     for package in _attribute(path.split(":")[0] + ":REQUIRES"):
         if find_spec(package) is None:

@@ -1,16 +1,16 @@
-"""What lies between a position servo and its joint, as pure functions: the models that sim-to-real work uses.
+"""Models between a position servo and its joint, as pure functions.
 
-    lag        u' = c + (u - c) exp(-h / tau)                 the target that the servo follows, c: the command
-    backlash   x = clip(q, u - b / 2, u + b / 2)              no pull while the joint is within the play
+    lag        u' = c + (u - c) exp(-h / tau)                 target that the servo follows, c: the command
+    backlash   x = clip(q, u - b / 2, u + b / 2)              no torque while the joint is within the play
     motor      -F <= S (-1 - v / v0) <= torque <= S (1 - v / v0) <= F         S = stall F
 
-Lag: the first-order filter of MuJoCo's `dyntype="filterexact"`, exact over a step in which c does not change.
-Backlash: the dead-zone model in Nordin and Gutman, "Controlling mechanical systems with backlash: a survey"
-(Automatica, 2002), here in the servo's stiffness alone; its damping goes on. Motor: `DCMotor` of Isaac Lab
+Lag: the first-order filter of MuJoCo's `dyntype="filterexact"`, exact over a step with constant c. Backlash:
+the dead-zone model in Nordin and Gutman, "Controlling mechanical systems with backlash: a survey"
+(Automatica, 2002), applied to the servo's stiffness but not to its damping. Motor: `DCMotor` of Isaac Lab
 (isaaclab.actuators), where F is the effort limit, S the saturation effort and v0 the velocity limit: back-EMF
-takes torque away as the joint speeds up, and brakes one that is driven faster than v0. Why a policy must have
-met them: Hwangbo et al., "Learning agile and dynamic motor skills for legged robots" (Science Robotics,
-2019).
+reduces the torque as the joint speeds up, and brakes a joint that is driven faster than v0. Hwangbo et al.,
+"Learning agile and dynamic motor skills for legged robots" (Science Robotics, 2019), show that policies need
+such models to transfer to robots.
 
 Arrays of any one shape, one number per servo; radians and newton-metres at a hinge, metres and newtons at a
 slide.
@@ -27,29 +27,29 @@ from numpy import ndarray
 Servos = Float[ndarray, "*n nu"]
 
 
-def keeps(lag_s: Servos, step_s: float) -> Servos:
-    """The share exp(-h / tau) of a lag that a step leaves; 0 where there is no lag."""
+def lag_share(lag_s: Servos, step_s: float) -> Servos:
+    """Share exp(-h / tau) of a lag that remains after a step; 0 without lag."""
     with np.errstate(divide="ignore"):
         share: Servos = np.exp(-step_s / lag_s)
     return share
 
 
 def lagged(reached: Servos, command: Servos, kept: Servos) -> Servos:
-    """The servo's target a step later; exactly the command where nothing is kept."""
+    """Target of the servo one step later; exactly the command where `lag_share` is 0."""
     later: Servos = command + (reached - command) * kept
     return later
 
 
 def within_play(target: Servos, position: Servos, backlash: Servos) -> Servos:
-    """The target that pulls as the far side of the play does; exactly `target` where there is none."""
+    """Joint position that the servo's stiffness sees through the play; exactly `target` without play."""
     half = 0.5 * backlash
     pulled: Servos = np.minimum(np.maximum(position, target - half), target + half)
     return pulled
 
 
 class Line(NamedTuple):
-    """Where `curved`, the torque is push - slope v instead of what the servo asks for; -F to F holds for
-    both.
+    """Torque-speed line: where `curved`, the torque is push - slope v instead of the servo's; limits -F to F
+    hold for both.
     """
 
     curved: Bool[ndarray, "*n nu"]
@@ -60,9 +60,9 @@ class Line(NamedTuple):
 def motor_line(
     torque: Servos, speed: Servos, low: Servos, high: Servos, no_load: Servos, stall: Servos
 ) -> Line:
-    """What is left of a servo's torque at this speed.
+    """Torque that a motor has left at this speed.
 
-    low <= 0 <= high: its limits at rest; no_load: the speed v0, inf for no curve.
+    low <= 0 <= high: its limits at rest; no_load: the speed v0, inf without a curve.
     """
     with np.errstate(invalid="ignore"):  # no limit and no curve: inf / inf, which compares as false
         most, least = stall * high, stall * low

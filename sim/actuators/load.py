@@ -1,8 +1,7 @@
-"""Actuator models as data: a preset of sim/assets/actuators or a YAML file, `actuator=` in an environment's
-name.
+"""Actuator models as data: a preset of sim/assets/actuators or a YAML file, chosen by `actuator=` in an
+environment's name.
 
-A number is for every servo of a hinge; {servo: number} names servos, those of slides included, with m for
-rad.
+A number applies to every servo of a hinge; {servo: number} names servos, slides included, with m for rad.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ _LEAST = {
     "coulomb": 0.0,
     "viscous": 0.0,
 }
-_MOTOR = {"no_load_rad_s": math.inf, "stall": 1.0, "lag_s": 0.0, "backlash_rad": 0.0}  # where nothing is said
+_MOTOR = {"no_load_rad_s": math.inf, "stall": 1.0, "lag_s": 0.0, "backlash_rad": 0.0}  # defaults
 
 
 @dataclass(frozen=True)
 class Actuator:
-    """What servos are besides stiffness, damping and a limit of torque. `coulomb` and `viscous`: shares of
-    that limit.
+    """Properties of servos besides stiffness, damping and torque limit.
 
-    Friction that is added to the joint's own: torque = limit (coulomb sign(v) + viscous v).
+    `coulomb` and `viscous` are shares of the torque limit, added to the joint's own friction: torque = limit
+    (coulomb sign(v) + viscous v).
     """
 
     no_load_rad_s: Numbers = field(default_factory=dict)
@@ -48,10 +47,8 @@ class Actuator:
     coulomb: Numbers = field(default_factory=dict)
     viscous: Numbers = field(default_factory=dict)  # per rad/s
 
-    def rub(self, spec: Any) -> None:
-        """Write the friction into an MJCF (mujoco.MjSpec) that is not compiled yet: so every engine has
-        it.
-        """
+    def add_friction(self, spec: Any) -> None:
+        """Write the friction into an MJCF (mujoco.MjSpec) before it is compiled: every engine then has it."""
         servos = {servo.name: servo for servo in spec.actuators}
         for key in ("coulomb", "viscous"):
             for name, value in _spread(key, getattr(self, key), _kinds_of(spec)).items():
@@ -65,20 +62,20 @@ class Actuator:
                     joint.damping = _more(joint.damping, torque)
 
     def motors(self, model: Any) -> ServoMotors | None:
-        """Motors of this model's servos; None where only friction is set. Raises ConfigError for what is no
-        servo.
+        """Motors of this model's servos; None where only friction is set. Raises ConfigError for an actuator
+        that is no servo.
         """
         if not any(getattr(self, key) for key in _MOTOR):
             return None
         kinds = {model.actuator(i).name: _is_hinge(model, i) for i in range(model.nu)}
         columns = []
-        for key, otherwise in _MOTOR.items():
-            said = _spread(key, getattr(self, key), kinds)
-            for name in said:
+        for key, default in _MOTOR.items():
+            given = _spread(key, getattr(self, key), kinds)
+            for name in given:
                 check_servo(model, model.actuator(name).id)
                 if key in ("no_load_rad_s", "stall") and not model.actuator(name).forcelimited[0]:
-                    raise ConfigError(f"{_no_limit(name)} {key} is about it.")
-            columns.append(tuple(said.get(name, otherwise) for name in kinds))
+                    raise ConfigError(f"{_no_limit(name)} {key} is relative to it.")
+            columns.append(tuple(given.get(name, default) for name in kinds))
         return ServoMotors(*columns)
 
 
@@ -96,7 +93,7 @@ def load_actuator(name: str) -> Actuator | None:
 
 
 def _numbers(path: Path, key: str, value: Any) -> dict[str, float]:
-    """By servo. Raises ConfigError that names the key."""
+    """Numbers by servo. Raises ConfigError that names the key."""
     named = value if isinstance(value, dict) else {"": value}
     for number in named.values():
         if isinstance(number, bool) or not isinstance(number, int | float):
@@ -109,7 +106,7 @@ def _numbers(path: Path, key: str, value: Any) -> dict[str, float]:
 
 
 def _spread(key: str, numbers: Numbers, is_hinge: Mapping[str, bool]) -> dict[str, float]:
-    """servo -> its number. Raises UnknownNameError for a servo that there is not."""
+    """Numbers of all servos by name. Raises UnknownNameError for an unknown servo."""
     found = {name: numbers[""] for name, hinge in is_hinge.items() if hinge and "" in numbers}
     for name, value in numbers.items():
         if name and name not in is_hinge:
@@ -126,15 +123,16 @@ def _is_hinge(model: Any, servo: int) -> bool:
 
 
 def _kinds_of(spec: Any) -> dict[str, bool]:
-    """servo -> does it turn a hinge?"""
+    """True or false by servo: it turns a hinge."""
     hinges = {joint.name for joint in spec.joints if int(joint.type) == int(mujoco.mjtJoint.mjJNT_HINGE)}
     at_joint = int(mujoco.mjtTrn.mjTRN_JOINT)
     return {each.name: int(each.trntype) == at_joint and each.target in hinges for each in spec.actuators}
 
 
 def _more(damping: Any, added: float) -> Any:
-    """A number, or in newer MuJoCos the coefficients of a polynomial in speed, of which the first is the
-    linear one.
+    """Damping with a linear term added.
+
+    In newer MuJoCo versions damping holds the coefficients of a polynomial in speed, the linear one first.
     """
     if np.ndim(damping) == 0:
         return damping + added

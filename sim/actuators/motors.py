@@ -1,11 +1,10 @@
-"""What a scene's servos are beside position targets, and what n worlds' servos are doing: see
-`sim.actuators.law`.
+"""Motor models of a scene's servos, and their state in n worlds: see `sim.actuators.law`.
 
-Of a servo's command, an engine that has motors makes at every sub-step
+An engine with motors passes a servo's command through, at every sub-step,
 
     range of ctrl -> lag -> backlash -> its own stiffness and damping -> torque-speed curve -> joint
 
-Order of all arrays: that of the model's actuators. Units by the joint: rad or m, Nm or N.
+All arrays have the order of the model's actuators. Units by the joint: rad or m, Nm or N.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
-from sim.actuators.law import keeps, lagged, motor_line, within_play
+from sim.actuators.law import lag_share, lagged, motor_line, within_play
 
 SCALES = {
     "no_load_scale": "no_load",
@@ -38,21 +37,19 @@ Rows = slice | Int[ndarray, " k"]
 class ServoMotors:
     """One number per servo."""
 
-    no_load: tuple[float, ...]  # speed at which nothing is left of the torque; inf: no curve
-    stall: tuple[
-        float, ...
-    ]  # torque at rest that the curve comes from, as a multiple of the servo's limit, 1 or more
+    no_load: tuple[float, ...]  # speed at which the torque is zero; inf: no curve
+    stall: tuple[float, ...]  # stall torque of the curve, as a multiple of the servo's limit, 1 or more
     lag_s: tuple[float, ...]  # 0: none
     backlash: tuple[float, ...]  # the whole width of the play; 0: none
 
     def has(self, change: str) -> bool:
-        """Is there something for this change, a key of `SCALES`, to scale?"""
+        """True where some servo has the property that this change, a key of `SCALES`, scales."""
         values = getattr(self, SCALES[change])
         return any(0.0 < value < np.inf for value in values)
 
 
 class MotorDrive(NamedTuple):
-    """What k worlds' engines are to do in this sub-step: torque = gain target + bias (1, q, v), within its
+    """Commands to the engine for k worlds in a sub-step: torque = gain target + bias (1, q, v), within its
     limits.
     """
 
@@ -61,8 +58,8 @@ class MotorDrive(NamedTuple):
     bias: Float[ndarray, "k nu 3"]
 
 
-class Bank:
-    """The servos of n worlds. All that it remembers of the past is `reached`, where lagging targets are."""
+class MotorBank:
+    """Servos of n worlds. Their only state is `reached`, the positions of lagging targets."""
 
     def __init__(self, model: Any, motors: ServoMotors, num: int, step_s: float) -> None:
         self._step_s = step_s
@@ -77,17 +74,15 @@ class Bank:
         self._own |= {"low": force_range[:, 0], "high": force_range[:, 1], "stall": np.array(motors.stall)}
         self._now = {name: np.tile(value, (num, *[1] * value.ndim)) for name, value in self._own.items()}
         self.curved = motors.has("no_load_scale")
-        self._kept = keeps(self._now["lag_s"], step_s)
+        self._kept = lag_share(self._now["lag_s"], step_s)
         self.reached = np.zeros((num, model.nu))
 
     def begin(self, rows: Rows, ctrl: Float[ndarray, "k nu"]) -> None:
-        """Anew, as after a long time at these commands."""
+        """Reset these worlds to the steady state of these commands."""
         self.reached[rows] = self._commanded(ctrl)
 
     def change(self, rows: Rows, changes: Mapping[str, Float[ndarray, "..."]]) -> None:
-        """Other servos from now on; changes as in `sim.engines.changes`, those of no servo are passed
-        over.
-        """
+        """Change the servos from now on; changes as in `sim.engines.changes`, others are ignored."""
         own, now = self._own, self._now
         for change, names in _SCALED.items():
             for name in names if change in changes else ():
@@ -95,7 +90,7 @@ class Bank:
         for change, column in (("kp_scale", 1), ("kv_scale", 2)):
             if change in changes:
                 now["bias"][rows, :, column] = own["bias"][:, column] * changes[change]
-        self._kept[rows] = keeps(now["lag_s"][rows], self._step_s)
+        self._kept[rows] = lag_share(now["lag_s"][rows], self._step_s)
 
     def advance(
         self,
@@ -104,7 +99,7 @@ class Bank:
         qpos: Float[ndarray, "k nq"],
         qvel: Float[ndarray, "k nv"],
     ) -> MotorDrive:
-        """A sub-step of these worlds, which are in this state."""
+        """Advance these worlds, which are in this state, by a sub-step."""
         now, q, v = self._now, qpos[:, self._joint_q], qvel[:, self._joint_v]
         reached = self.reached[rows] = lagged(self.reached[rows], self._commanded(ctrl), self._kept[rows])
         target, gain, bias = (
@@ -131,7 +126,7 @@ class Bank:
 
 
 def ranges(model: Any) -> tuple[Float[ndarray, "nu 2"], Float[ndarray, "nu 2"]]:
-    """(of ctrl, of torque), infinite where there is no limit."""
+    """Ranges of ctrl and of torque, infinite where there is no limit."""
     anything = np.array([-np.inf, np.inf])
     ctrl = np.where(model.actuator_ctrllimited[:, None], model.actuator_ctrlrange, anything)
     force = np.where(model.actuator_forcelimited[:, None], model.actuator_forcerange, anything)
@@ -139,7 +134,7 @@ def ranges(model: Any) -> tuple[Float[ndarray, "nu 2"], Float[ndarray, "nu 2"]]:
 
 
 def check_servo(model: Any, servo: int) -> None:
-    """Raises ConfigError for an actuator that is no position servo right at a hinge or slide."""
+    """Raise ConfigError for an actuator that is no position servo at a hinge or slide."""
     joint, gain = int(model.actuator_trnid[servo, 0]), float(model.actuator_gainprm[servo, 0])
     plain = (
         int(model.actuator_trntype[servo]) == int(mujoco.mjtTrn.mjTRN_JOINT)

@@ -1,4 +1,4 @@
-"""What an episode may change of a world's parameters, for domain randomisation: names, shapes and units."""
+"""Parameters of a world that domain randomisation may change: names, shapes and units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.actuators.motors import SCALES
 from sim.engines.scene import Scene
 
-CHANGES = {  # name -> (columns, what it means); k worlds are the rows
+CHANGES = {  # name -> (columns, meaning); one row per world
     "mass_scale": ("nb", "a factor on each body's mass and inertia"),
     "friction_scale": ("", "a factor on the sliding friction of every contact, (k,)"),
     "kp_scale": ("nu", "a factor on each servo's stiffness"),
@@ -24,8 +24,10 @@ CHANGES = {  # name -> (columns, what it means); k worlds are the rows
 
 
 def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> None:
-    """Raises UnknownNameError for a change that does not exist, ConfigError for another shape, a factor below
-    0, or one of what the scene's servos do not have.
+    """Check names, shapes and values of changes.
+
+    Raises UnknownNameError for an unknown change, ConfigError for another shape, a factor of 0 or less, or a
+    property that no servo of the scene has.
     """
     sizes = {"nb": scene.model.nbody, "nu": scene.model.nu, "nv": scene.model.nv}
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""Where bodies are in a state, whatever engine reached it: geometry alone, so by MuJoCo's kinematics."""
+"""Body positions of a state, computed by MuJoCo's kinematics for every engine."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def place(
     fixture_m: Float[ndarray, "nf 3"],
     fixture_quat: Float[ndarray, "nf 4"],
 ) -> None:
-    """Bodies of `data` where these joints and fixtures have them. Quaternion [w, x, y, z; body -> world]."""
+    """Put the bodies of `data` where these joints and fixtures have them. Quaternions wxyz, body -> world."""
     data.qpos[:], data.mocap_pos[:], data.mocap_quat[:] = qpos, fixture_m, fixture_quat
     mujoco.mj_kinematics(model, data)
 
 
 class ForwardKinematics:
-    """Worlds that have not moved yet: states of one scene as they are put into an engine.
+    """Forward kinematics of start states of one scene.
 
-    No change of `sim.engines.changes` moves a body in them.
+    The changes of `sim.engines.changes` move no body in a start state.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -35,7 +35,7 @@ class ForwardKinematics:
         self._data = mujoco.MjData(self._model)
 
     def at(self, start: Start) -> Physics:
-        """Worlds that begin so, on the start's device; nothing touches yet."""
+        """State of worlds that start so, on the start's device; touch sensors read zero."""
         model, data, like = self._model, self._data, start.qpos
         k = len(like)
         body_m, body_quat = (torch.empty(k, model.nbody, size, dtype=like.dtype) for size in (3, 4))

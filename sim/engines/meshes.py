@@ -1,4 +1,4 @@
-"""Are the meshes that a model names there? Asked before anything is compiled, to name them all at once."""
+"""Check for the mesh files of a model before it is compiled, and report all missing ones at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robo_rl.core.errors import ConfigError
 
 
 def check_meshes(spec: Any, model: Path) -> None:
-    """Raise ConfigError for meshes of an MJCF or URDF that are no files. spec: mujoco.MjSpec, read from
+    """Raise ConfigError for mesh files of an MJCF or URDF that are missing. spec: mujoco.MjSpec, read from
     `model`.
     """
     missing = list(
@@ -31,6 +31,6 @@ def check_meshes(spec: Any, model: Path) -> None:
 
 
 def _path(spec: Any, file: str) -> Path:
-    """Where MuJoCo's compiler looks."""
+    """Path where MuJoCo's compiler looks for the mesh."""
     name = Path(file).name if spec.strippath else file
     return Path(spec.modelfiledir, spec.meshdir, name)

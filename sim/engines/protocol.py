@@ -1,9 +1,7 @@
-"""The seam between tasks and physics: what an engine has to do, in ten calls. Whoever implements it runs
-every task.
+"""Protocol between tasks and physics engines: ten methods. An engine that implements them runs every task.
 
 Axes: n = worlds (one per lane), k = some of them; nq, nv, nu, nb, nf, nt as in `sim.engines.scene`. SI units,
-the world's frame, quaternions wxyz (body -> world). Torch tensors, float64 or float32, on the engine's
-device.
+world frame, quaternions wxyz (body -> world). Torch tensors, float64 or float32, on the engine's device.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from sim.engines.visual_randomisation import VisualRandomisation
 
 @dataclass(frozen=True, slots=True)
 class Physics:
-    """What is known of n worlds. Fresh tensors: a caller may keep them."""
+    """State of n worlds, in fresh tensors: the caller may keep them."""
 
     qpos: Float[Tensor, "n nq"]
     qvel: Float[Tensor, "n nv"]
@@ -31,7 +29,7 @@ class Physics:
 
 
 class Start(NamedTuple):
-    """Where k worlds begin: at rest but for `qvel`, servos at `ctrl`."""
+    """Start state of k worlds: at rest except for `qvel`, servo targets `ctrl`."""
 
     qpos: Float[Tensor, "k nq"]
     ctrl: Float[Tensor, "k nu"]
@@ -44,9 +42,9 @@ class Start(NamedTuple):
 class Engine(Protocol):
     """n copies of one scene, stepped together.
 
-    A world is a pure function of its start, its changes and its commands: no trace of what it was before or
-    of its neighbours. It never resets itself, not even when its state stops being finite: whoever steps it
-    looks.
+    The motion of a world depends only on its start, its changes and its commands, not on earlier episodes or
+    on other worlds. The engine never resets a world, not even when its state is no longer finite: the caller
+    checks.
     """
 
     scene: Scene
@@ -54,26 +52,26 @@ class Engine(Protocol):
     device: Any  # torch.device
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        """`substeps` steps of `scene.timestep_s`, with the same position targets of the servos."""
+        """Advance by `substeps` steps of `scene.timestep_s` with constant position targets of the servos."""
         ...
 
     def physics(self) -> Physics:
-        """The state that was reached, positions of bodies included."""
+        """Current state, body positions included."""
         ...
 
     def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
-        """Begin these worlds anew; `physics` shows it at once."""
+        """Restart these worlds; `physics` returns the new state at once."""
         ...
 
     def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
-        """Other parameters in these worlds, from now on; keys and shapes as in `sim.engines.changes`.
+        """Change parameters of these worlds from now on; keys and shapes as in `sim.engines.changes`.
 
-        Raises ConfigError for what this engine cannot change.
+        Raises ConfigError for a change that the engine does not support.
         """
         ...
 
     def save(self) -> dict[str, Tensor]:
-        """All it takes to go on from here, to the last bit, in this engine."""
+        """Everything needed to continue from here exactly, in this engine."""
         ...
 
     def load(self, saved: Mapping[str, Tensor]) -> None: ...
@@ -87,10 +85,11 @@ class Engine(Protocol):
         kind: str = "rgb",
         look: VisualRandomisation | None = None,
     ) -> Tensor:
-        """(h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m]; (h,
-        w, 4) float32 "rgbd", both from one drawing; or (h, w) int32 "segment": rows of bodies, -1 the sky.
+        """Picture of a world from a camera.
 
-        look: other cameras, colours and light than the model's.
+        By kind: (h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m];
+        (h, w, 4) float32 "rgbd", both from one rendering; (h, w) int32 "segment": body indices, -1 for the
+        sky. look: changed cameras, colours and light.
         """
         ...
 

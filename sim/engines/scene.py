@@ -1,7 +1,7 @@
-"""A scene: one MJCF for every engine, compiled once, and its names turned into places in arrays.
+"""Scene: one MJCF for every engine, compiled once, and the indices of its names in arrays.
 
-MuJoCo's compiler is the judge of what a model means, whichever engine then moves it. The order of joints,
-bodies and actuators in all arrays is that of the compiled model.
+MuJoCo's compiler defines what a model means, whichever engine moves it. Joints, bodies and actuators have the
+order of the compiled model in all arrays.
 """
 
 from __future__ import annotations
@@ -23,22 +23,19 @@ from sim.engines.meshes import check_meshes
 
 @dataclass(frozen=True)
 class Scene:
-    """nq, nv, nu = sizes of qpos, qvel and ctrl; nb = bodies, the world first; nf = fixtures; nt = touch
-    sensors.
+    """A compiled scene.
 
-    Fixtures are bodies that an episode puts somewhere and that nothing moves (MJCF: mocap bodies), such as a
-    hole.
+    nq, nv, nu = sizes of qpos, qvel and ctrl; nb = bodies, the world first; nf = fixtures; nt = touch
+    sensors. Fixtures are bodies without physics that an episode places (MJCF: mocap bodies), such as a hole.
     """
 
     model: Any  # mujoco.MjModel; shared, so nothing may change it
-    xml: str  # the whole MJCF in one piece, for engines in other processes
-    motors: ServoMotors | None = None  # what its servos are besides; None: nothing but what the MJCF says
-    bare: Any = (
-        None  # `model` without shapes that only pictures need, for who computes motion; None: there is none
-    )
+    xml: str  # complete MJCF, for engines in other processes
+    motors: ServoMotors | None = None  # actuator models of its servos; None: only what the MJCF says
+    bare: Any = None  # `model` without purely visual shapes, for computing motion; None: there is none
 
     def body(self, name: str) -> int:
-        """Row of a body in `Physics.body_m`."""
+        """Index of a body in `Physics.body_m`."""
         return self._place("body", name, self.bodies)
 
     @cached_property
@@ -55,7 +52,7 @@ class Scene:
 
     @cached_property
     def fixtures(self) -> tuple[str, ...]:
-        """In the order of `Start.fixture_m`."""
+        """Names of fixtures, in the order of `Start.fixture_m`."""
         order = sorted((int(row), i) for i, row in enumerate(self.model.body_mocapid) if row >= 0)
         return tuple(self.bodies[i] for _, i in order)
 
@@ -70,14 +67,14 @@ class Scene:
         )
 
     def qpos(self, joint: str) -> slice:
-        """Where a joint stands in qpos: one number, or seven (position, quaternion wxyz) when it is free."""
+        """Columns of a joint in qpos: one, or seven (position, quaternion wxyz) for a free joint."""
         i = self._place("joint", joint, self.joints)
         start = int(self.model.jnt_qposadr[i])
         return slice(start, start + (7 if self._is_free(i) else 1))
 
     def qvel(self, joint: str) -> slice:
-        """Where its speeds stand in qvel: one, or six (linear in the world, angular in the body) when it is
-        free.
+        """Columns of a joint in qvel: one, or six (linear in the world frame, angular in the body frame) for
+        a free joint.
         """
         i = self._place("joint", joint, self.joints)
         start = int(self.model.jnt_dofadr[i])
@@ -87,7 +84,7 @@ class Scene:
         return self._place("actuator", actuator, self.actuators)
 
     def site(self, name: str) -> tuple[int, Float[ndarray, " 3"], Float[ndarray, " 4"]]:
-        """(its body, position [m] and quaternion in that body's frame)."""
+        """Body of a site, its position [m] and quaternion in that body's frame."""
         sites = tuple(self.model.site(i).name for i in range(self.model.nsite))
         i = self._place("site", name, sites)
         return int(self.model.site_bodyid[i]), self.model.site_pos[i].copy(), self.model.site_quat[i].copy()
@@ -96,7 +93,7 @@ class Scene:
         return self._place("camera", name, tuple(self.model.camera(i).name for i in range(self.model.ncam)))
 
     def fixture(self, name: str) -> int:
-        """Its place among the fixtures of a `Start`."""
+        """Index of a fixture in a `Start`."""
         return self._place("fixture", name, self.fixtures)
 
     @property
@@ -113,30 +110,30 @@ class Scene:
 
 
 def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> Scene:
-    """Put a robot (MJCF or URDF) into a scene at its site `robot`, or at the origin, and compile both.
+    """Attach a robot (MJCF or URDF) to a scene at the origin, and compile both.
 
-    edit(spec): changes the MJCF before it is compiled, for tasks with a dial. Raises ConfigError with what
-    the compiler said, and for meshes that are not there.
+    edit(spec): changes the MJCF before it is compiled, for tasks with options. Raises ConfigError with the
+    compiler's message, and for missing meshes.
     """
     for path in (scene, robot):
         if path is not None and not path.is_file():
             raise ConfigError(
                 f"There is no robot or scene file {path}. Give the path of an MJCF (.xml) or URDF (.urdf)."
             )
-    mujoco.set_mju_user_warning(_unsaid)
+    mujoco.set_mju_user_warning(_ignore_warning)
     try:
         spec = mujoco.MjSpec.from_file(str(scene))
         check_meshes(spec, scene)
         if robot is not None:
             part = mujoco.MjSpec.from_file(str(robot))
             check_meshes(part, robot)
-            part.default.name = "robot"  # or MuJoCo writes a class without a name, which it cannot read again
+            part.default.name = "robot"  # MuJoCo cannot read an unnamed class that it has written
             spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
             edit(spec)
-        with warnings.catch_warnings():  # MuJoCo 4 fears for classes without a name; ours has one, see above
+        with warnings.catch_warnings():  # MuJoCo 4 warns of unnamed classes; this one is named above
             warnings.filterwarnings("ignore", "Attaching a spec with an empty prefix", UserWarning)
-            bare = spec.copy()  # as a specification that was compiled cannot be compiled to anything else
+            bare = spec.copy()  # a compiled specification cannot be compiled again with other options
             bare.compiler.discardvisual = True
             model = spec.compile()
             return Scene(model, spec.to_xml(), bare=bare.compile())
@@ -146,7 +143,7 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
         ) from error
 
 
-def _unsaid(message: str) -> None:
-    """MuJoCo's own handler appends to MUJOCO_LOG.TXT in the working folder; who steps an engine looks at the
-    state.
+def _ignore_warning(message: str) -> None:
+    """Ignore MuJoCo's warnings: its own handler writes MUJOCO_LOG.TXT into the working folder, and callers
+    check the state.
     """

@@ -1,4 +1,4 @@
-"""Engines by name. What one of them needs is imported when it is built."""
+"""Engines by name. The packages of an engine are imported when it is built."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from robo_rl.core.registry import lookup
 from sim.engines.protocol import Engine
 from sim.engines.scene import Scene
 
-# name -> (builder(scene, num_envs, and what of the options it takes), extra that installs its packages)
+# name -> (builder(scene, num_envs, options it takes), extra that installs its packages)
 ENGINES = {
     "mujoco": ("sim.engines.mujoco.engine:MujocoEngine", "sim"),
     "pybullet": ("sim.engines.bullet.scenes.processes:make_bullet_engine", "pybullet"),
     "mjwarp": ("sim.engines.mjwarp.engine:WarpEngine", "gpu"),
     "isaacgym": ("sim.engines.isaacgym.engine:IsaacGymEngine", None),
 }
-# Can servos be motors? An engine of one's own says so by its attribute `has_motors`.
+# True where servos may have motor models. A user's own engine sets its attribute `has_motors`.
 _MOTORS = {"mujoco": True, "pybullet": True, "mjwarp": False, "isaacgym": False}
 _TAKES = {"mujoco": ("threads",), "pybullet": ("threads",), "mjwarp": ("device",), "isaacgym": ()}
 
 
 def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
-    """Raises UnknownNameError, MissingDependencyError where its packages are not installed, or ConfigError
-    for a scene with motors in an engine that has none, and for Isaac Lab.
+    """Build an engine.
+
+    Raises UnknownNameError, MissingDependencyError for missing packages, or ConfigError for a scene with
+    motors in an engine without motors, and for Isaac Lab.
     """
     if name == "isaaclab" and name not in ENGINES:
         raise ConfigError(
-            "Isaac Lab runs tasks of its own, not those of robo-rl: name one by env=isaaclab/<task>, such as "
+            "Isaac Lab runs its own tasks, not those of robo-rl. Choose one with env=isaaclab/<task>, such as "
             "env=isaaclab/Isaac-Lift-Cube-Franka-v0, or use engine=mjwarp."
         )
     if scene.motors is not None and not _has_motors(name):
         raise ConfigError(
-            f"The engine {name} has no actuator models but friction: its servos know targets and limits "
-            "alone. Use engine=mujoco or engine=pybullet, or leave actuator= out."
+            f"The engine {name} supports only the friction of actuator models: its servos have targets and "
+            "limits alone. Use engine=mujoco or engine=pybullet, or leave actuator= out."
         )
     kind = lookup("engine", ENGINES, name)
     given = {option: getattr(options, option) for option in _TAKES.get(name, ())}

@@ -1,8 +1,7 @@
-"""How a world looks in one episode, for randomisation: where its cameras are really, its colours, its light.
+"""Appearance of a world in one episode: camera poses, colours and light.
 
-Looks change pictures only, never physics, and are drawn from the episode's seed alike in every engine. Point
-clouds are computed as if the cameras stood where the model has them: what a camera is off by is an error of
-calibration.
+It changes pictures only, never physics, and is drawn from the episode's seed, alike in every engine. Point
+clouds are computed with the cameras where the model has them: a shifted camera acts as a calibration error.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from torch import Tensor
 
 
 class VisualRandomisation(NamedTuple):
-    """c = cameras, s = shapes, x = materials."""
+    """One appearance. c = cameras, s = shapes, x = materials."""
 
-    camera_m: Float[Tensor, "c 3"]  # added to a camera's place
+    camera_m: Float[Tensor, "c 3"]  # added to a camera's position
     camera_rad: Float[Tensor, "c 3"]  # rotation vector, before the camera's own rotation
     shape_colour: Float[Tensor, "s 3"]  # factors of red, green and blue
     material_colour: Float[Tensor, "x 3"]
     light: float  # factor of all lights
 
     def show(self, model: Any, original: Any) -> None:
-        """Make `model`, a copy of `original`, look so."""
+        """Apply it to `model`, a copy of `original`."""
         model.cam_pos[:] = original.cam_pos + self.camera_m.numpy()
         for i, turn in enumerate(self.camera_rad.double().numpy()):
             model.cam_quat[i] = _turned(turn, original.cam_quat[i])
@@ -39,7 +38,7 @@ class VisualRandomisation(NamedTuple):
 
 
 def plain(model: Any) -> VisualRandomisation:
-    """As the model has it."""
+    """Appearance of the model itself."""
     nothing, as_is = torch.zeros(model.ncam, 3), torch.ones(model.ngeom, 3)
     return VisualRandomisation(nothing, nothing, as_is, torch.ones(model.nmat, 3), 1.0)
 
@@ -48,7 +47,11 @@ def draw_visuals(
     uniform: Float[Tensor, " u"], model: Any, shift_m: float, turn_rad: float,
     colour: tuple[float, float], light: tuple[float, float],
 ) -> VisualRandomisation:  # fmt: skip
-    """uniform: `numbers(model)` numbers in (0, 1). Shifts and turns within plus and minus, on each axis."""
+    """An appearance from uniform numbers.
+
+    uniform: `numbers(model)` numbers in (0, 1). Shifts and turns lie within plus and minus the given value,
+    on each axis.
+    """
     cameras, shapes, materials = model.ncam, model.ngeom, model.nmat
     place, turn, paint, stuff, shine = uniform.split([3 * cameras, 3 * cameras, 3 * shapes, 3 * materials, 1])
     return VisualRandomisation(
@@ -61,7 +64,7 @@ def draw_visuals(
 
 
 def numbers(model: Any) -> int:
-    """How many uniform numbers a look takes."""
+    """Number of uniform numbers that an appearance takes."""
     return 6 * int(model.ncam) + 3 * int(model.ngeom) + 3 * int(model.nmat) + 1
 
 

@@ -253,7 +253,7 @@ def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
     def edit(spec: Any) -> None:
         task.edit(spec)
         if model is not None:
-            model.rub(spec)
+            model.add_friction(spec)
 
     scene = compile_scene(ASSETS / task.scene, body.path, edit)
     return scene if model is None else replace(scene, motors=model.motors(scene.model))

@@ -25,9 +25,7 @@ _FIELDS = {  # change -> fields of the model it scales: (name, the one column it
 
 
 class Changes:
-    """Fields that every world has for itself, once one world's differ. Until then all worlds share one
-    row.
-    """
+    """Fields that each world has for itself once one world differs. Until then all worlds share one row."""
 
     def __init__(self, model: Any, num_envs: int, host: Any) -> None:
         self._model, self._num_envs = model, num_envs
@@ -36,8 +34,8 @@ class Changes:
         self._own: dict[str, Tensor] = {}  # (n, ...), zero-copy
 
     def apply(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> bool:
-        """Scale against the original model. True when arrays were exchanged, so that captured graphs are
-        void.
+        """Scale against the original model. Returns True when arrays were replaced: captured graphs are then
+        invalid.
         """
         exchanged = False
         for change, scale in changes.items():
@@ -56,8 +54,8 @@ class Changes:
         return exchanged
 
     def _derive(self, worlds: Int[Tensor, " k"], mass_scale: Float[Tensor, "k nb"]) -> bool:
-        """What follows from masses, by C MuJoCo: its own of MuJoCo Warp passes over all worlds and their
-        states.
+        """Quantities derived from masses, by C MuJoCo: MuJoCo Warp's own function loops over all worlds and
+        overwrites their states.
         """
         fields = [field for field in DERIVED if getattr(self._host, field).size]
         rows: dict[str, list[Tensor]] = {field: [] for field in fields}
@@ -84,6 +82,6 @@ class Changes:
 
 
 def torch_stream_done(tensor: Tensor) -> None:
-    """Wait until torch has written `tensor`: Warp is about to read it on another stream."""
+    """Wait until torch has written `tensor`: Warp reads it on another stream."""
     if tensor.is_cuda:
         torch.cuda.current_stream(tensor.device).synchronize()

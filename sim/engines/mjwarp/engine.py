@@ -1,9 +1,8 @@
-"""MuJoCo Warp: all worlds at once on an NVIDIA GPU, from the same MJCF; its CPU device is for tests of
-parity.
+"""MuJoCo Warp: all worlds at once on an NVIDIA GPU, from the same MJCF; its CPU device is for parity tests.
 
-State lives on the device and torch reads and writes it in place. On a GPU the sub-steps of one `step` are
-captured as a CUDA graph. On the CPU device a world repeats to the last bit; on a GPU sums have no fixed
-order, so it repeats to float32's rounding, which contacts make larger with time.
+The state stays on the device, and torch reads and writes it in place. On a GPU the sub-steps of one `step`
+are captured as a CUDA graph. On the CPU device a world repeats exactly; on a GPU sums have no fixed order, so
+a world repeats up to float32 rounding, which contacts amplify over time.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ except ModuleNotFoundError as error:
     ) from error
 
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "mocap_pos", "mocap_quat", "time", "sensordata")
-_PROBE = 8  # worlds by which the memory of one is measured
-_WORK_SPACE = 1.5  # what a step allocates besides, as a factor: 1.3 to 1.4 in the scenes of sim/assets
+_PROBE = 8  # worlds with which the memory per world is measured
+_WORK_SPACE = 1.5  # factor for what a step allocates: 1.3 to 1.4 in the scenes of sim/assets
 
 
 class WarpEngine:
     """See `sim.engines.protocol.Engine`. device: "cuda", "cuda:1" or "cpu".
 
-    contacts: room for so many per world, instead of an estimate from the scene. Raises EnvError without a
-    GPU, and when the worlds do not fit into it.
+    contacts: buffer size per world, instead of an estimate from the scene. Raises EnvError without a GPU, and
+    when the worlds do not fit into its memory.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class WarpEngine:
         self._graphs: dict[int, Any] = {}  # substeps -> captured graph
         self._pictures = ScenePictures(scene.model)
         model = deepcopy(scene.model)
-        # MuJoCo Warp never resets a world by itself, and does not know the flag that says so.
+        # MuJoCo Warp never resets a world by itself, and lacks the flag for it.
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(self._warp_device):
             self._model = _put(model)
@@ -78,8 +77,8 @@ class WarpEngine:
         self._begin(model)
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        """Raises EnvError when contacts found no room; on a GPU one step late, so that nothing waits for
-        it.
+        """Advance all worlds. Raises EnvError when the contact buffer overflowed; on a GPU one step late, to
+        avoid waiting.
         """
         self._check_room()
         self._state["ctrl"].copy_(ctrl)
@@ -96,7 +95,7 @@ class WarpEngine:
 
     def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
         rows, state = worlds.to(self.device), self._state
-        for name in _STATE:  # warm start, time and sensors too: no trace of what was before
+        for name in _STATE:  # warm start, time and sensors too: nothing remains of the last episode
             state[name][rows] = 0.0
         given = {
             "qpos": start.qpos,
@@ -145,7 +144,9 @@ class WarpEngine:
         self._pictures.close()
 
     def _make_data(self, model: Any) -> Any:
-        """Measured with few worlds first: a GPU that is too small is told of by how many would fit."""
+        """Data of all worlds. A few worlds are measured first, so that the error for a GPU that is too small
+        can name how many fit.
+        """
         if self._warp_device.is_cuda:
             probe = _WORK_SPACE * size_bytes(self._new_data(model, _PROBE)) / _PROBE
             check_fits(self.num_envs, probe, self._warp_device.free_memory)
@@ -181,7 +182,7 @@ class WarpEngine:
             before = self.save()
             self._in_warp(
                 lambda: self._advance(substeps)
-            )  # builds and loads kernels, which a capture must not
+            )  # builds and loads kernels, which is not allowed during a capture
             with self._ordered(), wp.ScopedDevice(self._warp_device), wp.ScopedCapture() as capture:
                 self._advance(substeps)
             self._graphs[substeps] = capture.graph
@@ -198,7 +199,7 @@ class WarpEngine:
 
     @contextmanager
     def _ordered(self) -> Iterator[None]:
-        """On a GPU Warp and torch each have a stream: each waits for what the other was told before."""
+        """On a GPU Warp and torch have a stream each: each waits for the other's earlier work."""
         if not self._warp_device.is_cuda:
             yield
             return
@@ -228,7 +229,7 @@ class WarpEngine:
             )
 
     def _sentence(self, error: RuntimeError) -> RuntimeError | EnvError:
-        """For a full GPU, an error with the number of worlds that fit; else the error itself."""
+        """For a full GPU an error with the number of worlds that fit, else the error itself."""
         full = isinstance(error, torch.cuda.OutOfMemoryError) or "Failed to allocate" in str(error)
         if not full or not self._warp_device.is_cuda:
             return error
@@ -242,7 +243,7 @@ class WarpEngine:
 
 
 def _torch_device(device: str | torch.device) -> torch.device:
-    """With its number. Raises EnvError where Warp or torch cannot use it."""
+    """Torch device with its index. Raises EnvError where Warp or torch cannot use it."""
     wanted = torch.device(device)
     wp.config.quiet = True
     wp.init()
@@ -264,7 +265,7 @@ def _torch_device(device: str | torch.device) -> torch.device:
 
 
 def _put(model: Any) -> Any:
-    """Raises ConfigError for a scene with something that MuJoCo Warp does not have."""
+    """Model on the device. Raises ConfigError for a scene with a feature that MuJoCo Warp lacks."""
     try:
         put = mjw.put_model(model)
     except (NotImplementedError, ValueError) as error:

@@ -1,6 +1,4 @@
-"""The one kernel that MuJoCo Warp does not have. Warp reads annotations as objects, so they are not postponed
-here.
-"""
+"""A kernel that MuJoCo Warp lacks. Warp reads annotations as objects, so they are not postponed here."""
 
 import warp as wp
 

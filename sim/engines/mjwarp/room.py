@@ -1,4 +1,4 @@
-"""How much room a scene needs in MuJoCo Warp's fixed-size buffers, and how many worlds fit into a GPU."""
+"""Sizes of MuJoCo Warp's fixed buffers for a scene, and the number of worlds that fit into a GPU."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _CONTACTS = {
     (int(_GEOM.mjGEOM_BOX), int(_GEOM.mjGEOM_BOX)): 8,
 }
 _CONTACTS_OF_OTHERS = 8
-_CROWD = 64  # contacts of a world above which not all of its shapes are taken to touch all others at once
+_CROWD = 64  # contacts of a world above which not all shapes are assumed to touch at once
 _CONTACTS_PER_SHAPE = (
     8  # in a crowd, such as grains in a heap: a sphere among equal ones touches 12, each shared by two
 )
 
 
 class BufferSizes(NamedTuple):
-    """Per world."""
+    """Buffer sizes per world."""
 
     contacts: int
     rows: int  # constraints: rows of the solver's matrix
 
 
 def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) -> BufferSizes:
-    """Enough for every pair of shapes that may touch to touch at once; less in a crowd.
+    """Buffer sizes for all pairs of shapes touching at once; less in a crowd.
 
-    model: mujoco.MjModel. pairs: geoms that may touch. contacts: instead of the estimate.
+    model: mujoco.MjModel. pairs: geoms that may touch. contacts: replaces the estimate.
     """
     low, high = np.sort(model.geom_type[pairs], axis=1).T if len(pairs) else ((), ())
     most = [_CONTACTS.get((int(a), int(b)), _CONTACTS_OF_OTHERS) for a, b in zip(low, high, strict=True)]
@@ -54,14 +54,14 @@ def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) ->
     dims = model.geom_condim[pairs].max(axis=1) if len(pairs) else np.zeros(0, int)
     rows = np.where(dims == 1, 1, 2 * (dims - 1) if pyramid else dims).astype(int)
     of_contacts = sorted(np.repeat(rows, most).tolist(), reverse=True)
-    # More contacts than the pairs can make are a wish for room: they cost as the widest.
+    # For more contacts than the pairs can make, each extra one counts as the largest.
     widest = of_contacts[0] if of_contacts else 0
     wanted = sum(of_contacts[:contacts]) + widest * max(0, contacts - len(of_contacts))
     return BufferSizes(max(1, contacts), max(1, wanted + _rows_of_joints(model)))
 
 
 def _rows_of_joints(model: Any) -> int:
-    """Limits, dry friction and equalities, all of them active; a weld, the largest equality, has six rows."""
+    """Rows of limits, dry friction and equalities, all active; a weld, the largest equality, has six."""
     limits = int(model.jnt_limited.sum()) + int(model.tendon_limited.sum())
     friction = int((model.dof_frictionloss > 0).sum()) + int((model.tendon_frictionloss > 0).sum())
     return limits + friction + 6 * int(model.neq)
@@ -80,7 +80,7 @@ def size_bytes(tree: Any) -> int:
 
 
 def check_fits(num_envs: int, bytes_per_world: float, free_bytes: int) -> None:
-    """Raises EnvError that says how many worlds would fit."""
+    """Raise EnvError with the number of worlds that would fit."""
     if num_envs * bytes_per_world > free_bytes:
         raise too_large(num_envs, bytes_per_world, free_bytes)
 

@@ -17,11 +17,11 @@ DERIVED = (
 
 
 def change_model(model: Any, original: Any, changes: Mapping[str, Tensor], data: Any) -> None:
-    """Scale `model` against `original`, a copy of which it is. Values as in `CHANGES`, without the first
+    """Scale `model` against `original`, of which it is a copy. Values as in `CHANGES`, without the first
     axis.
 
-    data: a mujoco.MjData whose state nobody needs any more. What MuJoCo derives from masses it derives anew:
-    contacts and limits scale with that, and MuJoCo 4 flies apart where it is stale.
+    data: a mujoco.MjData whose state is overwritten. Quantities that MuJoCo derives from masses are derived
+    again: contacts and limits scale with them, and MuJoCo 4 becomes unstable with stale ones.
     """
     values = {name: value.cpu().numpy() for name, value in changes.items()}
     if (mass := values.get("mass_scale")) is not None:

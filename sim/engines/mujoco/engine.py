@@ -1,9 +1,9 @@
 """C MuJoCo on threads: the default engine, on every platform.
 
-Every thread has one simulation, through which its worlds pass in turn: set the state, step, read. That keeps
-MuJoCo's working memory in the cache, so that a world costs the same among 64 and among 4,096, and costs less
-than 5 % of the time of ten sub-steps. `mujoco.rollout` does the same in C, but returns no positions of bodies
-at the state it reached.
+Every thread has one simulation through which its worlds pass in turn: set the state, step, read. This keeps
+MuJoCo's working memory in the cache, so that a world costs the same among 64 and among 4,096, and adds less
+than 5 % to the time of ten sub-steps. `mujoco.rollout` does the same in C, but does not return body
+positions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from sim.actuators.motors import Bank
+from sim.actuators.motors import MotorBank
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_forces, weights
@@ -40,15 +40,13 @@ _PARTS = (
     "MOCAP_POS",
     "MOCAP_QUAT",
 )  # in MuJoCo's own order
-_WORLDS_PER_THREAD = 16  # fewer are not worth waking a thread for
+_WORLDS_PER_THREAD = 16  # with fewer, a thread costs more than it saves
 
 
 class MujocoEngine:
-    """See `sim.engines.protocol.Engine`. `threads`: at most so many, 0 for as many as there are
-    processors.
-    """
+    """See `sim.engines.protocol.Engine`. threads: the most to use; 0 for one per processor."""
 
-    has_motors = True  # and so has an engine that is one of these
+    has_motors = True  # subclasses have motors, too
 
     def __init__(self, scene: Scene, num_envs: int, threads: int = 1) -> None:
         if threads < 0:
@@ -65,12 +63,12 @@ class MujocoEngine:
         self._body_m = np.zeros((num_envs, model.nbody, 3))
         self._body_quat = np.zeros((num_envs, model.nbody, 4))
         self._sensors = np.zeros((num_envs, model.nsensordata))
-        self._seen = (
-            False  # have positions and turns of bodies been handed out? then they are not written to again
-        )
+        self._seen = False  # True once body poses were returned: they are not written to again
         self._touch = _touch_columns(scene)
         self._models: dict[int, Any] = {}  # worlds whose parameters differ
-        self._bank = None if scene.motors is None else Bank(model, scene.motors, num_envs, scene.timestep_s)
+        self._bank = (
+            None if scene.motors is None else MotorBank(model, scene.motors, num_envs, scene.timestep_s)
+        )
         count = min(threads or os.cpu_count() or 1, max(1, num_envs // _WORLDS_PER_THREAD))
         self._bounds = np.linspace(0, num_envs, count + 1).astype(int).tolist()
         self._data = [mujoco.MjData(model) for _ in self._bounds[1:]]
@@ -172,7 +170,7 @@ class MujocoEngine:
         return view
 
     def _run(self, part: int, substeps: int) -> None:
-        """One thread's share of the worlds."""
+        """Step the worlds of one thread."""
         data, rows, signature = self._data[part], self._rows, self._signature
         put, get, kinematics = mujoco.mj_setState, mujoco.mj_getState, mujoco.mj_kinematics
         body_m, body_quat, sensors = data.xpos, data.xquat, data.sensordata
@@ -182,11 +180,13 @@ class MujocoEngine:
             put(model, data, rows[i], signature)
             self._advance(i, model, data, substeps)
             get(model, data, rows[i], signature)
-            kinematics(model, data)  # bodies belong to the state that was reached
+            kinematics(model, data)  # body poses of the new state
             self._body_m[i], self._body_quat[i], self._sensors[i] = body_m, body_quat, sensors
 
     def _run_motors(self, part: int, substeps: int) -> None:
-        """As `_run`, in steps of one: before each, all servos of this thread's worlds at once."""
+        """As `_run`, in single sub-steps: before each, all servos of this thread's worlds are computed at
+        once.
+        """
         assert self._bank is not None
         first, end = self._bounds[part], self._bounds[part + 1]
         mine, data, rows, signature = slice(first, end), self._data[part], self._rows, self._signature
@@ -212,14 +212,14 @@ class MujocoEngine:
                 self._advance(i, model, data, 1, heard=not left)
                 get(model, data, rows[i], signature)
                 if not left:
-                    mujoco.mj_kinematics(model, data)  # bodies belong to the state that was reached
+                    mujoco.mj_kinematics(model, data)  # body poses of the new state
                     self._body_m[i], self._body_quat[i] = data.xpos, data.xquat
                     self._sensors[i] = data.sensordata
         ctrl[:] = command
 
     def _advance(self, world: int, model: Any, data: Any, substeps: int, heard: bool = True) -> None:
-        """Sub-steps from the state in `data`. heard: does anybody ask what is felt then? Before then, nobody
-        does.
+        """Make sub-steps from the state in `data`. heard: touch sensors are read at the end; before the last
+        sub-step nobody reads them.
         """
         if self._pull is not None:
             data.xfrc_applied[:] = self._pulls.get(world, self._pull)
@@ -233,7 +233,7 @@ class MujocoEngine:
             mujoco.mj_step(model, data, substeps)
 
     def _read(self, worlds: Any) -> None:
-        """Where bodies are in states that were put in; nothing touches yet."""
+        """Read body positions of start states; touch sensors read zero."""
         if self._seen:
             self._body_m, self._body_quat = self._body_m.copy(), self._body_quat.copy()
             self._seen = False
@@ -246,7 +246,7 @@ class MujocoEngine:
 
 
 def _columns(model: Any) -> dict[str, slice]:
-    """Where each part stands in a row of MuJoCo's state."""
+    """Columns of each part of MuJoCo's state vector."""
     columns, start = {}, 0
     for part in _PARTS:
         size = mujoco.mj_stateSize(model, int(getattr(mujoco.mjtState, f"mjSTATE_{part}")))

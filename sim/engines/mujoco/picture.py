@@ -1,6 +1,4 @@
-"""Pictures of scenes by MuJoCo's renderer, whichever engine moves the bodies; made when the first is asked
-for.
-"""
+"""Pictures of scenes by MuJoCo's renderer, for every engine; renderers are made at the first picture."""
 
 from __future__ import annotations
 
@@ -20,7 +18,9 @@ KINDS = ("rgb", "pretty", "depth", "rgbd", "segment")
 
 
 class ScenePictures:
-    """Put the state to show into `data`, kinematics done, then `take`. One renderer per size and camera."""
+    """Renderers of one scene, one per size and camera. Put the state into `data`, run its kinematics, then
+    `take`.
+    """
 
     def __init__(self, model: Any) -> None:
         self._original = self._model = model
@@ -38,7 +38,7 @@ class ScenePictures:
     def take(
         self, camera: str, height: int, width: int, kind: str = "rgb", look: VisualRandomisation | None = None
     ) -> Tensor:
-        """As `Engine.render`."""
+        """Picture as in `Engine.render`."""
         from sim.render.renderer import MujocoRenderer
 
         if kind not in KINDS:
@@ -62,7 +62,7 @@ class ScenePictures:
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
 
     def _change(self, look: VisualRandomisation | None) -> None:
-        """Looks need a model of their own, for the scene's is everyone's."""
+        """Apply an appearance to a copy of the model: the scene's own model is shared."""
         if self._model is self._original:
             self.close()  # renderers keep the model that they were made with
             self._model = deepcopy(self._original)
@@ -76,7 +76,7 @@ class ScenePictures:
 
 
 def place_bodies(scene: Scene, physics: Physics, world: int, data: Any) -> None:
-    """Bring the bodies of `data` (mujoco.MjData) to where those of a world are, fixtures included."""
+    """Set the bodies of `data` (mujoco.MjData) to those of a world, fixtures included."""
     data.qpos[:] = physics.qpos[world].cpu().numpy()
     for i, name in enumerate(scene.fixtures):
         row = scene.body(name)

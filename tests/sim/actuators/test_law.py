@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy import ndarray
 
-from sim.actuators.law import keeps, lagged, motor_line, within_play
+from sim.actuators.law import lag_share, lagged, motor_line, within_play
 
 
 def test_a_lag_answers_a_step_by_its_formula() -> None:
@@ -18,20 +18,20 @@ def test_a_lag_answers_a_step_by_its_formula() -> None:
     lag_s = np.array([0.005, 0.03, 0.2])
     reached = np.zeros(3)
     for step in range(1, 41):
-        reached = lagged(reached, np.ones(3), keeps(lag_s, 0.005))
+        reached = lagged(reached, np.ones(3), lag_share(lag_s, 0.005))
         np.testing.assert_allclose(reached, 1.0 - np.exp(-step * 0.005 / lag_s), rtol=1e-12)
 
 
 def test_one_long_step_of_a_lag_is_two_short_ones() -> None:
     lag_s, start, command = np.array([0.03]), np.array([0.2]), np.array([-1.0])
-    long = lagged(start, command, keeps(lag_s, 0.01))
-    half = keeps(lag_s, 0.005)
+    long = lagged(start, command, lag_share(lag_s, 0.01))
+    half = lag_share(lag_s, 0.005)
     np.testing.assert_allclose(lagged(lagged(start, command, half), command, half), long, rtol=1e-14)
 
 
 def test_no_lag_is_the_command_to_the_last_bit() -> None:
     command = np.array([0.1, 1 / 3, -math.pi])
-    assert (lagged(np.array([7.0, -0.1, 1e9]), command, keeps(np.zeros(3), 0.005)) == command).all()
+    assert (lagged(np.array([7.0, -0.1, 1e9]), command, lag_share(np.zeros(3), 0.005)) == command).all()
 
 
 def torque(asked: float, speed: ndarray, limit: float, no_load: float, stall: float = 1.0) -> ndarray:

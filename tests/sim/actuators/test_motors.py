@@ -83,7 +83,7 @@ def test_dry_friction_of_the_model_holds_a_joint(name: str, tmp_path: Path) -> N
     import mujoco
 
     spec = mujoco.MjSpec.from_string(flywheel(None, kp=1.0).xml)
-    model.rub(spec)
+    model.add_friction(spec)
     scene = Scene(spec.compile(), spec.to_xml())
     assert model.motors(scene.model) is None
     assert scene.model.dof_frictionloss.tolist() == pytest.approx([0.2])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from sim.actuators.motors import Bank
+from sim.actuators.motors import MotorBank
 from sim.engines.bullet.scenes.recipe import Recipe
 from sim.engines.scene import Scene
 
@@ -20,7 +20,7 @@ class BulletMotors:
     def __init__(self, scene: Scene, recipe: Recipe, step_s: float, ctrl: Float[ndarray, " nu"]) -> None:
         assert scene.motors is not None
         model, self._gains = scene.model, recipe.gains
-        self._bank = Bank(model, scene.motors, 1, step_s)
+        self._bank = MotorBank(model, scene.motors, 1, step_s)
         changes = {
             name: np.asarray(value)[None] for name, value in recipe.changes.items() if np.ndim(value) == 1
         }
