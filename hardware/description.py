@@ -30,6 +30,10 @@ LARGEST = {
 }  # fmt: skip
 
 
+# Rates of messages, Hz. Timeouts follow from them: at 0.001 Hz a state would count as fresh for an hour.
+LEAST_HZ, MOST_HZ = 1.0, 10_000.0
+
+
 @dataclass(frozen=True, slots=True)
 class Joint:
     """Limits of one joint, and its place in the kinematic chain.
@@ -220,6 +224,7 @@ def _check(robot: RobotDescription) -> None:
         )
     for key in ("command_hz", "state_hz", "start_jump_rad"):
         _positive(robot.name, key, getattr(robot, key))
+    _check_rates(robot)
     for joint in robot.joints:
         if not -math.inf < joint.low_rad < joint.high_rad < math.inf:
             raise ConfigError(
@@ -236,6 +241,15 @@ def _check(robot: RobotDescription) -> None:
             _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
     if robot.workspace is not None:
         _check_box(robot, robot.workspace)
+
+
+def _check_rates(robot: RobotDescription) -> None:
+    for key in ("command_hz", "state_hz"):
+        if not LEAST_HZ <= (rate_hz := getattr(robot, key)) <= MOST_HZ:
+            raise ConfigError(
+                f"{key} = {rate_hz} of '{robot.name}': {LEAST_HZ:g} to {MOST_HZ:g} Hz was expected. How long a "
+                "message counts as fresh follows from it."
+            )
 
 
 def _check_magnitude(robot: str, joint: Joint) -> None:

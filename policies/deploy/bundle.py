@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from robo_rl.core.spec import EnvSpec
 FORMAT = 1
 MANIFEST = "manifest.json"
 Noise = Literal["zero", "gaussian"]
+LEAST_HZ, MOST_HZ = 0.1, 100_000.0  # of observations and control
+MOST_STEPS = 10_000  # of observations and actions in one decision
 _KEYS = (
     "format",
     "name",
@@ -68,21 +71,52 @@ def load_bundle(folder: Path) -> Bundle:
     """Check format, manifest and checksums. Raises CheckpointError with the reason and what to do."""
     folder = existing_folder(folder)
     manifest = _read_manifest(folder)
-    for file, entry in manifest["files"].items():
-        _check_file(folder, file, entry["sha256"])
-    horizons = manifest["horizons"]
     try:
+        files = {str(file): str(entry["sha256"]) for file, entry in manifest["files"].items()}
+        needed = {
+            POLICY_FILE,
+            WEIGHTS_FILE,
+            POLICY_GRAPH,
+            *(str(graph["file"]) for graph in manifest["graphs"]),
+        }
         env, noise = EnvSpec.from_json(manifest["env"]), manifest["noise"]["mode"]
-        steps = int(horizons["obs_steps"]), int(horizons["chunk"]), int(horizons["execute"])
+        check_rates({"control_hz": env.control_hz, **manifest["rates_hz"]})
+        horizons = manifest["horizons"]
+        obs_steps, chunk, execute = (_horizon(horizons, key) for key in ("obs_steps", "chunk", "execute"))
         limits = manifest.get("envelope")
         envelope = None if limits is None else FlightEnvelope.from_json(limits)
-    except (KeyError, TypeError, ValueError, ConfigError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
         raise CheckpointError(
             f"{folder / MANIFEST} cannot be understood ({error!r}). Export the bundle again."
         ) from error
+    if unlisted := sorted(needed - files.keys()):
+        raise CheckpointError(
+            f"{folder / MANIFEST} has no checksum for {', '.join(unlisted)}. Export the bundle again."
+        )
+    for file, sha256 in files.items():
+        _check_file(folder, file, sha256)
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} asks for noise '{noise}', expected 'zero' or 'gaussian'.")
-    return Bundle(folder, manifest, env, *steps, noise=noise, envelope=envelope)
+    return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise=noise, envelope=envelope)
+
+
+def check_rates(rates_hz: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a rate that no robot has: periods and timeouts follow from rates."""
+    for name, rate_hz in rates_hz.items():
+        is_number = isinstance(rate_hz, int | float) and not isinstance(rate_hz, bool)
+        if not (is_number and LEAST_HZ <= rate_hz <= MOST_HZ):
+            raise ConfigError(
+                f"The rate of '{name}' is {rate_hz!r}: {LEAST_HZ:g} to {MOST_HZ:g} Hz was expected."
+            )
+
+
+def _horizon(horizons: Mapping[str, Any], key: str) -> int:
+    steps = horizons[key]
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_STEPS:
+        raise ConfigError(
+            f"{key} of the horizons is {steps!r}: a whole number from 1 to {MOST_STEPS} was expected."
+        )
+    return steps
 
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:
@@ -152,9 +186,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path} lacks {', '.join(missing)}. It was edited or cut off; export the bundle again."
         )
-    needed = {POLICY_FILE, WEIGHTS_FILE, POLICY_GRAPH} | {graph["file"] for graph in data["graphs"]}
-    if unlisted := sorted(needed - data["files"].keys()):
-        raise CheckpointError(f"{path} has no checksum for {', '.join(unlisted)}. Export the bundle again.")
     return data
 
 

@@ -121,7 +121,7 @@ class EnvSpec:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EnvSpec:
         """Contract from what `to_json` made. Raises ConfigError for a value that a contract cannot have, KeyError,
-        TypeError or AttributeError where the structure is another one.
+        TypeError, AttributeError or OverflowError where the structure is another one.
         """
         obs = {
             _text(key, "obs"): ArraySpec(
@@ -131,11 +131,12 @@ class EnvSpec:
             )
             for key, a in data["obs"].items()
         }
-        action = ActionSpec(
-            tuple(data["action"]["low"]), tuple(data["action"]["high"]), _text(data["action"]["unit"], "unit")
+        low, high = (
+            tuple(_number(x, f"{key} of the action") for x in data["action"][key]) for key in ("low", "high")
         )
+        action = ActionSpec(low, high, _text(data["action"]["unit"], "unit"))
         steps = _whole(data["max_episode_steps"], "max_episode_steps")
-        return cls(_text(data["name"], "name"), obs, action, steps, float(data["control_hz"]))
+        return cls(_text(data["name"], "name"), obs, action, steps, _number(data["control_hz"], "control_hz"))
 
 
 def _text(value: object, what: str) -> str:
@@ -148,3 +149,10 @@ def _whole(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
         raise ConfigError(f"{what} of a contract is {value!r}, a whole number of at least 1 was expected.")
     return value
+
+
+def _number(value: object, what: str) -> float:
+    """A float. Raises ConfigError for anything but a number, OverflowError for one that no float holds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ConfigError(f"{what} of a contract is {value!r}, a number was expected.")
+    return float(value)

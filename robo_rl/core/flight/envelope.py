@@ -12,6 +12,17 @@ from typing import Any
 from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
+# Least and most of each number, whatever a bundle says: beyond them it is a mistake, or an attempt to switch the safety
+# filter off. cut_height_m: a fall from there breaks no craft.
+RANGES = {
+    "tilt_rad": (1e-3, math.pi + 1e-6),
+    "rate_rad_s": (1e-3, 100.0),
+    "speed_m_s": (1e-3, 100.0),
+    "descend_m_s": (0.05, 3.0),
+    "cut_height_m": (0.0, 0.3),
+    "cut_tilt_rad": (1e-3, math.pi + 1e-6),
+}
+MOST_FENCE_M = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +44,25 @@ class FlightEnvelope:
     cut_tilt_rad: float = 2.1
 
     def __post_init__(self) -> None:
-        for name in ("tilt_rad", "rate_rad_s", "speed_m_s", "descend_m_s", "cut_tilt_rad"):
+        for name, (least, most) in RANGES.items():
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0.0):
-                raise ConfigError(f"{name} = {value} of a flight envelope must be above 0 and finite.")
-        if not (math.isfinite(self.cut_height_m) and self.cut_height_m >= 0.0):
-            raise ConfigError(f"cut_height_m = {self.cut_height_m} of a flight envelope must be at least 0.")
+            if not (_is_number(value) and least <= value <= most):
+                raise ConfigError(
+                    f"{name} = {value!r} of a flight envelope: {least:g} to {most:.4g} was expected."
+                )
         if self.tilt_rad > self.cut_tilt_rad:
             raise ConfigError(
                 f"tilt_rad = {self.tilt_rad:g} is beyond cut_tilt_rad = {self.cut_tilt_rad:g}: the motors "
                 "would stop inside the envelope. Raise cut_tilt_rad, or lower tilt_rad."
             )
+        for name in ("fence_low_m", "fence_high_m"):
+            corner = getattr(self, name)
+            if not (isinstance(corner, tuple) and len(corner) == 3 and all(map(_is_inside, corner))):
+                raise ConfigError(
+                    f"{name} = {corner!r} of a flight envelope: three numbers within {MOST_FENCE_M:g} m were expected."
+                )
         for axis, low, high in zip("xyz", self.fence_low_m, self.fence_high_m, strict=True):
-            if not low < high:  # also false for NaN
+            if not low < high:
                 raise ConfigError(f"The geofence is empty in {axis}: it runs from {low} to {high} m.")
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +72,8 @@ class FlightEnvelope:
     def from_json(cls, data: Mapping[str, Any]) -> FlightEnvelope:
         """Raises ConfigError for keys that are missing or unknown, and for impossible values."""
         names = {item.name for item in fields(cls)}
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"A flight envelope is {data!r}, its keys and numbers were expected.")
         if set(data) != names:
             raise ConfigError(
                 f"A flight envelope has exactly the keys {', '.join(sorted(names))}; missing: "
@@ -65,3 +84,11 @@ class FlightEnvelope:
             key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
         }
         return cls(**values)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_inside(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST_FENCE_M
