@@ -16,6 +16,7 @@ from hardware.loop.observation import ArmObserver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.shared.epoch import first_epoch
+from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
@@ -40,14 +41,14 @@ class ActionHeadNode:
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
         steps = 1 if bundle is None else bundle.obs_steps
         self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
-        self._bus, self._wanted, self._say, self._filter = bus, start, say, FilterWatch(bus)
+        self._bus, self._wanted, self._filter = bus, start, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._heard = frozenset(robot.names), False
         shown = () if self._observer is None else self._observer.pictures
         self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
-        self._first_epoch, self._sequence, self._complaint = first_epoch(bus), 0, ""
+        self._first_epoch, self._sequence, self._faults = first_epoch(bus), 0, FaultLog(bus.name, say)
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -78,9 +79,10 @@ class ActionHeadNode:
         self._heard, seen = whole, None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
-                seen, self._complaint = self._observer.build(message, self._pictures.fresh(), self._goal), ""
+                seen = self._observer.build(message, self._pictures.fresh(), self._goal)
+                self._faults.end(self._bus.now())
             except DataError as error:
-                self._complain(str(error))
+                self._faults.begin(str(error), self._bus.now())
         self.head.on_state(message.stamp_s, seen, received_s)
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
@@ -114,13 +116,8 @@ class ActionHeadNode:
             self._sequence += 1
         self.head.done(self._bus.now())
 
-    def _complain(self, sentence: str) -> None:
-        if sentence != self._complaint:
-            self._complaint = sentence
-            self._say(f"{self._bus.name}: {sentence}")
-
     def _report(self) -> None:
-        level = 0 if self._wanted and not self._complaint else 1
-        sentence = self._complaint or ("commanding" if self._wanted else "stopped")
+        level = 0 if self._wanted and not self._faults.present else 1
+        sentence = self._faults.present or ("commanding" if self._wanted else "stopped")
         values = self.head.timing.values() | {"late_chunks": str(self.head.player.late)}
         self._own.tell(level, sentence, values)

@@ -17,6 +17,7 @@ from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Floats, JointState, JointTrajectory, Text
 from hardware.nodes.shared.epoch import first_epoch
+from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
@@ -26,6 +27,7 @@ from policies.deploy.bundle import Bundle
 from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
 
+STALE = "the robot's state is stale, so the policy is not asked"
 _POLL_S, _STATUS_S = 0.005, 0.5
 _HUNG_S = 2.0  # an answer that takes longer is said to hang
 
@@ -43,7 +45,7 @@ class ArmPolicyNode:
         say: Callable[[str], None] = print, realtime: bool = False,
         pictures: PictureSettings = USUAL,
     ) -> None:  # fmt: skip
-        self._bus, self._bundle, self._robot, self._inference, self._say = bus, bundle, robot, inference, say
+        self._bus, self._bundle, self._robot, self._inference = bus, bundle, robot, inference
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), ObservationHistory(bundle.obs_steps)
         self._wanted, self._filter = start, FilterWatch(bus)
@@ -57,7 +59,7 @@ class ArmPolicyNode:
         )
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
-        self._complaint = ""
+        self._faults, self._waits_for = FaultLog(bus.name, say), ""
         self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
@@ -124,21 +126,22 @@ class ArmPolicyNode:
     def _tick(self) -> None:
         """One control period: look, and ask when it is time."""
         if self._bundle.chunk == 1:
-            self._complaint = "single actions are decided by action_head: give it the same bundle"
+            self._waits_for = "single actions are decided by action_head: give it the same bundle"
             return
         if self._state is None or not self._wanted or self._inference.fault:
             return
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
-            return self._complain("the robot's state is stale, so the policy is not asked")
+            return self._faults.begin(STALE, self._bus.now())
         if self._observer.goal_size and self._goal is None:
-            self._complaint = "waits for the topic 'goal': nobody has said what to do"
+            self._waits_for = "waits for the topic 'goal': nobody has said what to do"
             return None
         try:
             self._history.push(self._observer.build(message, self._pictures.fresh(), self._goal))
         except DataError as error:
-            return self._complain(str(error))
-        self._complaint = ""
+            return self._faults.begin(str(error), self._bus.now())
+        self._faults.end(self._bus.now())
+        self._waits_for = ""
         self._wait -= 1
         self._plan.tick()
         if self._wait <= 0:
@@ -159,7 +162,7 @@ class ArmPolicyNode:
     def _poll(self) -> None:
         answer = self._inference.poll()
         if self._inference.fault:
-            return self._complain(self._inference.fault)
+            return self._faults.begin(self._inference.fault, self._bus.now())
         if answer is None or self._asked is None:
             return None
         chunk, self._last_s = answer
@@ -175,17 +178,13 @@ class ArmPolicyNode:
             self._sequence += 1
         return None
 
-    def _complain(self, sentence: str) -> None:
-        if sentence != self._complaint:
-            self._complaint = sentence
-            self._say(f"{self._bus.name}: {sentence}")
-
     def _report(self) -> None:
         waits_s = 0.0 if self._asked is None else self._bus.now() - self._asked[1]
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         does = "inferring" if self.infers else "loading the policy" if self._wanted else "stopped"
-        sentence = self._inference.fault or hangs or self._complaint or does
-        level = 2 if self._inference.fault or hangs else 1 if self._complaint or not self.infers else 0
+        wrong = self._faults.present or self._waits_for
+        sentence = self._inference.fault or hangs or wrong or does
+        level = 2 if self._inference.fault or hangs else 1 if wrong or not self.infers else 0
         values = {
             "inference_ms": f"{1e3 * self._last_s:.2f}",
             "chunks": str(self._inferred),

@@ -14,6 +14,7 @@ from hardware.flight_units import FlightUnits
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
 from hardware.messages import FlightCommand, Floats, Odometry, Text
+from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.safety.frames import Frames
@@ -48,7 +49,8 @@ class QuadPolicyNode:
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
         self._epoch = self._sequence = 0
         self.flown, self._frames = FlightRecord(), Frames()
-        self.decisions, self._took_s, self._complaint, self._bad_goal = 0, 0.0, "", ""
+        self.decisions, self._took_s, self._bad_frames, self._bad_goal = 0, 0.0, "", ""
+        self._faults = FaultLog(bus.name, say)
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -92,7 +94,7 @@ class QuadPolicyNode:
         if not self._filter.passes:
             self._frames.forget()
         if fault := self._frames.fault(message):
-            self._complaint = fault  # the filter, which lands for it, says it in the terminal
+            self._bad_frames = fault  # the filter, which lands for it, says it in the terminal
             return None
         if self._filter.passes and np.isfinite(message.position_m).all():
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
@@ -105,11 +107,12 @@ class QuadPolicyNode:
             state = VehicleState(message.position_m, message.quat_wxyz, velocity, message.rates_rad_s)
             seen = self._observer.see(state, self._goal_m)
         except DataError as error:
-            return self._complain(str(error))
+            return self._faults.begin(str(error), self._bus.now())
         obs = {"state": torch.from_numpy(seen)[None, None]}
         action = self._policy.action_spec.denormalize(self._policy.sample(obs, self._noise.draw([0], [0])))
         self._took_s = time.perf_counter() - begin_s
-        self.decisions, self._complaint = self.decisions + 1, ""
+        self.decisions, self._bad_frames = self.decisions + 1, ""
+        self._faults.end(self._bus.now())
         self._send(FlightCommand(self._units.to_filter(action[0, 0].numpy()), self._epoch, self._sequence))
         self._sequence += 1
         return self.timing.end(self._bus.now())
@@ -127,13 +130,8 @@ class QuadPolicyNode:
         self._epoch, self._sequence = self._epoch + 1, 0
         return True, f"episode {self._epoch}: what was seen is forgotten"
 
-    def _complain(self, sentence: str) -> None:
-        if sentence != self._complaint:
-            self._complaint = sentence
-            self._say(f"{self._bus.name}: {sentence}")
-
     def _report(self) -> None:
-        wrong = self._complaint or self._bad_goal
+        wrong = self._bad_frames or self._faults.present or self._bad_goal
         sentence = wrong or ("deciding" if self._wanted else "stopped")
         level = 1 if wrong or not self._wanted else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}

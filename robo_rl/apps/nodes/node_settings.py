@@ -36,7 +36,8 @@ def parse_settings(node: str, words: Sequence[str], schema: type[T]) -> T:
     for word in words:
         key, text = _split(program, word, known)
         if key in values:
-            raise ConfigError(f"{key} is given twice. Keep one of them.")
+            before = next(first for first in words if first.startswith(f"{key}="))
+            raise ConfigError(f"{key} is given twice, found {before} and {word}. Give it once.")
         values[key] = _value(known[key], text)
     for key, setting in known.items():
         if setting.required and key not in values:

@@ -95,7 +95,7 @@ def test_settings_are_read_as_their_types() -> None:
         (["robt=sim_arm"], "has no setting 'robt'. Did you mean 'robot'?"),
         (["sim_arm"], "Found 'sim_arm', expected a setting written key=value."),
         (["--robot=x"], "Found '--robot=x', expected a setting written key=value."),
-        (["robot=a", "robot=b"], "robot is given twice."),
+        (["robot=a", "robot=b"], "robot is given twice, found robot=a and robot=b. Give it once."),
         (["robot=a", "arm=maybe"], "arm=maybe cannot be used, expected: true or false."),
         (["robot=a", "bus=ds"], "expected: auto | rclpy | dds | in_process. Did you mean 'dds'?"),
     ],
