@@ -19,13 +19,14 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.settings import check_settings, one_of, setting
 from robo_rl.data.replay import Batch
-from robo_rl.rl.collect import Act, CollectedEpisode, Collector
+from robo_rl.rl.collect import Act, Collector
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.gate import margin_at
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info
+from robo_rl.rl.running import CollectedEpisode
 
 Phase = Literal["offline", "base", "burn_in", "online"]
 
@@ -122,7 +123,9 @@ class FineTuner:
             self._burn_in(min(most_updates, self.config.burn_in - self.burned_in))
             return []
         anchors = self.mix.stores.get("base") if phase == "base" else None
-        self.collector.store = self.mix["online"] if anchors is None else anchors  # an empty store is falsy
+        self.collector.writer.store = (
+            self.mix["online"] if anchors is None else anchors
+        )  # an empty store is falsy
         self._batch = None
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
@@ -217,7 +220,7 @@ class FineTuner:
         up to.
         """
         values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
-        limit = self.collector.reward_max / max(1.0 - self.config.learner.gamma, 1e-9)
+        limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         if limit > 0.0 and "critic/q_abs_max" in self._last:
             values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
             if over > 1.0 and not self.warned:

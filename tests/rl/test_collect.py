@@ -17,6 +17,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Replay
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
+from robo_rl.rl.running import LearnedReward
 from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
@@ -49,9 +50,8 @@ def collect(
 ) -> tuple[Replay, Recording, Collector]:
     env, base, root = Recording(overrule), flow_policy(SPEC), ("collect",)
     store = Replay(900, LANES, widths(action_map))
-    collector = Collector(env, ChunkExecutor(base, LANES), EpisodeNoise((4, 1)), action_map, 0.9, store)
-    for name, value in settings.items():
-        setattr(collector, name, value)
+    executor, noise = ChunkExecutor(base, LANES), EpisodeNoise((4, 1))
+    collector = Collector(env, executor, noise, action_map, 0.9, store, **settings)
     first = EpisodeSeeds(root)
     collector.reset(env.reset(EpisodeSeeds(root)), [next(first) for _ in range(LANES)])
     for _ in range(steps):
@@ -125,7 +125,9 @@ def test_the_last_observation_is_the_real_one() -> None:
 
 def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
     """Reward -1 exactly there, and nothing else changes."""
-    store, env, _ = collect(ResidualMap(1, 0.5), random_act(1), overrule=True, intervention_reward=-1.0)
+    store, env, _ = collect(
+        ResidualMap(1, 0.5), random_act(1), overrule=True, reward=LearnedReward(before_intervention=-1.0)
+    )
     taken = [bool(step[4]["intervened"][0]) for step in env.steps]
     ends = [bool(step[4]["final_mask"][0]) for step in env.steps]
     for i, reward in enumerate(lane(store, 0, "reward")[:-1].tolist()):

@@ -27,7 +27,8 @@ def rlif(**config: Any) -> tuple[FineTuner, VecEnv, EpisodeSeeds]:
     tuner, env, seeds = direct(
         watched(), stores=("online", "intervention"), fractions={"online": 0.5, "intervention": 0.5}, **config
     )
-    tuner.collector.reward_scale, tuner.collector.intervention_reward = 0.0, -1.0
+    reward = tuner.collector.reward
+    reward.scale, reward.before_intervention = 0.0, -1.0
     return tuner, env, seeds
 
 

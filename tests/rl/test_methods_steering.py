@@ -19,7 +19,7 @@ def test_rewards_are_learned_shifted() -> None:
     return.
     """
     tuner, env, _ = build(LatentMap(4, 1, 1.5), flow_policy(SPEC), base_steps=100, learner={"gamma": 0.9})
-    tuner.collector.reward_bias = -1.0
+    tuner.collector.reward.bias = -1.0
     returns = []
     while tuner.phase == "base":
         returns += [episode.total_reward for episode in tuner.advance()]
@@ -29,7 +29,7 @@ def test_rewards_are_learned_shifted() -> None:
     assert torch.allclose(reward[(steps == 2) & ~ended], torch.tensor(-1.9))
     assert torch.allclose(reward[(steps == 2) & ended], torch.tensor(-1.0))  # -1 + gamma (1 - 1)
     assert set(returns) <= {0.0, 1.0}
-    assert tuner.collector.reward_max == 1.0
+    assert tuner.collector.reward.largest == 1.0
 
 
 def test_steering_stays_within_its_magnitude() -> None:

@@ -64,7 +64,7 @@ def test_the_log_shows_trouble() -> None:
         "critic/q_actor",
         "critic/q_abs_max",
     } <= last.keys()
-    if tuner.collector.reward_max > 0.0:
+    if tuner.collector.reward.largest > 0.0:
         assert last["critic/q_over_limit"] == pytest.approx(
             float(last["critic/q_abs_max"]) * (1.0 - 0.99), rel=1e-4
         )
@@ -75,7 +75,7 @@ def test_values_that_no_reward_can_explain_are_said_once() -> None:
     said: list[str] = []
     tuner, env, _ = make_tuner(MAP, small_config())
     env.close()
-    tuner.say, tuner.collector.reward_max = said.append, 1.0
+    tuner.say, tuner.collector.reward.largest = said.append, 1.0
     tuner._last = {"critic/q_abs_max": torch.tensor(99.0)}
     assert tuner._diagnosis()["critic/q_over_limit"] == pytest.approx(0.99)
     tuner._last = {"critic/q_abs_max": torch.tensor(500.0)}

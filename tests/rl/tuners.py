@@ -69,9 +69,9 @@ def build(
     learner = OffPolicyLearner(size["obs"], action_map, learner_settings, generator("learner", 0))
     noise = EpisodeNoise((base.chunk, 1))
     collector = Collector(
-        env, ChunkExecutor(base, LANES), noise, action_map, learner_settings.gamma, made["online"]
-    )
-    collector.interventions = made.get("intervention")
+        env, ChunkExecutor(base, LANES), noise, action_map, learner_settings.gamma, made["online"],
+        made.get("intervention"),
+    )  # fmt: skip
     seeds, first = EpisodeSeeds(("methods", 0)), EpisodeSeeds(("methods", 0))
     collector.reset(env.reset(seeds), [next(first) for _ in range(LANES)])
     return (

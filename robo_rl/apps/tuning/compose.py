@@ -33,6 +33,7 @@ from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
+from robo_rl.rl.running import LearnedReward
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
@@ -137,22 +138,20 @@ def build_session(
     # Steering explores over the noise the base was trained on, whatever it starts from.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
+    gamma, reward = method.learner.gamma, learned_reward(method)
     tuner: Tuner
     if method.algorithm == "ppo":
         rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})
-        collector = Collector(env, executor, noise, action_map, method.learner.gamma, rollout)
+        collector = Collector(env, executor, noise, action_map, gamma, rollout, reward=reward)
         on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
         tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
     else:
         stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward)
-        collector = Collector(env, executor, noise, action_map, method.learner.gamma, stores["online"])
-        collector.interventions = stores.get("intervention")
+        online, human = stores["online"], stores.get("intervention")
+        collector = Collector(env, executor, noise, action_map, gamma, online, human, reward)
         off_policy = build_learner(method, base, features, action_map, rng)
         mix = ReplayMix(stores, vars(method.mix))
         tuner = FineTuner(method, collector, off_policy, mix, generator("replay", seed), logger, say)
-    collector.reward_scale, collector.reward_bias = learned_reward(method)
-    if method.reward_source == "interventions":
-        collector.intervention_reward = INTERVENTION_REWARD
     deploy = scale if method.deploy_noise is None else method.deploy_noise
     return TuningSession(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
 
@@ -165,11 +164,11 @@ def build_learner(
     return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
 
 
-def learned_reward(method: MethodConfig) -> tuple[float, float]:
-    """(scale, bias) of the task's reward. Where interventions are the reward, the task's own is hidden."""
-    return (
-        (0.0, 0.0) if method.reward_source == "interventions" else (method.reward_scale, method.reward_bias)
-    )
+def learned_reward(method: MethodConfig) -> LearnedReward:
+    """The reward of a method. Where interventions are the reward, the task's own is hidden."""
+    if method.reward_source == "interventions":
+        return LearnedReward(0.0, 0.0, INTERVENTION_REWARD)
+    return LearnedReward(method.reward_scale, method.reward_bias)
 
 
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
@@ -243,7 +242,7 @@ def build_stores(
         check_compatible(base, demos.spec)
         gamma, reward = method.learner.gamma, learned_reward(method)
         stores["demo"] = demo_replay(
-            demos, base, action_map, widths, gamma, method.base_noise, *reward,
+            demos, base, action_map, widths, gamma, method.base_noise, reward.scale, reward.bias,
             recorded=dense_reward and method.reward_source == "task",
         )  # fmt: skip
     return stores

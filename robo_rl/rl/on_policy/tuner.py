@@ -15,12 +15,13 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.rl.collect import CollectedEpisode, Collector
+from robo_rl.rl.collect import Collector
 from robo_rl.rl.loop import FinetuneConfig, Phase
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
+from robo_rl.rl.running import CollectedEpisode
 
 
 class PpoTuner:
@@ -56,7 +57,7 @@ class PpoTuner:
             )
         # Of each lane's decisions one is the older policy's, and the last is stored when its successor is
         # decided.
-        steps = collector.executor.execute if collector.map.timescale == "chunk" else 1
+        steps = collector.base.executor.execute if collector.map.timescale == "chunk" else 1
         check_rollout(ppo, lanes, steps, left_out=1)
         self.config, self.ppo, self.collector, self.learner, self.rollout = (
             config,
@@ -69,7 +70,7 @@ class PpoTuner:
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)
         self._scale = RewardScale(lanes, ppo.clip_reward) if ppo.normalize_reward else None
         self._steps = 0  # control steps of the running roll-out
-        collector.store = rollout
+        collector.writer.store = rollout
 
     @property
     def env_steps(self) -> int:

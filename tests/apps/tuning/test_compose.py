@@ -177,7 +177,7 @@ def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
     """
     config = replace(METHODS["residual of chunks"], deploy_noise=0.0)
     made, env = session(config, None)  # type: ignore[arg-type]
-    assert (made.noise_scale, made.tuner.collector.noise.scale) == (0.0, 1.0)  # type: ignore[attr-defined]
+    assert (made.noise_scale, made.tuner.collector.base.noise.scale) == (0.0, 1.0)  # type: ignore[attr-defined]
     results = [
         evaluate(env, policy, ChunkExecutor, EpisodeNoise((4, 1), 0.0), eval_seeds(0, 12))
         for policy in (made.policy, flow_policy(SPEC))
