@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from tests.hardware.domains import free_domain
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
 SLOW = ("hover",)  # compiles a simulator's gradient: 10 CPU-seconds
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in ("point_env", "steering"))
+APART = ("point_env", "steering", "node_client")  # no example by itself, or with a test of its own below
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in APART)
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +39,20 @@ def test_steering_is_the_residual_example_with_another_method(tmp_path: Path) ->
     assert run.rate.n == run.before.n == 4
     assert "main(Path(" in (EXAMPLES / "steering.py").read_text()
     assert "steering" not in sys.modules
+
+
+def test_a_node_of_ones_own_drives_the_simulated_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over DDS against `robo-rl up arm_sim`: the arm follows, and a jump of 3 rad becomes small steps."""
+    pytest.importorskip("cyclonedds")
+    with free_domain() as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        words = [sys.executable, "-m", "robo_rl", "up", "arm_sim"]
+        nodes = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            client = import_module("node_client").main(seconds=3.0)
+        finally:
+            nodes.send_signal(signal.SIGINT)
+            said = nodes.communicate(timeout=60)[0]
+    assert nodes.returncode == 0, said
+    assert max(client.measured_rad) - min(client.measured_rad) > 0.5
+    assert np.abs(np.diff(client.safe_rad)).max() < 0.2

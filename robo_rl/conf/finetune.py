@@ -15,12 +15,19 @@ class MapConfig:
     """What the actor's output means."""
 
     kind: str = one_of(
-        "steering", "residual", "direct", help="initial noise, correction of the base's action, the action"
+        "steering",
+        "residual",
+        "direct",
+        help="what the actor's output is: initial noise of the base, correction of its action, or the action",
     )
-    magnitude: float = setting(1.5, "steering: largest shift of a noise element")
-    origin: str = one_of("zero", "gaussian", help="steering: shift zero noise, or the base's own draw")
+    magnitude: float = setting(1.5, "steering: largest shift of a noise element, in standard deviations")
+    origin: str = one_of(
+        "zero", "gaussian", help="steering: noise that is shifted, zero or a Gaussian sample"
+    )
     rank: int | None = setting(
-        None, "steering: cosines over the chunk that may shift; none: every element", at_least=1
+        None,
+        "steering: number of cosines over the chunk that the shift consists of; none: every element is free",
+        at_least=1,
     )
     scale: float = setting(0.2, "residual: largest correction, in normalised action units")
     per_chunk: bool = setting(False, "residual: correct whole executed chunks instead of single steps")
@@ -30,32 +37,45 @@ class MapConfig:
 class MethodConfig(FinetuneConfig):
     """One method: its action map, its learner and its phases."""
 
-    name: str = setting("steering", "as shown in tables")
-    algorithm: str = one_of("off_policy", "noise_aliased", "ppo", help="which learner")
+    name: str = setting("steering", "name of the method in tables")
+    algorithm: str = one_of(
+        "off_policy",
+        "noise_aliased",
+        "ppo",
+        help="learner: off-policy (SAC, TD3), noise-aliased critics (DSRL), or PPO on the denoising chain",
+    )
     map: MapConfig = field(default_factory=MapConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     reward_source: str = one_of(
-        "task", "interventions", help="interventions: -1 just before each, 0 elsewhere"
+        "task",
+        "interventions",
+        help="reward that is learned from: the task's, or -1 just before each intervention and 0 elsewhere",
     )
     reward_scale: float = setting(
-        1.0, "what is learned is reward_scale * task reward + reward_bias, every step"
+        1.0, "factor of the reward: reward_scale * reward + reward_bias is learned at every step"
     )
-    reward_bias: float = setting(0.0, "see reward_scale")
+    reward_bias: float = setting(0.0, "offset added to the scaled reward of every step")
     intervene: str = one_of(
-        "none", "expert", help="who may take over while training: the environment's scripted expert"
+        "none",
+        "expert",
+        help="who may take over during training: nobody, or the environment's scripted expert",
     )
     intervention: InterventionConfig = field(default_factory=InterventionConfig)
     execute: int | None = setting(
-        None, "actions of a chunk that are executed; none: as the base has it", at_least=1
+        None, "number of actions executed from each chunk; none: the base's own", at_least=1
     )
     base_noise: float = setting(
-        1.0, "residual: scale of the base's own noise in training; 0: none", at_least=0.0
+        1.0, "residual: scale of the base's initial noise in training; 0: zero noise", at_least=0.0
     )
     episode_limit_factor: float | None = setting(
-        None, "training's episodes end after so many median demonstrations", at_least=1.0
+        None,
+        "step limit of training episodes, as a multiple of the median demonstration; none: the environment's",
+        at_least=1.0,
     )
     deploy_noise: float | None = setting(
-        None, "the same when evaluated and deployed; none: as in training", at_least=0.0
+        None,
+        "residual: scale of the base's initial noise in evaluation and deployment; none: base_noise",
+        at_least=0.0,
     )
 
 
@@ -65,30 +85,44 @@ class FinetuneVerb:
 
     out: str = setting(REQUIRED, "folder of the run")
     base: str | None = setting(
-        None, "policy to improve: a policy folder, a run or <run>@<step>; none: learn from nothing"
+        None, "policy to improve: a policy folder, a run or <run>@<step>; none: learn from scratch"
     )
-    env: str | None = setting(None, "none: the one that the base was trained on")
-    demos: str | None = setting(None, "dataset of demonstrations for the methods that replay them")
+    env: str | None = setting(None, "environment to learn in; none: the one that the base was trained on")
+    demos: str | None = setting(
+        None, "dataset of demonstrations, for methods that replay them; none: no demonstrations"
+    )
     record: str = one_of(
-        "none", "success", "all", help="training's episodes that are kept, in `out`/episodes"
+        "none", "success", "all", help="training episodes that are recorded in `out`/episodes"
     )
-    init: str | None = setting(None, "earlier run whose actor and critics are the start; none: fresh ones")
+    init: str | None = setting(
+        None, "earlier run whose actor and critics are loaded at the start; none: new ones"
+    )
     method: MethodConfig = field(default_factory=MethodConfig)  # the recipe; method=<name> chooses one
-    env_steps: int | None = setting(None, "environment steps in all; none: the method's own", at_least=1)
-    reward: str | None = setting(None, "sparse or dense; none: what the environment gives by itself")
-    max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
-    seed: int = setting(0, "of everything that is drawn", at_least=0)
-    num_envs: int = setting(4, "lanes that learn together", at_least=1)
-    num_workers: int = setting(0, "simulator processes; 0: this one", at_least=0)
-    eval_every: int = setting(
-        2000, "steps between evaluations, the best of which is kept; 0: first and last", at_least=0
+    env_steps: int | None = setting(
+        None, "total environment steps; none: the method's own number", at_least=1
     )
-    eval_episodes: int = setting(50, "of each evaluation on the way", at_least=1)
-    final_episodes: int = setting(100, "of the last one, the base on the same episodes beside it", at_least=1)
-    eval_seed: int = setting(0, "which episodes; those on the way are others than the final ones", at_least=0)
+    reward: str | None = setting(None, "reward of the environment, sparse or dense; none: its default")
+    max_episode_steps: int | None = setting(
+        None, "longest episode, in steps; none: the environment's own limit", at_least=1
+    )
+    seed: int = setting(0, "seed of everything random in the training", at_least=0)
+    num_envs: int = setting(4, "number of environments that are stepped in parallel", at_least=1)
+    num_workers: int = setting(0, "number of simulator processes; 0: simulate in this process", at_least=0)
+    eval_every: int = setting(
+        2000,
+        "environment steps between evaluations, of which the best policy is kept; 0: first and last only",
+        at_least=0,
+    )
+    eval_episodes: int = setting(50, "episodes of each evaluation during training", at_least=1)
+    final_episodes: int = setting(
+        100, "episodes of the final evaluation, the same for the policy and the base", at_least=1
+    )
+    eval_seed: int = setting(
+        0, "seed of the evaluations; the final episodes are none of those during training", at_least=0
+    )
     checkpoint_every: int = setting(
-        2000, "steps between checkpoints; before the first step, offline updates", at_least=1
+        2000, "environment steps between checkpoints; before the first step, offline updates", at_least=1
     )
     logger: str = logger_setting()
-    resume: bool = setting(False, "go on with the run in `out` after its last checkpoint")
-    overwrite: bool = setting(False, "replace the run in `out`")
+    resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
+    overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")

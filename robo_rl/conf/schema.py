@@ -12,7 +12,7 @@ class DoctorConfig:
     """`robo-rl doctor`."""
 
     json: bool = setting(False, "print one JSON object instead of a table")
-    render: bool = setting(True, "also try to draw a picture without a display (takes a second or two)")
+    render: bool = setting(True, "also test rendering without a display, which takes a second or two")
 
 
 @dataclass
@@ -35,14 +35,14 @@ class DataValidateConfig:
     """`robo-rl data validate`."""
 
     path: str = setting(REQUIRED, "folder of the dataset")
-    recover: bool = setting(False, "first salvage interrupted episodes to their last whole frame")
+    recover: bool = setting(False, "first recover interrupted episodes up to their last complete frame")
 
 
 @dataclass
 class DataMergeConfig:
     """`robo-rl data merge`."""
 
-    sources: list[str] = setting(REQUIRED, "folders of datasets that were recorded alike: [data/a,data/b]")
+    sources: list[str] = setting(REQUIRED, "folders of datasets with the same contract, e.g. [data/a,data/b]")
     out: str = setting(REQUIRED, "folder of the new dataset")
 
 
@@ -56,36 +56,47 @@ class DataImportConfig:
     out: str = setting(REQUIRED, "folder of the new dataset")
     env: str | None = setting(
         None,
-        "a buffer's environment, e.g. pusht/state; of recordings, a simulated task of the same contract",
+        "environment of a buffer, e.g. pusht/state; for recordings, a simulated task with the same contract",
     )
-    keys: list[str] = setting([], "key:array pairs of a buffer; Push-T's published file needs none")
-    limit: int | None = setting(None, "only the first episodes", at_least=1)
-    task: str = setting("", "text noted with every episode; empty: that of the recording")
-    image_codec: str = one_of("raw", "jpeg", help="raw reads faster, jpeg is smaller")
+    keys: list[str] = setting(
+        [],
+        "pairs key:array, the observation that each array of a buffer becomes; not needed for Push-T's file",
+    )
+    limit: int | None = setting(
+        None, "number of episodes to import, from the first on; none: all", at_least=1
+    )
+    task: str = setting("", "instruction stored with every episode; empty: that of the recording")
+    image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
     robot: str | None = setting(
         None, "description of the robot in the recordings or the buffer: a name, or a YAML file"
     )
     rate_hz: float | None = setting(
-        None, "frames per second; none: that of commands or the slowest camera", at_least=0.1
+        None, "frames per second [Hz]; none: the rate of the commands or of the slowest camera", at_least=0.1
     )
     action: str | None = setting(
-        None, "topic of the commands, or joint_states; none: command/safe, else teleop/command"
+        None, "topic of the actions, or joint_states; none: command/safe, otherwise teleop/command"
     )
     cameras: str | None = setting(
-        None, 'joined by "+"; none: those of the description that were recorded; empty: none of them'
+        None, 'cameras to import, joined by "+"; none: recorded ones of the description; empty: no camera'
     )
     image_width: int | None = setting(
-        None, "width that pictures are scaled down to [px]; none: as they were recorded", at_least=1
+        None, "width to which images are scaled down [px]; none: the recorded width", at_least=1
     )
-    depth: bool = setting(False, "also the depth images of these cameras")
-    velocities: bool | None = setting(None, "observe the joints' velocities; none: where the data hold them")
-    goal: str = setting("", 'unit and names of the goal, to observe it, e.g. "m: x, y, z"')
-    success: bool | None = setting(None, "label of recordings without one; none: unknown")
-    gap_s: float = setting(0.5, "leave out a recording in which a topic is silent for longer", at_least=0.001)
+    depth: bool = setting(False, "import the depth images of these cameras, too")
+    velocities: bool | None = setting(
+        None, "include joint velocities in the observation; none: where the data hold them"
+    )
+    goal: str = setting(
+        "", 'unit and names of a goal to include in the observation, e.g. "m: x, y, z"; empty: no goal'
+    )
+    success: bool | None = setting(None, "success label of recordings without one; none: unknown")
+    gap_s: float = setting(
+        0.5, "longest silence of a topic [s]; recordings with a longer one are left out", at_least=0.001
+    )
     idle_s: float | None = setting(
-        0.5, "seconds of standing still kept at either end; none: all", at_least=0.0
+        0.5, "time at rest that is kept at the start and the end [s]; none: all of it", at_least=0.0
     )
-    namespace: str = setting("", "namespace of the robot's topics, where they have one")
+    namespace: str = setting("", "namespace of the robot's topics; empty: none")
 
 
 @dataclass
@@ -93,32 +104,37 @@ class CollectConfig:
     """`robo-rl collect`."""
 
     env: str = setting(
-        REQUIRED, "e.g. metaworld/peg-insert-side-v3 (all: robo-rl info); or task=lift engine=mujoco"
+        REQUIRED,
+        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift engine=mujoco",
     )
-    out: str = setting(REQUIRED, "folder of the dataset; an existing one of the same environment is added to")
-    episodes: int = setting(20, "episodes that the dataset holds when done", at_least=1)
-    policy: str | None = setting(
-        None, "policy folder or bundle that acts; without it the scripted expert does"
+    out: str = setting(
+        REQUIRED, "folder of the dataset; episodes are added to an existing dataset of the same environment"
     )
+    episodes: int = setting(20, "number of episodes in the dataset at the end", at_least=1)
+    policy: str | None = setting(None, "policy folder or bundle that acts; none: the scripted expert")
     noise: float | None = setting(
-        None, "spread added to the expert's actions; scale of a policy's noise", at_least=0.0
+        None,
+        "expert: standard deviation of the noise on its actions; policy: scale of its initial noise",
+        at_least=0.0,
     )
-    keep: str = one_of("success", "all", help="which episodes are kept")
+    keep: str = one_of("success", "all", help="episodes that are kept: successful ones, or all")
     attempts: int | None = setting(
-        None, "give up after this many; none: ten times the episodes wanted", at_least=1
+        None, "number of attempted episodes after which to give up; none: ten times `episodes`", at_least=1
     )
     seed: int = setting(0, "seed of resets and noise", at_least=0)
     num_envs: int = setting(
-        8, "episodes recorded side by side; a policy's data depend on it by rounding alone", at_least=1
+        8, "number of episodes recorded in parallel; changes a policy's data by rounding only", at_least=1
     )
     num_workers: int | None = setting(
-        None, "simulator processes, 0: this one; none: one per core", at_least=0
+        None, "number of simulator processes; 0: simulate in this process; none: one per core", at_least=0
     )
-    reward: str | None = setting(None, "sparse or dense; none: what the environment gives by itself")
-    max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
-    image_codec: str = one_of("raw", "jpeg", help="raw reads faster, jpeg is smaller")
-    task: str = setting("", "beside env=, text noted with every episode; empty: the environment's name")
-    device: str = setting("auto", "device of the policy: auto | cpu | cuda | cuda:<number>")
+    reward: str | None = setting(None, "reward of the environment, sparse or dense; none: its default")
+    max_episode_steps: int | None = setting(
+        None, "longest episode, in steps; none: the environment's own limit", at_least=1
+    )
+    image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
+    task: str = setting("", "with env=, instruction stored with every episode; empty: the environment's name")
+    device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
 
 
 @dataclass
@@ -126,53 +142,70 @@ class ViewConfig:
     """`robo-rl view`."""
 
     env: str = setting(
-        REQUIRED, "e.g. metaworld/peg-insert-side-v3 (all: robo-rl info); or task=lift engine=mujoco"
+        REQUIRED,
+        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift engine=mujoco",
     )
-    pilot: str = one_of("expert", "random", "still", help="who acts: its scripted expert, chance, or nobody")
-    policy: str | None = setting(None, "or a policy folder, run, checkpoint (<run>@<step>) or bundle")
+    pilot: str = one_of(
+        "expert", "random", "still", help="who acts: the scripted expert, random actions, or zero actions"
+    )
+    policy: str | None = setting(
+        None, "policy folder, run, checkpoint (<run>@<step>) or bundle that acts instead of `pilot`"
+    )
     noise: float | None = setting(
-        None, "spread added to the expert's actions; scale of a policy's noise", at_least=0.0
+        None,
+        "expert: standard deviation of the noise on its actions; policy: scale of its initial noise",
+        at_least=0.0,
     )
-    episodes: int = setting(3, "filmed one after another", at_least=1)
-    seed: int = setting(0, "of the evaluation whose episodes are shown", at_least=0)
-    max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
+    episodes: int = setting(3, "number of episodes to film", at_least=1)
+    seed: int = setting(0, "seed of the evaluation whose episodes are shown", at_least=0)
+    max_episode_steps: int | None = setting(
+        None, "longest episode, in steps; none: the environment's own limit", at_least=1
+    )
     window: bool | None = setting(
-        None, "live on the screen instead of a video; none: where there is a screen and a 3-D scene"
+        None, "show a live window instead of writing a video; none: where there is a screen and a 3-D scene"
     )
-    pretty: bool = setting(False, "shadows, reflections and smooth edges: slower, for tasks of manipulation")
+    pretty: bool = setting(
+        False, "draw shadows, reflections and smooth edges, more slowly; manipulation tasks only"
+    )
     size: int | None = setting(
-        None, "height and width of the video [px]; none: the environment's own", at_least=32
+        None, "height and width of the video [px]; none: the environment's camera", at_least=32
     )
-    out: str = setting("runs/view", "folder of episodes.mp4 and sheet.png, which are replaced")
+    out: str = setting("runs/view", "folder for episodes.mp4 and sheet.png; older files are replaced")
 
 
 @dataclass
 class EvaluateConfig:
     """`robo-rl evaluate`."""
 
-    policy: str = setting(REQUIRED, "policy folder, run, checkpoint (<run>@<step>) or bundle")
-    against: str | None = setting(None, "another one, compared on the same episodes")
-    env: str | None = setting(None, "none: the one that the policy was trained on")
-    episodes: int = setting(100, "how many, each with its own seed", at_least=1)
+    policy: str = setting(
+        REQUIRED, "policy to measure: policy folder, run, checkpoint (<run>@<step>) or bundle"
+    )
+    against: str | None = setting(None, "second policy, compared on the same episodes")
+    env: str | None = setting(None, "environment to measure in; none: the one that the policy was trained on")
+    episodes: int = setting(100, "number of episodes, each with its own seed", at_least=1)
     seed: int = setting(
-        0, "of the evaluation: the same seed gives the same episodes to every policy", at_least=0
+        0, "seed of the evaluation; every policy gets the same episodes from the same seed", at_least=0
     )
     noise: float | None = setting(
-        None, "scale of the initial noise; none: as the policy is meant to run", at_least=0.0
+        None, "scale of the policy's initial noise; none: the policy's own", at_least=0.0
     )
-    execute: int | None = setting(None, "actions taken from a chunk; none: the policy's own", at_least=1)
-    ensemble: float | None = setting(None, "decay of a temporal ensemble; none: no ensemble")
-    max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
+    execute: int | None = setting(
+        None, "number of actions executed from each chunk; none: the policy's own", at_least=1
+    )
+    ensemble: float | None = setting(None, "decay rate of a temporal ensemble over chunks; none: no ensemble")
+    max_episode_steps: int | None = setting(
+        None, "longest episode, in steps; none: the environment's own limit", at_least=1
+    )
     num_envs: int = setting(
-        20, "episodes run side by side; what a network answers depends on it by rounding alone", at_least=1
+        20, "number of episodes run in parallel; changes a network's output by rounding only", at_least=1
     )
     num_workers: int | None = setting(
-        None, "simulator processes, 0: this one; none: one per core", at_least=0
+        None, "number of simulator processes; 0: simulate in this process; none: one per core", at_least=0
     )
-    device: str = setting("auto", "auto | cpu | cuda | cuda:<number>")
-    video: str | None = setting(None, "film the first episodes into this MP4")
-    video_episodes: int = setting(3, "how many of them", at_least=1)
-    out: str | None = setting(None, "write the results, episode by episode, into this JSON file")
+    device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
+    video: str | None = setting(None, "MP4 file for a film of the first episodes; none: no film")
+    video_episodes: int = setting(3, "number of episodes in the film", at_least=1)
+    out: str | None = setting(None, "JSON file for the results of every episode; none: no file")
 
 
 @dataclass
@@ -180,10 +213,10 @@ class ExportConfig:
     """`robo-rl export`."""
 
     policy: str = setting(REQUIRED, "policy folder, run or checkpoint (<run>@<step>)")
-    out: str = setting(REQUIRED, "folder of the bundle; an older bundle there is replaced")
-    name: str | None = setting(None, "none: the name of the folder")
+    out: str = setting(REQUIRED, "folder of the bundle; an older bundle in it is replaced")
+    name: str | None = setting(None, "name in the manifest; none: the name of the folder")
     noise: str | None = setting(
-        None, "gaussian or zero: how the robot draws it; none: as it was last evaluated"
+        None, "initial noise on the robot, gaussian or zero; none: as in the last evaluation"
     )
 
 
@@ -194,7 +227,7 @@ class ContractConfig:
     bundle: str = setting(REQUIRED, "folder of the bundle")
     robot: str = setting(
         REQUIRED,
-        "an arm's description, by name or file; a flight bundle's: crazyflie, px4 or a driver's file",
+        "description of an arm, by name or file; for a flight bundle: crazyflie, px4 or a driver's file",
     )
 
 
@@ -203,19 +236,23 @@ class RunConfig:
     """`robo-rl run`."""
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
-    env: str | None = setting(None, "none: the one that the bundle was made for")
+    env: str | None = setting(None, "environment to run in; none: the one that the bundle was made for")
     robot: str | None = setting(
-        None, "sim_arm or sim_quad: through policy, head and safety filter; none: the environment"
+        None, "run on sim_arm or sim_quad, through action head and safety filter; none: in the environment"
     )
     episodes: int | None = setting(
-        None, "stop after this many; none: 1, unless seconds are given", at_least=1
+        None, "number of episodes to run; none: 1, or no limit where seconds= is given", at_least=1
     )
-    seconds: float | None = setting(None, "or stop after this time", at_least=0.0)
-    rate_hz: float | None = setting(None, "none: the rate that the bundle was made for")
-    seed: int = setting(0, "of the evaluation whose episodes are run", at_least=0)
-    max_episode_steps: int | None = setting(None, "none: the environment's own", at_least=1)
-    device: str = one_of("auto", "cpu", "cuda", help="where ONNX Runtime computes")
-    threads: int = setting(1, "of ONNX Runtime", at_least=1)
+    seconds: float | None = setting(None, "time after which to stop [s]; none: no limit", at_least=0.0)
+    rate_hz: float | None = setting(
+        None, "rate of the loop [Hz]; none: the rate that the bundle was made for"
+    )
+    seed: int = setting(0, "seed of the evaluation whose episodes are run", at_least=0)
+    max_episode_steps: int | None = setting(
+        None, "longest episode, in steps; none: the environment's own limit", at_least=1
+    )
+    device: str = one_of("auto", "cpu", "cuda", help="device of ONNX Runtime")
+    threads: int = setting(1, "number of threads of ONNX Runtime", at_least=1)
     realtime: bool = setting(
         False, "robot=sim_arm: each chunk goes on where the one before still runs; for flow policies"
     )

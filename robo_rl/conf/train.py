@@ -27,21 +27,23 @@ class TrainConfig(BaseTrainConfig):
 
     data: str = setting(REQUIRED, "folder of the dataset")
     learn_from: str = one_of(
-        *RULES, help="episodes; unfailed: whole ones, marked successful or not marked; success; all"
+        *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
     )
     out: str = setting(REQUIRED, "folder of the run")
     logger: str = logger_setting()
     resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")
-    device: str = setting("auto", "auto | cpu | cuda | cuda:<number>")
+    device: str = setting("auto", "device: auto, cpu, cuda or cuda:<number>")
     threads: int = setting(
-        0, "threads of torch on the CPU; 0: one, or torch's own number where there are images", at_least=0
+        0, "threads of torch on the CPU; 0: one, with images torch's own number", at_least=0
     )
-    num_workers: int = setting(0, "processes that read images; states are kept in memory", at_least=0)
-    obs_steps: int = setting(1, "To: observations that the policy sees, newest last", at_least=1)
-    chunk: int = setting(8, "Tp: actions that it predicts", at_least=1)
-    execute: int = setting(8, "Ta: actions that are executed before it predicts again", at_least=1)
-    process: ProcessConfig = variant(PROCESSES, "how noise becomes a chunk")
-    net: NetConfig = variant(NETS, "the network")
+    num_workers: int = setting(
+        0, "number of processes that read images; states are kept in memory", at_least=0
+    )
+    obs_steps: int = setting(1, "To: number of observations in the policy's input, newest last", at_least=1)
+    chunk: int = setting(8, "Tp: number of actions in a predicted chunk", at_least=1)
+    execute: int = setting(8, "Ta: number of actions executed before the next prediction", at_least=1)
+    process: ProcessConfig = variant(PROCESSES, "generative process that turns noise into a chunk")
+    net: NetConfig = variant(NETS, "network of the policy")
     image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
     points: PointEncoderConfig = field(default_factory=PointEncoderConfig)

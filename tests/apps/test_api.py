@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,24 @@ def test_an_environment_by_name() -> None:
     env = rr.make_env("quad/hover", 3)
     assert env.reset(iter(range(3)))["state"].shape[0] == 3
     env.close()
+
+
+def test_the_lazy_table_and_the_api_agree() -> None:
+    """Every name of `robo_rl.api` can be had as `rr.<name>`, is shown to type checkers, and nothing else is."""
+    from robo_rl import api
+
+    tree = ast.parse(Path(str(rr.__file__)).read_text())
+    typed = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "robo_rl.api"
+        for alias in node.names
+    ]
+    assert typed == rr.__all__ == api.__all__ == sorted(api.__all__)
+    own = {
+        name
+        for name, value in vars(api).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == api.__name__
+    }
+    assert own - {"T"} <= set(api.__all__)
+    assert all(getattr(rr, name) is getattr(api, name) for name in rr.__all__)

@@ -1,0 +1,88 @@
+"""Drive a robot from a program of your own, as a node beside the others: hear joint states, send commands.
+
+    robo-rl up arm_sim                  # in one terminal: the simulated arm behind its safety filter
+    python examples/node_client.py      # in another, with the same ROS_DOMAIN_ID
+
+The commands go to the filter on `command/raw`, and the robot follows only what the filter sends on. Half way, the
+client asks for a jump of 3 rad; the filter limits the arm to its velocity. With ROS 2 sourced, the same program
+runs over rclpy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+import numpy as np
+
+from hardware.bus.choose import make_bus
+from hardware.bus.protocol import Bus
+from hardware.description import RobotDescription, load_description
+from hardware.messages import JointState, JointTrajectory
+from hardware.topics import JOINT_STATES, RAW, SAFE
+
+SWING_RAD, PERIOD_S, JUMP_RAD = 0.2, 4.0, 3.0
+
+
+class Client:
+    """Swings the first joint around where it found it. Callbacks run one at a time, in the thread of `spin`."""
+
+    def __init__(self, bus: Bus, robot: RobotDescription, seconds: float) -> None:
+        self._bus, self._robot, self._seconds = bus, robot, seconds
+        self._start_rad: np.ndarray | None = None
+        self._start_s, self._sequence, self._epoch = (
+            0.0,
+            0,
+            int(time.time() * 1e3),
+        )  # a restart begins a new epoch
+        self.measured_rad: list[float] = []  # of the first joint
+        self.safe_rad: list[float] = []  # commands that the filter sent on
+        self._send = RAW.publisher(bus)
+        JOINT_STATES.subscribe(bus, self._on_state)
+        SAFE.subscribe(
+            bus, lambda command, received_s: self.safe_rad.append(float(command.position_rad[0, 0]))
+        )
+        bus.timer(1.0 / robot.command_hz, self._tick)
+
+    @property
+    def done(self) -> bool:
+        return self._start_rad is not None and self._bus.now() - self._start_s > self._seconds
+
+    def _on_state(self, state: JointState, received_s: float) -> None:
+        order = [state.names.index(name) for name in self._robot.names]
+        if self._start_rad is None:
+            self._start_rad, self._start_s = state.position_rad[order].copy(), received_s
+        self.measured_rad.append(float(state.position_rad[order[0]]))
+
+    def _tick(self) -> None:
+        if self._start_rad is None:
+            return  # the robot was not heard yet
+        t_s, target_rad = self._bus.now() - self._start_s, self._start_rad.copy()
+        target_rad[0] += SWING_RAD * math.sin(2.0 * math.pi * t_s / PERIOD_S)
+        if t_s > self._seconds / 2:
+            target_rad[0] += JUMP_RAD
+        times_s = np.array([1.0 / self._robot.command_hz])
+        stamp_s, names = self._bus.stamp(), self._robot.names
+        self._send(JointTrajectory(stamp_s, names, target_rad[None], times_s, self._epoch, self._sequence))
+        self._sequence += 1
+
+
+def main(seconds: float = 8.0) -> Client:
+    robot, bus = load_description("sim_arm"), make_bus("client")
+    try:
+        client, late_s = Client(bus, robot, seconds), bus.now() + seconds + 20.0
+        bus.spin(lambda: client.done or bus.now() > late_s)
+    finally:
+        bus.close()
+    if not client.safe_rad:
+        sys.exit("Nobody answered: start `robo-rl up arm_sim` first, with the same ROS_DOMAIN_ID.")
+    moved_rad = max(client.measured_rad) - min(client.measured_rad)
+    print(f"{robot.names[0]} moved over {moved_rad:.2f} rad")
+    step_rad = float(np.abs(np.diff(client.safe_rad)).max())
+    print(f"asked for a jump of {JUMP_RAD} rad; the filter's largest step was {step_rad:.3f} rad")
+    return client
+
+
+if __name__ == "__main__":
+    main()
