@@ -1,11 +1,10 @@
-"""What a flight policy's action means to the simulated craft, by level: rotor speeds, or thrust and body
-rates.
+"""Command levels: an action as rotor speeds, or as thrust and body rates.
 
-    motors  command = (a + 1) / 2, held for a control step
-    rates   thrust [weights] and body rates [rad/s] from a; in every substep the craft's own rate loop turns the rotors
+    motors  rotor command = (a + 1) / 2, held for a control step
+    rates   thrust [weights] and body rates [rad/s] from a, for the craft's rate loop in every substep
 
-Thrust counts in weights, so that one policy flies autopilots that count their thrust in parts of their own:
-each is told which part hovers.
+Thrust is in multiples of the weight, so that one policy flies with autopilots of different thrust units: each
+is configured with the thrust that hovers.
 """
 
 from __future__ import annotations
@@ -23,17 +22,18 @@ from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.dynamics import QuadPhysics
 from sim.flight.control.levels import Ranges, make_level
 
-RATE_LOOPS = (
-    2  # of the craft's rate loop in a control step, so 200 Hz: 4 teach the same, and compile twice as long
-)
+# Runs of the rate loop per control step (200 Hz). With 4, policies are the same and compiling takes twice
+# as long.
+RATE_LOOPS = 2
 MOST_RATE_RAD_S = 34.0
 MOTORS = ActionSpec((-1.0,) * 4, (1.0,) * 4, UNITS["motors"])
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLevel:
-    """Level of command, independent of the craft. rate_rad_s: at level=rates most of roll and pitch, half of
-    it of yaw.
+    """Command level, independent of the craft.
+
+    rate_rad_s: at level=rates the largest rate of roll and pitch; that of yaw is half of it.
     """
 
     name: str = "motors"
@@ -45,14 +45,14 @@ ON_MOTORS = CommandLevel()
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One level on one craft."""
+    """A command level on a craft."""
 
     level: str
     spec: ActionSpec  # in the units of the contract
     hover: Four  # the action, in [-1, 1], that hovers
     rotors: Callable[
         [Tensor, Tensor], Tensor
-    ]  # (state (17, n), action (4, n)) -> rotor commands (4, n), 0 ... 1
+    ]  # state (17, n), action (4, n) -> rotor commands (4, n), 0 ... 1
 
     @property
     def loops(self) -> bool:
@@ -60,8 +60,9 @@ class Command:
         return self.level != "motors"
 
     def normalized(self, values: Float[Tensor, "4 n"]) -> Float[Tensor, "4 n"]:
-        """What a classical controller of this level says, as an action: rotor speeds 0 ... 1, or weights and
-        rad/s.
+        """Output of a classical controller as an action in [-1, 1].
+
+        values: rotor speeds, 0 ... 1, or thrust [weights] and body rates [rad/s], depending on the level.
         """
         if not self.loops:
             return 2.0 * values - 1.0
@@ -69,14 +70,15 @@ class Command:
 
 
 def motors_hover(craft: Craft) -> Four:
-    """The action that hovers where an action is four rotor speeds."""
+    """The action that hovers at level=motors."""
     value = 2.0 * craft.hover_speed - 1.0
     return value, value, value, value
 
 
 def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
-    """loop_s: period of the craft's own rate loop. Raises UnknownNameError for a level, ConfigError for its
-    bound.
+    """A command level on a craft whose rate loop has the period `loop_s`.
+
+    Raises UnknownNameError for an unknown level, ConfigError for a rate out of range.
     """
     if level.name not in LEVELS:
         raise UnknownNameError("level of command", level.name, LEVELS)
@@ -84,8 +86,8 @@ def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
         return Command(level.name, MOTORS, motors_hover(craft), lambda state, action: 0.5 * action + 0.5)
     if not 0.0 < level.rate_rad_s <= MOST_RATE_RAD_S:
         raise ConfigError(
-            f"rate_rad_s = {level.rate_rad_s:g} cannot be asked for: above 0 and at most {MOST_RATE_RAD_S:g} "
-            "rad/s, the full scale of common gyros."
+            f"rate_rad_s = {level.rate_rad_s:g} is out of range: expected above 0 and at most "
+            f"{MOST_RATE_RAD_S:g} rad/s, the full scale of common gyros."
         )
     ranges = Ranges(rate_rad_s=level.rate_rad_s, yaw_rate_rad_s=0.5 * level.rate_rad_s)
     inner, most = make_level("rates", craft, loop_s, ranges), craft.thrust_to_weight
@@ -95,7 +97,7 @@ def make_command(level: CommandLevel, craft: Craft, loop_s: float) -> Command:
 
 
 def level_physics(level: CommandLevel, dt_s: float) -> QuadPhysics:
-    """Default physics of a level: a rate loop needs substeps, which are precise in Euler."""
+    """Default physics of a level: a rate loop needs substeps, which are accurate with Euler's method."""
     return (
         QuadPhysics(dt_s=dt_s)
         if level.name == "motors"
@@ -104,5 +106,5 @@ def level_physics(level: CommandLevel, dt_s: float) -> QuadPhysics:
 
 
 def column(hover: Four, like: Tensor) -> Float[Tensor, "4 1"]:
-    """The same four numbers as a column beside drones."""
+    """The four numbers as a tensor that broadcasts over drones, on the device of `like`."""
     return like.new_tensor(hover).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The envelope that a policy has shown: what its measured flights used, and a margin."""
+"""Flight envelope of a policy: the range of its successful measured flights plus a margin."""
 
 from __future__ import annotations
 
@@ -9,23 +9,20 @@ from torch import Tensor
 from robo_rl.core.flight.envelope import FlightEnvelope
 from sim.flight.trial import Trial
 
-MARGIN = 1.25  # above what was flown; in a safe flight the filter must never be felt
+MARGIN = 1.25  # factor over the measured range, so that the safety filter does not act in normal flight
 LEAST_TILT_RAD, LEAST_RATE_RAD_S, LEAST_SPEED_M_S, LEAST_SIDE_M = 0.35, 3.0, 0.5, 0.3
 
 
 def envelope_of(trial: Trial) -> FlightEnvelope | None:
-    """The smallest envelope that holds every successful flight of `trial`, its margins apart; None without
-    one.
+    """The smallest envelope with margin around all successful flights of `trial`; None if there is none.
 
-    A policy that hardly moved gets the least bounds above: gusts tilt it further than a calm trial shows.
+    Bounds are at least the constants above, because gusts tilt a craft further than calm trials show.
     """
     flown = trial.held
     if not flown.any():
         return None
-    position, quat, velocity, rate = (
-        _in_flight(rows, flown)
-        for rows in (trial.position_m, trial.quat_wxyz, trial.velocity_m_s, trial.rate_rad_s)
-    )
+    recorded = (trial.position_m, trial.quat_wxyz, trial.velocity_m_s, trial.rate_rad_s)
+    position, quat, velocity, rate = (_in_flight(values, flown) for values in recorded)
     low, high = position.amin(0), position.amax(0)
     middle, half = (low + high) / 2, ((high - low) / 2 * MARGIN).clamp(min=LEAST_SIDE_M)
     tilt_rad = max(LEAST_TILT_RAD, MARGIN * float(tilt(quat.unsqueeze(2)).max()))
@@ -35,16 +32,15 @@ def envelope_of(trial: Trial) -> FlightEnvelope | None:
         speed_m_s=max(LEAST_SPEED_M_S, MARGIN * float(velocity.norm(dim=1).max())),
         fence_low_m=_vec3(middle - half),
         fence_high_m=_vec3(middle + half),
-        cut_tilt_rad=max(
-            2.1, min(1.1 * tilt_rad, torch.pi)
-        ),  # a policy that recovers from upside down may go on
+        # Not below 2.1 rad: a policy that recovers from upside down may continue.
+        cut_tilt_rad=max(2.1, min(1.1 * tilt_rad, torch.pi)),
     )
 
 
-def _in_flight(rows: Float[Tensor, "t c n"], flown: Bool[Tensor, " n"]) -> Float[Tensor, "m c"]:
-    """All moments of these flights at which they flew: laps may be done, and the flight end later."""
-    moments = rows[:, :, flown].transpose(1, 2).flatten(0, 1)
-    return moments[~moments.isnan().any(1)]
+def _in_flight(values: Float[Tensor, "t c n"], flown: Bool[Tensor, " n"]) -> Float[Tensor, "m c"]:
+    """Recorded values of these flights at all steps in flight; a race may end after its laps are done."""
+    samples = values[:, :, flown].transpose(1, 2).flatten(0, 1)
+    return samples[~samples.isnan().any(1)]
 
 
 def tilt(quat_wxyz: Float[Tensor, "t 4 n"]) -> Float[Tensor, "t n"]:

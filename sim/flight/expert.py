@@ -1,9 +1,9 @@
-"""Classical controllers as experts: demonstrations for `quad/...` from this project's own PID.
+"""Classical controllers as experts for `quad/...`: demonstrations by this project's PID controller.
 
-    action = clip(controller(what sensors say, reference) + noise * N(0, I), -1, 1)   in the units of the environment
+    action = clip(controller(measured state, reference) + noise * N(0, I), -1, 1)   in normalised units
 
-A controller needs what no policy sees: the true attitude, rotor speeds, and the reference it is to follow. So
-this expert is shown the environment by `watch`, and asks it for `measured()` and `reference()` alone.
+A controller needs inputs that policies do not observe: true attitude, rotor speeds and the reference. The
+expert therefore gets the environment by `watch`, and uses only its `measured()` and `reference()`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ CONTROLLER = {
     "waypoints": "pid",
     "race": "pid",
     "obstacles": "pid",
-}  # task -> who demonstrates it
-_STREAM = 2  # of an episode's random numbers, beside those that the environment draws
+}  # task -> controller that demonstrates it
+_STREAM = 2  # stream of an episode's random numbers; the environment uses others
 
 
 class FlightExpert:
-    """The controller of a task, with white noise on its commands, keyed by (seed, episode seed, step).
+    """Controller of a task, with white noise on its commands that depends on (seed, episode seed, step).
 
-    What the controller remembers of an episode (a PID's integral) starts anew wherever `step` is 0, so that
-    an episode is the same in any lane; `memory` and `recall` carry it over an interruption.
+    The controller's memory of an episode (a PID's integral) is reset in lanes where `step` is 0, so an
+    episode is the same in any lane; `memory` and `recall` save and restore it. Raises ConfigError for a
+    negative noise.
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
@@ -48,7 +49,7 @@ class FlightExpert:
         self._memory = torch.zeros(0, 0)
 
     def watch(self, env: VecEnv) -> None:
-        """Fly in the lanes of this environment. Raises EnvError for one of another engine."""
+        """Use this environment's measurements. Raises EnvError for an environment of another engine."""
         if not isinstance(env, QuadVecEnv):
             raise EnvError(
                 f"The expert of quad/{self._task} flies in quad environments, found {env.spec.name}."
@@ -63,8 +64,8 @@ class FlightExpert:
     def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n 4"]:
         if self._env is None or self._controller is None:
             raise EnvError(
-                f"The expert of quad/{self._task} flies by the state and has not been shown the environment. "
-                "Make it by make_expert(name, noise, seed, env)."
+                f"The expert of quad/{self._task} needs the environment's state, but `watch` was not called. "
+                "Make the expert by make_expert(name, noise, seed, env)."
             )
         memory = torch.where(step == 0, 0.0, self._memory)
         command, self._memory = self._controller(self._env.measured(), self._env.reference(), memory)

@@ -1,6 +1,6 @@
-"""One control step of flight as one pure function: action -> rotors -> physics -> observation, cost, end.
+"""One control step of flight as a pure function: action -> rotors -> physics -> observation, cost, end.
 
-Everything that a policy meets between two decisions is in here, so it compiles to one kernel and has one
+Everything between two actions of a policy is in this function, so it compiles to one kernel with one
 gradient.
 """
 
@@ -25,12 +25,12 @@ FlightFn = Callable[..., tuple[Tensor, ...]]
 
 
 def obs_size(task: FlightTask, senses: FlightSenses) -> int:
-    """Width of the observation."""
+    """Width of the observation of a task."""
     return senses.memory_size + sum(map(len, task.scales))
 
 
 def noise_size(realism: Realism | None = None) -> int:
-    """Number of standard normal numbers that a step takes."""
+    """Number of standard normal numbers of a step, per drone."""
     return SENSED_SIZE + (0 if realism is None else realism.noise_size)
 
 
@@ -46,19 +46,19 @@ def make_flight(
 ) -> FlightFn:
     """flight(state, memory, action, params, external, noise) -> (state, memory, obs, cost, left, far).
 
-    action: (4, n) in [-1, 1], of a `level` as in command.py. memory: rows as in memory.Layout. noise: (18 and
-    what `realism` asks for, n) standard normal. left, far: (n,) 1.0 where the episode, where a training
-    flight has ended. step: another engine's, in the place of `make_step`'s; at level=rates one of
-    `inner_physics`. shifted: there is a seventh argument, (17, n), added to the state after the step: how
-    another engine's differs. Raises ConfigError for physics or realism that the craft cannot have,
-    UnknownNameError for a level.
+    action: (4, n) in [-1, 1], of a `level` as in command.py. memory: (m, n) as in memory.MemoryLayout. noise:
+    (noise_size(realism), n) standard normal. left, far: (n,) 1.0 where a measured episode ended, and where a
+    training flight ended. step: step of another engine instead of `make_step`'s; at level=rates with the
+    physics of `inner_physics`. shifted: adds a seventh argument (17, n), which is added to the state after
+    the step, such as the difference of another engine's state. Raises ConfigError for physics or realism that
+    the craft does not support, UnknownNameError for an unknown level.
     """
     real = realism or Realism()
     check_realism(real, craft)
     loops, physics = inner_physics(level, replace(physics, wind=physics.wind or real.gust_m_s > 0.0))
     command = make_command(level, craft, physics.dt_s)
     advance = make_advance(command, step or make_step(craft, physics), loops)
-    place, hover = layout(task, senses, real), command.hover
+    slots, hover = layout(task, senses, real), command.hover
 
     def flight(
         state: Tensor,
@@ -69,26 +69,26 @@ def make_flight(
         noise: Tensor,
         *shift: Tensor,
     ) -> tuple[Tensor, ...]:
-        acting, power, air, hidden = _through_the_world(
-            state, memory, action, external, noise, craft, place, real, task.dt_s
+        acting, power, air, hidden = _apply_realism(
+            state, memory, action, external, noise, craft, slots, real, task.dt_s
         )
         after = advance(state, acting, power, params, air)
         after = after + shift[0] if shifted else after
-        task_state_before = memory[place.task_state]
+        task_state_before = memory[slots.task_state]
         task_state = task.advance(state, after, external, task_state_before)
-        last = memory[place.last] if task.w_action_rate > 0.0 else None
+        last = memory[slots.last] if task.w_action_rate > 0.0 else None
         transition = FlightTransition(
             state, after, action, last, external, task_state_before, task_state, hover
         )
-        arrived, positions, velocities = _sensed(after, memory, place)
+        arrived, positions, velocities = _sense(after, memory, slots)
         seen = observe(
             task.relative(arrived, external, task_state), noise[:SENSED_SIZE] if senses.noise else None
         )
-        remembered = remember(memory[place.seen], action, seen[POS], senses, task.dt_s)
+        remembered = remember(memory[slots.seen], action, seen[POS], senses, task.dt_s)
         front, behind = task.view(seen, external, task_state)
         left, far = (ended.to(after.dtype) for ended in task.over(transition))
-        own_last = [action] if place.own_last else []
-        rows = torch.cat(
+        own_last = [action] if slots.own_last else []
+        next_memory = torch.cat(
             [
                 remembered,
                 task_state,
@@ -97,79 +97,77 @@ def make_flight(
                 positions,
                 velocities,
                 *hidden[1:],
-                memory[place.bias],
+                memory[slots.bias],
             ]
         )
-        return after, rows, torch.cat([front, remembered, behind]), task.cost(transition), left, far
+        return after, next_memory, torch.cat([front, remembered, behind]), task.cost(transition), left, far
 
     return flight
 
 
-def _through_the_world(
+def _apply_realism(
     state: Tensor, memory: Tensor, action: Tensor, external: Tensor, noise: Tensor,
-    craft: Craft, place: MemoryLayout, real: Realism, dt_s: float,
+    craft: Craft, slots: MemoryLayout, real: Realism, dt_s: float,
 ) -> tuple[Tensor, Tensor | None, Tensor, list[Tensor]]:  # fmt: skip
-    """(action that acts now, share of the battery's voltage or None, disturbance with gusts, hidden rows
-    after it).
+    """Latency, gusts and battery of one step.
 
-    The hidden rows: queue, gust, charge.
+    Returns (action that takes effect now, share of the full battery's voltage or None, disturbance with
+    gusts, updated hidden parts of the memory: queue, gust, charge).
     """
-    queue = memory[place.queue]
+    queue = memory[slots.queue]
     acting = queue[-4:] if real.latency_steps else action
     hidden = [torch.cat([action, queue[:-4]]) if real.latency_steps else queue]
     power, air = None, external[:EXTERNAL_SIZE]
     drawn = noise[SENSED_SIZE:]
     if real.gust_m_s > 0.0:
-        gust = next_gust(memory[place.gust], drawn[0:3], real.gust_m_s, dt_s)
+        gust = next_gust(memory[slots.gust], drawn[0:3], real.gust_m_s, dt_s)
         air = torch.cat([external[: WIND.start], external[WIND] + gust])
         hidden.append(gust)
     if real.battery_s > 0.0:
-        used = memory[place.used]
+        used = memory[slots.used]
         power = voltage_share(used)
         hidden.append(charge_used(used, state[ROTOR], craft, real.battery_s, dt_s))
     return acting, power, air, hidden
 
 
 def inner_physics(level: CommandLevel, physics: QuadPhysics) -> tuple[int, QuadPhysics]:
-    """(how often in a control step the rotors are told anew, the physics of one of these parts)."""
+    """Returns (number of rotor commands per control step, physics of the time between two of them)."""
     if level.name == "motors":
         return 1, physics
     return physics.substeps, replace(physics, dt_s=physics.dt_s / physics.substeps, substeps=1)
 
 
 def make_advance(command: Command, step: Step, loops: int) -> Callable[..., Tensor]:
-    """advance(state, action, voltage share or None, params, air) -> the state after `loops` parts of a
-    control step.
-    """
+    """advance(state, action, voltage share or None, params, air) -> state after `loops` rotor commands."""
 
     def advance(state: Tensor, action: Tensor, power: Tensor | None, params: Tensor, air: Tensor) -> Tensor:
         for _ in range(loops):
             rotors = command.rotors(state, action)
-            # A motor turns in proportion to its voltage, and its command is the battery's share that it is
-            # given.
+            # A motor's speed is proportional to its voltage, and its command is a share of the battery's.
             state = step(state, rotors if power is None else rotors.clamp(0.0, 1.0) * power, params, air)
         return state
 
     return advance
 
 
-def _sensed(after: Tensor, memory: Tensor, place: MemoryLayout) -> tuple[Tensor, Tensor, Tensor]:
-    """(the state as sensors tell it before their noise; positions and velocities that are still under
-    way).
+def _sense(after: Tensor, memory: Tensor, slots: MemoryLayout) -> tuple[Tensor, Tensor, Tensor]:
+    """Delay and bias of the sensors.
+
+    Returns (state as measured without noise, queue of positions, queue of velocities).
     """
-    position, positions = _late(after[POS], memory[place.positions])
-    velocity, velocities = _late(after[VEL], memory[place.velocities])
-    if place.positions.start == place.positions.stop and place.velocities.start == place.velocities.stop:
-        return _biased(after, memory[place.bias]), positions, velocities
-    told = torch.cat([position, after[QUAT], velocity, after[RATE.start :]])
-    return _biased(told, memory[place.bias]), positions, velocities
+    position, positions = _delayed(after[POS], memory[slots.positions])
+    velocity, velocities = _delayed(after[VEL], memory[slots.velocities])
+    if slots.positions.start == slots.positions.stop and slots.velocities.start == slots.velocities.stop:
+        return _biased(after, memory[slots.bias]), positions, velocities
+    measured = torch.cat([position, after[QUAT], velocity, after[RATE.start :]])
+    return _biased(measured, memory[slots.bias]), positions, velocities
 
 
-def _late(now: Tensor, under_way: Tensor) -> tuple[Tensor, Tensor]:
-    """(what has arrived, what is still under way)."""
-    if not len(under_way):
-        return now, under_way
-    return under_way[-3:], torch.cat([now, under_way[:-3]])
+def _delayed(now: Tensor, queue: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns (the oldest value of the queue, the queue with the newest value in front)."""
+    if not len(queue):
+        return now, queue
+    return queue[-3:], torch.cat([now, queue[:-3]])
 
 
 def _biased(state: Tensor, bias: Tensor) -> Tensor:
@@ -181,14 +179,14 @@ def first_sight(
     state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask, senses: FlightSenses,
     realism: Realism | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(memory, observation) at the start of an episode. hover: the action that hovers."""
+    """Returns (memory, observation) at the start of an episode. hover: the action that hovers."""
     real = realism or Realism()
     remembered, task_state = blank_memory(state.shape[1], hover, senses), task.first(external)
-    heard = noise if noise is None or senses.noise else None
-    place = layout(task, senses, real)
-    hidden = hidden_start(state, noise, hover, place, real, task_state)
+    slots = layout(task, senses, real)
+    hidden = hidden_start(state, noise, hover, slots, real, task_state)
     memory = torch.cat([remembered, *hidden])
-    told = _biased(state, memory[place.bias])
-    seen = observe(task.relative(told, external, task_state), None if heard is None else heard[:SENSED_SIZE])
+    measured = _biased(state, memory[slots.bias])
+    sensor_noise = noise[:SENSED_SIZE] if noise is not None and senses.noise else None
+    seen = observe(task.relative(measured, external, task_state), sensor_noise)
     front, behind = task.view(seen, external, task_state)
     return memory, torch.cat([front, remembered, behind])

@@ -1,7 +1,7 @@
-"""Many flights at once, with gradients: what a learner trains in when it differentiates through the dynamics.
+"""Many flights in parallel, differentiable: the environment of first-order learning through the dynamics.
 
-Columns are drones: observations (o, n), actions (4, n). A flight that ends is replaced by a fresh one in the
-same step, and no gradient crosses from the one to the other.
+The last axis of a tensor counts drones: observations (o, n), actions (4, n). A flight that ends is replaced
+by a fresh one in the same step, and no gradient flows between the two.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sim.tasks.flight.protocol import FlightTask
 
 _POOL = 4096  # starts drawn at a time
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
-_NOTHING = (torch.zeros(0, dtype=torch.long), torch.zeros(0, 0))  # no lane, and what was seen in it
+_NOTHING = (torch.zeros(0, dtype=torch.long), torch.zeros(0, 0))  # no lane, no observation
 
 
 class Fresh(NamedTuple):
-    """Flights that are about to begin; columns are drones."""
+    """Initial conditions of flights; the last axis counts drones."""
 
     state: Tensor
     memory: Tensor
@@ -41,12 +41,12 @@ class Fresh(NamedTuple):
 
 
 class Flights:
-    """`num` flights of one craft in one task. `gradient`: keep the way back through the dynamics. `level`: of
-    the actions, see command.py.
+    """`num` flights of one craft in one task.
 
-    `step`: another engine's, in the place of the physics; it runs eagerly. With gradient the states are that
-    engine's, and the gradients those of our physics at the same states and commands. `compile_s`: CPU seconds
-    spent compiling, 0 when the kernels were on disk. Everything that changes is in `state_dict`.
+    gradient: keep the graph through the dynamics. level: command level of the actions, see command.py. step:
+    step of another engine instead of the physics, which runs eagerly; with gradient the states are that
+    engine's and the gradients those of our physics at the same states and commands. compile_s: CPU seconds
+    spent compiling, 0 when the kernels were on disk. `state_dict` holds everything that changes.
     """
 
     state: Tensor  # (17, n)
@@ -97,7 +97,7 @@ class Flights:
             substeps = self.physics.substeps / home.substeps
             shift = torch.zeros_like(self.state)
             ours, self.compile_s = differentiable(fn, (*examples, shift), (0, 1, 2), eager=eager, say=say)
-            self._run = _led(ours, make_flight(*made, step, level), substeps)
+            self._run = _with_other_states(ours, make_flight(*made, step, level), substeps)
         elif gradient:
             fn = make_flight(*made, level=level)
             self._run, self.compile_s = differentiable(fn, examples, (0, 1, 2), eager=eager, say=say)
@@ -107,68 +107,62 @@ class Flights:
             self._run, self.compile_s = kernel, kernel.compile_s  # type: ignore[assignment]
 
     def restart(self) -> None:
-        """Fresh flights everywhere, of ages as if they had been going on for long: no lane ends with the
-        others.
-        """
+        """Start fresh flights in all lanes, with random ages so that they do not end together."""
         self._begin()
         self.age = torch.randint(0, self.task.train_steps, (self.num,), generator=self.generator).int()
 
     def detach(self) -> None:
-        """Forget the way back: the next step starts a new graph."""
+        """Cut the graph: the next step starts a new one."""
         self.state, self.memory, self.obs = self.state.detach(), self.memory.detach(), self.obs.detach()
 
     def step(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """Fly one control step; `self.obs` is what is seen after it. Returns (cost, ended).
+        """Fly one control step, after which `self.obs` is the new observation. Returns (cost, ended).
 
-        Training flights end where the task says, for example in a wider box so that returning can be learned,
-        and after task.train_steps.
+        Training flights end by the task's own rule, for example outside a wider box so that returning can be
+        learned, and after task.train_steps.
         """
         cost, ended = self.fly_on(action)
         self.renew(ended)
         return cost, ended
 
     def fly_on(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """The first half of `step`: state and observation are those that the action led to, for ended lanes
-        too.
-        """
+        """First half of `step`, without replacing ended flights: their state and observation are the last."""
         cost, _ = self._fly(action)
-        # NumPy compares numbers in a fifth of torch's time, and this is a tenth of what a step costs.
+        # NumPy compares in a fifth of torch's time, and this is a tenth of the time of a step.
         terminated = self._far.detach().numpy() > 0.0
         self._reached, self._overwritten, self.terminated = self.obs, _NOTHING, torch.from_numpy(terminated)
         return cost, torch.from_numpy(terminated | (self.age.numpy() >= self.task.train_steps))
 
     def renew(self, ended: Bool[Tensor, " n"]) -> None:
-        """The second half: fresh flights in the lanes that have ended."""
-        rows = torch.from_numpy(np.flatnonzero(ended.numpy()))
-        if len(rows):
+        """Second half of `step`: start fresh flights in the lanes that have ended."""
+        lanes = torch.from_numpy(np.flatnonzero(ended.numpy()))
+        if len(lanes):
             if not self.gradient:  # `_replace` then writes in place
-                self._overwritten = rows, self.obs.index_select(1, rows)
-            self._replace(ended, rows)
+                self._overwritten = lanes, self.obs.index_select(1, lanes)
+            self._replace(ended, lanes)
 
     @property
     def final_obs(self) -> Float[Tensor, "o n"]:
         """Observations after the last step, in restarted lanes those before the restart."""
-        rows, columns = self._overwritten
-        return self._reached.index_copy(1, rows, columns) if len(rows) else self._reached
+        lanes, obs = self._overwritten
+        return self._reached.index_copy(1, lanes, obs) if len(lanes) else self._reached
 
     def advance(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """One control step without replacing flights that end. Returns (cost, has the episode ended)."""
+        """One control step without replacing flights that end. Returns (cost, mask of ended episodes)."""
         cost, left = self._fly(action)
         return cost, left > 0.0
 
     def reference(self) -> Float[Tensor, "10 n"]:
-        """Position, velocity, acceleration and yaw of every goal now."""
+        """Position [m], velocity, acceleration (SI, world) and yaw [rad] of every current goal."""
         return self.task.reference(self.external, self.task_state)
 
     def measured(self) -> Float[Tensor, "17 n"]:
-        """The state as far as sensors say it, for classical controllers: their position, velocity and
-        rates.
-        """
+        """The state with position, velocity and rates as measured, for classical controllers."""
         return self.task.measured(self.obs, self.state, self.external, self.task_state)
 
     @property
     def task_state(self) -> Float[Tensor, "k n"]:
-        """The task's own rows: a clock, a count."""
+        """The task state: a clock, a count."""
         return self.memory[self._task_state]
 
     def _fly(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
@@ -179,27 +173,24 @@ class Flights:
         return cost, left
 
     def _begin(self) -> None:
-        fresh = Fresh(
-            *(rows.clone() for rows in self._take(self.num))
-        )  # the pool's own memory is not to be written
+        # Copies, because `_take` returns views of the pool and lanes are later written in place.
+        fresh = Fresh(*(values.clone() for values in self._take(self.num)))
         self.state, self.memory, self.params, self.external, self.obs = fresh
 
-    def _replace(self, ended: Bool[Tensor, " n"], rows: Int[Tensor, " k"]) -> None:
-        fresh = self._take(len(rows))
-        if (
-            not self.gradient
-        ):  # nobody else holds these tensors: writing a few columns is cheaper than copying all
+    def _replace(self, ended: Bool[Tensor, " n"], lanes: Int[Tensor, " k"]) -> None:
+        fresh = self._take(len(lanes))
+        if not self.gradient:  # no graph holds these tensors: writing a few lanes is cheaper than copying all
             for name in ("state", "memory", "obs", "external", *(["params"] if self.spread else [])):
-                getattr(self, name).index_copy_(1, rows, getattr(fresh, name))
+                getattr(self, name).index_copy_(1, lanes, getattr(fresh, name))
         else:
             for name in ("state", "memory", "obs"):
                 old = getattr(self, name)
-                new = torch.zeros_like(old.detach()).index_copy(1, rows, getattr(fresh, name))
+                new = torch.zeros_like(old.detach()).index_copy(1, lanes, getattr(fresh, name))
                 setattr(self, name, torch.where(ended, new, old))
-            self.external = self.external.index_copy(1, rows, fresh.external)
+            self.external = self.external.index_copy(1, lanes, fresh.external)
             if self.spread is not None:
-                self.params = self.params.index_copy(1, rows, fresh.params)
-        self.age.index_fill_(0, rows, 0)
+                self.params = self.params.index_copy(1, lanes, fresh.params)
+        self.age.index_fill_(0, lanes, 0)
 
     def _take(self, num: int) -> Fresh:
         """The next `num` starts, as views of the pool."""
@@ -211,12 +202,10 @@ class Flights:
             self._starts, self._taken = self._draw_pool(), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
-        return Fresh(*(rows[:, chosen] if rows.shape[1] > 1 else rows for rows in self._starts))
+        return Fresh(*(values[:, chosen] if values.shape[1] > 1 else values for values in self._starts))
 
     def _draw_pool(self) -> Fresh:
-        """Starts and what is seen at them, all at once: one by one, drawing and looking would cost more than
-        flying.
-        """
+        """Starts with their observations, many at once: one at a time they would take longer than flying."""
         unit = torch.rand(self.task.start_numbers, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
         state, external = self.task.start(self.craft, unit)
         small_s = self.physics.dt_s / self.physics.substeps
@@ -266,13 +255,12 @@ class Flights:
                 setattr(self, name, Fresh(*value) if name == "_starts" else value)
 
 
-def _led(
+def _with_other_states(
     ours: Callable[..., tuple[Tensor, ...]], theirs: FlightFn, substeps: float
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Our flight, moved after every step to the state that the other engine comes to: its states, our
-    gradients.
+    """A flight with the states of another engine and the gradients of ours.
 
-    substeps: how many of its steps, for which the parameters were made, take one of ours.
+    substeps: number of the other engine's steps, for which the parameters were made, in one of ours.
     """
     lags = [NAMES.index("rise"), NAMES.index("fall")]
 
@@ -280,7 +268,7 @@ def _led(
         state: Tensor, memory: Tensor, action: Tensor, params: Tensor, *rest: Tensor
     ) -> tuple[Tensor, ...]:
         own = params.clone()
-        own[lags] = 1.0 - (1.0 - params[lags]).pow(substeps)  # shares of the way in a longer step
+        own[lags] = 1.0 - (1.0 - params[lags]).pow(substeps)  # lags over the longer step
         with torch.no_grad():
             here = ours(state, memory, action, own, *rest, torch.zeros_like(state))[0]
             there = theirs(state, memory, action, params, *rest)[0]

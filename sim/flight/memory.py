@@ -1,6 +1,4 @@
-"""What is carried from step to step besides the state, as rows: the policy's memory, then what is hidden from
-it.
-"""
+"""Memory of a flight besides its state: the part that the policy observes, then the hidden part."""
 
 from __future__ import annotations
 
@@ -18,26 +16,27 @@ from sim.tasks.flight.protocol import FlightTask
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """Rows of the memory; effects that are off have none."""
+    """Slices of the memory along its first axis; effects that are off have empty ones."""
 
-    seen: slice  # last actions, newest first; integral of the position error: shown to the policy
-    task_state: slice  # the task's own: clock, counts
-    last: slice  # the last action, where a cost asks for it
-    queue: slice  # actions that are still under way, newest first
+    seen: slice  # observed by the policy: last actions, newest first; integral of the position error
+    task_state: slice  # clock, counts
+    last: slice  # the last action, where a cost needs it
+    queue: slice  # actions that have not taken effect yet, newest first
     positions: slice  # positions that sensors have not delivered yet, newest first
     velocities: slice  # velocities that sensors have not delivered yet, newest first
-    gust: slice  # m/s, world
-    used: slice  # charge, as a fraction
-    bias: slice  # of the gyro, rad/s, body
-    rows: int
-    own_last: bool  # does the last action have rows of its own, for the policy does not see it?
+    gust: slice  # velocity of the gust [m/s, world]
+    used: slice  # used charge of the battery, as a fraction
+    bias: slice  # bias of the gyro [rad/s, body]
+    size: int
+    own_last: bool  # True where the last action is stored separately, because the policy does not observe it
 
 
 def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLayout:
-    """The rows of this task, these senses and this realism."""
+    """The memory layout of a task with these senses and this realism."""
     own_last = 4 if task.w_action_rate > 0.0 and not senses.history else 0
     widths = (
-        senses.memory_size, task.task_state_size, own_last, 4 * realism.latency_steps, 3 * realism.delay_steps,
+        senses.memory_size, task.task_state_size, own_last, 4 * realism.latency_steps,
+        3 * realism.delay_steps,
         3 * realism.flow_steps, 3 * (realism.gust_m_s > 0.0), int(realism.battery_s > 0.0),
         3 * (realism.gyro_bias_rad_s > 0.0),
     )  # fmt: skip
@@ -53,13 +52,13 @@ def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLa
 
 
 def blank_memory(num: int, hover: Four, senses: FlightSenses) -> Tensor:
-    """The policy's part at the start of an episode: the action that hovers, no accumulated error."""
+    """The policy's part at the start of an episode: hover actions, zero integral."""
     still = torch.zeros(3 * senses.integral, num)
     return torch.cat([actions_of(hover, senses.history, num), still])
 
 
 def actions_of(hover: Four, times: int, num: int) -> Tensor:
-    """(4 times, n): the action that hovers, again and again."""
+    """(4 times, n): the hover action, repeated."""
     return torch.tensor(hover).unsqueeze(1).repeat(times, num)
 
 
@@ -71,7 +70,7 @@ def hidden_start(
     realism: Realism,
     task_state: Tensor,
 ) -> list[Tensor]:
-    """The hidden rows at the start of an episode, from `task_state` on."""
+    """The hidden part at the start of an episode: everything from `task_state` on."""
     num = state.shape[1]
     still = actions_of(hover, place.own_last + realism.latency_steps, num)
     drawn = torch.zeros(realism.noise_size, num) if noise is None else noise[SENSED_SIZE:]

@@ -1,6 +1,4 @@
-"""A plain picture of one drone: seen from the side (x to the right, z up) and from above (x to the right, y
-up).
-"""
+"""Schematic picture of one drone from the side (x right, z up) and from above (x right, y up)."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _PAPER, _GRID, _BODY, _FRONT, _GOAL = (
     (213, 94, 0),
     (0, 158, 115),
 )
-_DRAWN = 0.15  # of half the picture: crafts are centimetres wide, and drawn larger so that they can be seen
+_DRAWN = 0.15  # drawn size as a share of half the picture: larger than the craft, which is centimetres wide
 
 
 def picture(
@@ -25,8 +23,9 @@ def picture(
     goal_m: Float[ndarray, " 3"] | None = None,
     middle_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> UInt8[ndarray, "240 480 3"]:
-    """RGB. The frame is the box of the task, `box_m` from its middle; orange arms are the front ones, the
-    green dot is the goal, in the middle unless given.
+    """RGB picture of a state (17,). Front arms are orange, the goal is green, by default in the middle.
+
+    The frame extends `box_m` from `middle_m`, all in m in the world.
     """
     image = np.full((SIDE_PX, 2 * SIDE_PX, 3), _PAPER, np.uint8)
     image[:, SIDE_PX - 1 : SIDE_PX + 1] = _GRID

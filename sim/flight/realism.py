@@ -1,8 +1,7 @@
-"""What separates a flight from a perfect one: latency, late and biased sensors, gusts, a battery that
-empties.
+"""Imperfections of a flight: latency, delayed and biased sensors, gusts, a discharging battery.
 
-Each is off by default and then costs nothing. All of it acts in training and measurement alike, on policies
-and on classical controllers.
+Each is off by default and then costs no time. They act in training and in measurement, on policies and on
+classical controllers.
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 
-GUST_HEIGHT_M = 3.048  # the lowest height, 10 ft, that MIL-F-8785C has a model for
-LAST_CHARGE = 0.8  # episodes start with 0 ... this much of the charge used
+GUST_HEIGHT_M = 3.048  # lowest height of the model in MIL-F-8785C, 10 ft
+LAST_CHARGE = 0.8  # largest fraction of the charge that is used at the start of an episode
 _CELL = (3.7348, 0.00876, 0.468, 3.5294)  # V, V, V, 1 / (charge): E0, K, A, B of Tremblay's lithium-ion cell
 
 
 @dataclass(frozen=True, slots=True)
 class Realism:
-    """Imperfections of a flight. Times are whole control steps."""
+    """Imperfections of a flight. Times are in control steps; 0 switches an effect off."""
 
-    latency_steps: int = 0  # commands act this much later
-    delay_steps: int = 0  # positions arrive this much later, as from motion capture
-    flow_steps: int = 0  # velocities arrive this much later, as from optical flow
-    gyro_bias_rad_s: float = 0.0  # standard deviation over flights of what a gyro says at rest, every axis
+    latency_steps: int = 0  # delay of commands
+    delay_steps: int = 0  # delay of measured positions, as from motion capture
+    flow_steps: int = 0  # delay of measured velocities, as from optical flow
+    gyro_bias_rad_s: float = 0.0  # standard deviation over flights of the gyro's bias, per axis
     gust_m_s: float = 0.0  # standard deviation of the horizontal gusts
-    battery_s: float = 0.0  # a full charge hovers this long; 0: it never falls
+    battery_s: float = 0.0  # time for which a full charge hovers
 
     @property
     def noise_size(self) -> int:
-        """Rows of standard normal numbers that a step asks for."""
+        """Number of standard normal numbers of a step, per drone."""
         return 3 * (self.gyro_bias_rad_s > 0.0) + 3 * (self.gust_m_s > 0.0) + (self.battery_s > 0.0)
 
     def bias(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:
-        """Bias of the gyro, constant over a flight."""
+        """Bias of the gyro [rad/s, body], constant over a flight; empty where it is off."""
         return [self.gyro_bias_rad_s * noise[-3:]] if self.gyro_bias_rad_s > 0.0 else []
 
     def start(self, noise: Float[Tensor, "r n"]) -> list[Tensor]:
-        """Gusts that have been blowing for long, and charge used before the start."""
+        """Stationary gusts [m/s] and charge used before the start, each where it is on."""
         noise = noise[:-3] if self.gyro_bias_rad_s > 0.0 else noise
         parts = []
         if self.gust_m_s > 0.0:
@@ -55,9 +54,7 @@ class Realism:
 
 
 def steps_of(name: str, time_s: float, dt_s: float) -> int:
-    """A time as whole control steps. Raises ConfigError for one that is none, or longer than half a
-    second.
-    """
+    """A time in control steps. Raises ConfigError for a fraction of a step or more than half a second."""
     steps = round(time_s / dt_s)
     if abs(steps * dt_s - time_s) > 1e-6 or not 0.0 <= time_s <= 0.5:
         raise ConfigError(
@@ -68,7 +65,7 @@ def steps_of(name: str, time_s: float, dt_s: float) -> int:
 
 
 def check_realism(realism: Realism, craft: Craft) -> None:
-    """Raises ConfigError for gusts on a craft that feels none."""
+    """Raise ConfigError for gusts on a craft without drag."""
     drag = (*craft.linear_drag_n_s_m, *craft.rotor_drag_n_s2_m, craft.quadratic_drag_n_s2_m2)
     if realism.gust_m_s > 0.0 and not any(drag):
         raise ConfigError(
@@ -81,10 +78,9 @@ def gust_model(horizontal_m_s: float) -> tuple[tuple[float, float, float], tuple
     """Standard deviation [m/s] and correlation time [s] of gusts along x, y and z of the world.
 
     MIL-F-8785C, low altitude, at its lowest height h = 10 ft: L_w = h, L_u = h / (0.177 + 0.000823 h)^1.2,
-    sigma_u / sigma_w = (0.177 + 0.000823 h)^-0.4, sigma_w = 0.1 W20. Simplified: all three axes have the
-    first-order spectrum that the model gives to u only, y is as x, and what carries the eddies past the craft
-    is the wind W20 that such gusts belong to, for a hovering craft has no airspeed of its own. The wind
-    itself does not blow here.
+    sigma_u / sigma_w = (0.177 + 0.000823 h)^-0.4, sigma_w = 0.1 W20. Simplifications: all three axes have the
+    first-order spectrum that the model has for u only; y equals x; eddies pass the craft with the wind speed
+    W20 that belongs to such gusts, because a hovering craft has no airspeed. The mean wind is left out.
     """
     feet = GUST_HEIGHT_M / 0.3048
     base = 0.177 + 0.000823 * feet
@@ -97,21 +93,20 @@ def gust_model(horizontal_m_s: float) -> tuple[tuple[float, float, float], tuple
 def next_gust(
     gust: Float[Tensor, "3 n"], noise: Float[Tensor, "3 n"], horizontal_m_s: float, dt_s: float
 ) -> Tensor:
-    """First-order coloured noise with that spread at any step: g' = a g + sigma sqrt(1 - a^2) n, a = exp(-dt
-    / T).
-    """
-    rows = []
+    """Next gust [m/s, world]: g' = a g + sigma sqrt(1 - a^2) n, a = exp(-dt / T), first-order noise."""
+    parts = []
     for g, n, std, time_s in zip(gust.unbind(0), noise.unbind(0), *gust_model(horizontal_m_s), strict=True):
         share = math.exp(-dt_s / time_s)
-        rows.append(share * g + std * math.sqrt(1.0 - share * share) * n)
-    return torch.stack(rows)
+        parts.append(share * g + std * math.sqrt(1.0 - share * share) * n)
+    return torch.stack(parts)
 
 
 def voltage_share(used: Tensor) -> Tensor:
-    """Voltage of a cell of which this fraction of the charge is used, over that of a full one.
+    """Voltage of a cell with a used fraction u of its charge, relative to that of a full cell.
 
-    E = E0 - K / (1 - u) + A exp(-B u), the curve at rest of Tremblay, Dessaint & Dekkiche 2007 (VPPC), table
-    of the 3.6 V lithium-ion cell. Resistance is left out: thrust curves are measured under load.
+    E = E0 - K / (1 - u) + A exp(-B u), the no-load curve of Tremblay, Dessaint & Dekkiche 2007 (VPPC), with
+    the parameters of its 3.6 V lithium-ion cell. Resistance is left out, because thrust curves are measured
+    under load.
     """
     e0, k, a, b = _CELL
     full = e0 - k + a
@@ -122,8 +117,6 @@ def voltage_share(used: Tensor) -> Tensor:
 def charge_used(
     used: Tensor, speeds: Float[Tensor, "4 n"], craft: Craft, battery_s: float, dt_s: float
 ) -> Tensor:
-    """After dt_s: rotors take power as the cube of their speed, and hovering empties a charge in
-    `battery_s`.
-    """
+    """Used charge after dt_s: power grows with the cube of rotor speed; hovering lasts `battery_s`."""
     power = speeds.pow(3).mean(0, keepdim=True) / craft.hover_speed**3
     return used + (dt_s / battery_s) * power

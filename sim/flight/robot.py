@@ -1,6 +1,4 @@
-"""One craft in the air as a robot: commanded, stepped and read by a node, without episodes and without a
-task.
-"""
+"""One simulated craft as a robot: a node commands, steps and reads it, without episodes or a task."""
 
 from __future__ import annotations
 
@@ -14,16 +12,14 @@ from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.levels import make_level
 
-_STEP_S = (
-    0.005  # semi-implicit Euler: a quarter of the work of Runge-Kutta, which at 100 Hz in real time counts
-)
+_STEP_S = 0.005  # of semi-implicit Euler, which needs a quarter of the time of Runge-Kutta
 
 
 class QuadBody:
-    """Starts at `place_m`, level, hovering; frame ENU, body FLU.
+    """A craft that starts at `place_m`, level and hovering. World frame ENU, body frame FLU.
 
-    level: "motors", or "rates": then an autopilot with a rate loop of its own stands between commands and
-    rotors, and counts its thrust so that `hover`, of 0 ... 1, carries the craft.
+    level: "motors", or "rates", where an autopilot's rate loop is between commands and rotors; its thrust
+    command, 0 ... 1, hovers at `hover`.
     """
 
     def __init__(
@@ -41,6 +37,7 @@ class QuadBody:
         self.reset()
 
     def reset(self) -> None:
+        """Return to the start, hovering."""
         self._state, self._left_s = start(1), 0.0
         self._state[POS, 0] = torch.tensor(self._place)
         self._state[ROTOR] = self.craft.hover_speed
@@ -58,7 +55,7 @@ class QuadBody:
 
     @torch.no_grad()
     def advance(self, dt_s: float) -> None:
-        """Let time pass; what is less than a step is kept for the next call."""
+        """Simulate `dt_s`; a remainder of less than a step is added to the next call."""
         steps = int((self._left_s + dt_s) / _STEP_S + 1e-6)
         self._left_s += dt_s - steps * _STEP_S
         for _ in range(steps):
@@ -66,7 +63,7 @@ class QuadBody:
             self._state = self._step(self._state, rotors, self._params, self._calm)
 
     def read(self) -> tuple[ndarray, ndarray, ndarray, ndarray]:
-        """(position [m], quaternion wxyz, velocity [m/s, world], rates [rad/s, body])."""
-        rows = self._state[:, 0].double().numpy()
-        quat = rows[QUAT] / np.linalg.norm(rows[QUAT])
-        return rows[POS].copy(), quat, rows[VEL].copy(), rows[RATE].copy()
+        """Position [m], quaternion [wxyz, body -> world], velocity [m/s, world], rates [rad/s, body]."""
+        state = self._state[:, 0].double().numpy()
+        quat = state[QUAT] / np.linalg.norm(state[QUAT])
+        return state[POS].copy(), quat, state[VEL].copy(), state[RATE].copy()

@@ -1,7 +1,7 @@
 """Options of flight tasks, shared by `robo-rl fly` and by environments by name.
 
-The name of an environment carries the options that are not the default, so that a policy finds the one that it
-was trained in: `quad/race:craft=cf21,track=splits`.
+The name of an environment contains the options that are not the default, so that a policy's manifest
+identifies the environment that it was trained in: `quad/race:craft=cf21,track=splits`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sim.tasks.swarm.world import SwarmWorld, arm_m
 
 MeasuredTask = HoverTask | TrackingTask | WaypointTask | RaceTask | ObstacleTask
 ENGINES = ("quad", "pybullet")
-_OWN = {  # option -> tasks that have it; all other options go with every task
+_OWN = {  # option -> tasks that have it; every task has all other options
     "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
     **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
     **dict.fromkeys(("density", "cylinders", "planner"), ("obstacles",)),
@@ -39,21 +39,24 @@ class FlightOptions:
     """Options of a flight task. None: the task's own value."""
 
     craft: str = "cf2x_l2f"
-    engine: str = "quad"  # whose physics: quad, or pybullet: contacts, ground effect, drag of the rotors
-    speed_m_s: float | None = None  # figure8: on the curve (2); at most: waypoints 2, race 3.5, obstacles 1.5
-    track: str = "ring"  # race
-    track_scale: float = 1.0  # race: all lengths of the track times this
-    baseline_speed_m_s: float | None = None  # race: of the path of classical controllers (1.5)
+    engine: str = "quad"  # physics: quad; pybullet, with contacts, ground effect and rotor drag
+    speed_m_s: float | None = (
+        None  # figure8: speed (2); waypoints (2), race (3.5), obstacles (1.5): the largest
+    )
+    track: str = "ring"  # race: name or YAML file
+    track_scale: float = 1.0  # race: factor of all lengths of the track
+    baseline_speed_m_s: float | None = None  # race: speed of the reference of classical controllers (1.5)
     density: float = 0.2  # obstacles: share of the 64 cells with a cylinder
-    cylinders: int = 4  # obstacles: how many of the nearest are seen
-    planner: bool = False  # obstacles: `reference` leads around the cylinders, not straight
-    history: int = 8  # last actions that are seen
-    integral: bool = True  # hover, figure8: the integral of the position error is seen
-    level: str = "motors"  # what is commanded: motors, or rates: thrust and body rates, as over a link
-    rate_rad_s: float = 6.0  # level=rates: the most that is asked for, roll and pitch; half of it yaw
+    cylinders: int = 4  # obstacles: number of observed cylinders, the nearest ones
+    planner: bool = False  # obstacles: the reference of classical controllers leads around the cylinders
+    history: int = 8  # number of observed last actions
+    integral: bool = True  # hover, figure8: the integral of the position error is observed
+    level: str = "motors"  # command level: motors; rates, thrust and body rates for an autopilot
+    rate_rad_s: float = 6.0  # level=rates: largest rate of roll and pitch; half of it for yaw
 
     @property
     def commanded(self) -> CommandLevel:
+        """The command level."""
         return CommandLevel(self.level, self.rate_rad_s)
 
     @property
@@ -78,7 +81,7 @@ class QuadEnvOptions(FlightOptions):
 
 
 def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTask:
-    """The task as it is measured. Raises ConfigError for what the craft cannot fly, UnknownNameError."""
+    """The task as measured. Raises UnknownNameError, ConfigError for options that the craft cannot fly."""
     if name not in TASKS:
         raise UnknownNameError("flight task", name, TASKS)
     if name == "hover":
@@ -116,7 +119,7 @@ def _race(craft: Craft, options: FlightOptions) -> RaceTask:
 
 
 def senses_of(name: str, options: FlightOptions) -> FlightSenses:
-    """Senses of a policy; the integral only in tasks that stay at a goal."""
+    """Senses of a policy in a task; the integral only in tasks that hold a goal."""
     return FlightSenses(options.history, options.integral and name in ("hover", "figure8"))
 
 
@@ -130,19 +133,21 @@ def other_step(
 
 
 def unused_options(name: str) -> tuple[str, ...]:
-    """Options of other tasks."""
+    """Options that this task does not have."""
     return tuple(option for option, tasks in _OWN.items() if name not in tasks)
 
 
 def check_options(name: str, options: FlightOptions) -> None:
-    """Raises ConfigError for an option of another task, which would have no effect."""
+    """Raise ConfigError for options of other tasks, UnknownNameError for an unknown engine."""
     if options.engine not in ENGINES:
         raise UnknownNameError("engine", options.engine, ENGINES)
     for option in unused_options(name):
         if getattr(options, option) != getattr(DEFAULT, option):
             owners = ", ".join(_OWN[option])
-            raise ConfigError(f"Task {name} has no {option}: leave it out, or fly one that has: {owners}.")
+            raise ConfigError(
+                f"Task {name} has no {option}: leave it out, or choose a task that has: {owners}."
+            )
     if options.level == "motors" and options.rate_rad_s != DEFAULT.rate_rad_s:
         raise ConfigError(
-            "rate_rad_s bounds the commands of level=rates; level=motors commands no rates: leave it out."
+            "rate_rad_s limits the commands of level=rates; level=motors has no rates: leave it out."
         )

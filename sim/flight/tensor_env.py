@@ -1,10 +1,11 @@
-"""Flights for learners that take rewards: rows are drones, and the critic may see what no sensor tells.
+"""Flights as a `TensorEnv` for learners from rewards; the critic may observe the true state.
 
-    obs = [what the policy sees | true position, rotation, velocity, rates; push; rotors; last action,
-    integral]
+    obs = [policy's observation | true position, rotation, velocity, rates; disturbance; rotors; last action,
+           integral]
 
-The first part is noisy and remembers actions, the second is the truth with the disturbance of the episode:
-the asymmetric critic of Learning to Fly in Seconds (28 numbers), and what our cost and policy remember.
+The first part is noisy and contains past actions. The second is the input of the asymmetric critic of
+Learning to Fly in Seconds (28 numbers: true state and disturbance of the episode), and the memory of our cost
+and policy.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from sim.flight.memory import layout
 from sim.tasks.flight.hover_reward import GROUPS, HoverReward
 from sim.tasks.flight.observation import observe
 
-TORQUE_M = 1e-4  # a torque counts as large at this many weights times a metre
-FORCE_SHARE = 0.05  # ... a force at this share of the weight
+TORQUE_M = 1e-4  # scale of a torque, as a fraction of the weight times one metre
+FORCE_SHARE = 0.05  # scale of a force, as a fraction of the weight
 
 
 class FlightTensorEnv:
-    """`flights` without gradient, as `TensorEnv`. scale: (o,) what brings the policy's observation to about one.
+    """`flights` without gradient as a `TensorEnv`.
 
-    asymmetric: the critic sees the truth; else what the actor sees.
+    scale: (o,) factors that scale the policy's observation to about one. asymmetric: the critic observes the
+    true state; otherwise the same as the actor.
     """
 
     num_parts = len(GROUPS)
@@ -50,23 +52,25 @@ class FlightTensorEnv:
         self._rotor = 2.0 * flights.craft.hover_speed - 1.0
         self._memory = layout(flights.task, flights.senses, flights.realism).seen
         self.views = Views(slice(0, seen), slice(seen, None)) if asymmetric else ALL
-        self.obs = self._rows(flights.obs)
+        self.obs = self._inputs(flights.obs)
 
     def restart(self) -> None:
+        """Start fresh flights of random ages."""
         self.flights.restart()
-        self.obs = self._rows(self.flights.obs)
+        self.obs = self._inputs(self.flights.obs)
 
     @torch.no_grad()
     def step(self, action: Float[Tensor, "n 4"]) -> TensorStep:
-        flights, columns = self.flights, action.T.contiguous()
-        cost, ended = flights.fly_on(columns)
-        parts = self.reward.parts(flights.state, columns, cost, self._hover)
-        final, terminated = self._rows(flights.obs), flights.terminated
+        flights, actions = self.flights, action.T.contiguous()
+        cost, ended = flights.fly_on(actions)
+        parts = self.reward.parts(flights.state, actions, cost, self._hover)
+        final, terminated = self._inputs(flights.obs), flights.terminated
         flights.renew(ended)
-        self.obs = self._rows(flights.obs) if ended.any() else final
+        self.obs = self._inputs(flights.obs) if ended.any() else final
         return TensorStep(final, self.reward_of(parts, terminated), parts, terminated, ended & ~terminated)
 
     def harden(self) -> None:
+        """Move to the next lesson of the curriculum."""
         self.lesson += 1
 
     def reward_of(
@@ -74,14 +78,13 @@ class FlightTensorEnv:
     ) -> Float[Tensor, "..."]:
         return self.reward.reward(parts, terminated, self.lesson)
 
-    def _rows(self, obs: Float[Tensor, "o n"]) -> Float[Tensor, "n f"]:
+    def _inputs(self, obs: Float[Tensor, "o n"]) -> Float[Tensor, "n f"]:
+        """Inputs of actor and critic (see `views`) from the policy's observation and the true state."""
         shown = obs * self._scale
         if not self._asymmetric:
             return shown.T.contiguous()
         flights = self.flights
-        memory = (
-            flights.memory[self._memory] * self._scale[18:]
-        )  # what it remembers stands behind the 18 it senses
+        memory = flights.memory[self._memory] * self._scale[18:]  # observed behind the 18 sensed numbers
         truth = torch.cat([
             observe(flights.state, None) * self._front,
             flights.external[:6] * self._push,
@@ -97,4 +100,4 @@ class FlightTensorEnv:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.flights.load_state_dict(state["flights"])
         self.lesson = int(state["lesson"])
-        self.obs = self._rows(self.flights.obs)
+        self.obs = self._inputs(self.flights.obs)

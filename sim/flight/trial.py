@@ -1,4 +1,4 @@
-"""A trial: whole episodes from given starts, recorded, for a policy or a classical controller alike."""
+"""Trials: complete recorded episodes from given starts, for policies and for classical controllers."""
 
 from __future__ import annotations
 
@@ -15,36 +15,31 @@ from sim.flight.control.controllers import make_controller
 from sim.flight.flights import Flights
 from sim.tasks.flight.protocol import FlightOutcome
 
-Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # actions in [-1, 1] from what can be seen
+Pilot = Callable[[Flights], Float[Tensor, "4 n"]]  # flights -> actions in [-1, 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Recorded episodes; t = steps, n = drones. After a drone left the box its rows are NaN."""
+    """Recorded episodes; t = steps, n = drones. Values after the end of an episode are NaN."""
 
     position_m: Float[Tensor, "t 3 n"]
     quat_wxyz: Float[Tensor, "t 4 n"]
     velocity_m_s: Float[Tensor, "t 3 n"]
     rate_rad_s: Float[Tensor, "t 3 n"]  # body frame
-    rotor: Float[
-        Tensor, "t 4 n"
-    ]  # speeds, 0 ... 1: as commanded, or what the craft's own rate loop made of them
+    # Rotor speeds, 0 ... 1: the commands at level=motors, the actual speeds at level=rates.
+    rotor: Float[Tensor, "t 4 n"]
     goal_m: Float[Tensor, "t 3 n"]
-    error_m: Float[
-        Tensor, " k"
-    ]  # over the last seconds, of those that stayed; empty where the task has no such error
+    error_m: Float[Tensor, " k"]  # of the drones that stayed; empty for tasks without an error
     left: Bool[Tensor, " n"]  # ended early
-    held: Bool[Tensor, " n"]  # success: stayed, and close; or all waypoints reached, or the laps flown
-    facts: dict[str, float | None] = field(default_factory=dict)  # the task's own figures
-    external: Float[Tensor, "e n"] | None = None  # disturbance, and below it what the episodes are made of
-    action_change: float = (
-        0.0  # mean |change| of a number of the action, -1 ... 1, of those that fly: how it chatters
-    )
+    held: Bool[Tensor, " n"]  # success, as the task defines it
+    facts: dict[str, float | None] = field(default_factory=dict)  # measurements of this task alone
+    external: Float[Tensor, "e n"] | None = None  # disturbance, then what else describes the episodes
+    action_change: float = 0.0  # mean absolute change of an action component per step in flight: chatter
 
 
 @torch.no_grad()
 def fly(flights: Flights, pilot: Pilot) -> Trial:
-    """Fly every lane of fresh `flights` for one whole episode."""
+    """Fly every lane of fresh `flights` for one complete episode."""
     columns: tuple[list[Tensor], ...] = ([], [], [], [], [], [], [], [], [])
     task = flights.task
     for _ in range(task.max_steps):
@@ -73,14 +68,12 @@ def fly(flights: Flights, pilot: Pilot) -> Trial:
 
 
 def policy_pilot(columns: Callable[[Tensor], Tensor]) -> Pilot:
-    """A policy that maps observations (o, n) to actions (4, n)."""
+    """Pilot of a policy that maps observations (o, n) to actions (4, n)."""
     return lambda flights: columns(flights.obs)
 
 
 def controller_pilot(name: str, craft: Craft, dt_s: float, num: int, level: str = "motors") -> Pilot:
-    """A classical controller that follows the goal, on the same noisy position, velocity and rates; true
-    attitude.
-    """
+    """Pilot of a classical controller, with measured position, velocity and rates and true attitude."""
     controller = make_controller(name, craft, dt_s, level=level)
     memory = torch.zeros(controller.memory_size, num)
 

@@ -43,9 +43,9 @@ _SAVED = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_t
 def flight_spec(
     task: FlightTask, senses: FlightSenses, options: FlightOptions | None = None, action: ActionSpec = MOTORS
 ) -> EnvSpec:
-    """The contract of a flight policy: observations with units, and actions.
+    """Contract of a flight policy: observations with units, and actions.
 
-    Its name carries those of `options` that are not the default. action: the one of their level.
+    Its name contains the `options` that are not the default. action: action space of their command level.
     """
     front, behind = task.units
     parts = (
@@ -60,13 +60,14 @@ def flight_spec(
 
 
 class QuadVecEnv:
-    """n drones in one flight task, each episode a pure function of its seed and its actions.
+    """n drones in one flight task; each episode is a pure function of its seed and its actions.
 
-    compiled: None compiles from 64 lanes on; below, compiling costs more than it saves. Success is that of the
-    task's `score`, as `robo-rl fly` prints it. Where an episode has a distance as its error, `info["error_m"]`
-    (n,) holds it in the step that ends the episode; it is infinite in all others, and where the box was left.
+    compiled: None compiles from 64 lanes on, because for fewer lanes compiling takes longer than it saves.
+    Success is that of the task's `score`, as in `robo-rl fly`. For tasks with an error, `info["error_m"]`
+    (n,) [m] holds it in the step that ends the episode; it is infinite in all other steps and where the
+    episode ended early.
 
-    `measured` and `reference` are inputs of classical controllers and of experts made of them, not of policies.
+    `measured` and `reference` are inputs of classical controllers and their experts, not of policies.
     """
 
     _state: Tensor  # (17, n)
@@ -147,8 +148,8 @@ class QuadVecEnv:
         ended, seed, final = terminated | truncated, self._episode_seed, self._obs.T.contiguous()
         obs = final
         if ended.any():
-            rows = ended.nonzero()[:, 0]
-            self._begin(rows, torch.tensor(take_seeds(self._seeds, len(rows))))
+            lanes = ended.nonzero()[:, 0]
+            self._begin(lanes, torch.tensor(take_seeds(self._seeds, len(lanes))))
             obs = self._obs.T.contiguous()
         info = {
             "final_obs": {"state": final.clone()},
@@ -161,22 +162,22 @@ class QuadVecEnv:
             info["error_m"] = error_m
         return {"state": obs.clone()}, self.task.reward(cost), terminated, truncated, info
 
-    def _begin(self, rows: Tensor, seeds: Tensor) -> None:
-        """Start these lanes anew."""
+    def _begin(self, lanes: Tensor, seeds: Tensor) -> None:
+        """Start fresh episodes in these lanes."""
         state, external = self.task.start(
             self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START)
         )
         noise = keyed_normal(seeds, 0, SENSED_SIZE, _SENSOR)
         memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
-        zero = torch.zeros(len(rows))
-        if len(rows) == self.num_envs:
+        zero = torch.zeros(len(lanes))
+        if len(lanes) == self.num_envs:
             self._state, self._memory, self._external, self._obs = state, memory, external, obs
             self._episode_seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
             return
         for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
-            setattr(self, name, getattr(self, name).index_copy(1, rows, new))
+            setattr(self, name, getattr(self, name).index_copy(1, lanes, new))
         for name, new in (("_episode_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
-            setattr(self, name, getattr(self, name).index_copy(0, rows, new))
+            setattr(self, name, getattr(self, name).index_copy(0, lanes, new))
 
     @property
     def _task_state(self) -> Float[Tensor, "k n"]:
@@ -190,7 +191,7 @@ class QuadVecEnv:
         return self.task.measured(self._obs, self._state, self._external, self._task_state)
 
     def reference(self) -> Float[Tensor, "10 n"]:
-        """Position, velocity, acceleration and yaw for a classical controller to follow now."""
+        """Position [m], velocity, acceleration (SI, world) and yaw [rad] for a controller to follow."""
         return self.task.reference(self._external, self._task_state)
 
     def snapshot(self) -> dict[str, Any]:
@@ -207,8 +208,8 @@ class QuadVecEnv:
         found = tuple(snapshot["state"].shape) if "state" in snapshot else None
         if snapshot.get("env") != self.spec.name or found != tuple(self._state.shape):
             raise CheckpointError(
-                f"The snapshot is of {snapshot.get('env')} with a state of {found}, this environment is "
-                f"{self.spec.name} with {tuple(self._state.shape)}. Make one that fits."
+                f"The snapshot is of {snapshot.get('env')} with a state of shape {found}, expected "
+                f"{self.spec.name} with {tuple(self._state.shape)}. Restore it in its own environment."
             )
         for name in _SAVED:
             setattr(self, name, snapshot[name.removeprefix("_")].clone())
@@ -217,11 +218,10 @@ class QuadVecEnv:
         return {"state": self._obs.T.contiguous()}
 
     def render(self, lane: int = 0) -> Tensor:
-        state, offset = (
-            rows[:, lane].numpy().astype(np.float64) for rows in (self._state, self._from_goal())
-        )
-        middle_m, reach_m = self.task.scene
-        return torch.from_numpy(picture(state, reach_m, state[POS] - offset, middle_m))
+        values = (self._state, self._from_goal())
+        state, offset = (value[:, lane].numpy().astype(np.float64) for value in values)
+        middle_m, extent_m = self.task.scene
+        return torch.from_numpy(picture(state, extent_m, state[POS] - offset, middle_m))
 
     def close(self) -> None:
         """Nothing to close."""

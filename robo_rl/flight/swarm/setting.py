@@ -70,7 +70,7 @@ class SwarmSetting:
             practice=Practice(0.0, config.train_s, config.replay),
             with_downwash=config.downwash,
             eager=config.eager,
-            elsewhere=self.elsewhere(world, config.worlds, pure=True),
+            other_engine=self.other_engine(world, config.worlds, pure=True),
         )
 
     def swarm(self, config: SwarmConfig, world: SwarmWorld, seed: int, batch: int = 0) -> Swarm:
@@ -87,10 +87,10 @@ class SwarmSetting:
             gradient=False,
             eager=config.eager,
             first_scenario=batch * worlds,
-            elsewhere=self.elsewhere(world, worlds),
+            other_engine=self.other_engine(world, worlds),
         )
 
-    def elsewhere(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
+    def other_engine(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
         """The other engine that moves the drones; None for engine=quad."""
         return (
             None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, self.scene, pure=pure)

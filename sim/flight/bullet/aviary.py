@@ -33,9 +33,10 @@ RENDER_PX = (640, 480)
 class Aviary(gymnasium.Env[ndarray, ndarray]):
     """`num_drones` drones in one arena. obs: "kin" or "rgb"; act: rpm, one_d_rpm, pid, vel or one_d_pid.
 
-    kin: per drone position, roll-pitch-yaw, velocity (world) and angular velocity (world), then its actions
-    of the last half second, oldest first. `effects`: ground, downwash, drag; none is what gym-pybullet-drones
-    calls PYB. Enums of that package are taken by their value. Raises ConfigError for what cannot be built.
+    kin: per drone position [m], roll-pitch-yaw [rad], velocity [m/s, world] and angular velocity [rad/s,
+    world], then its actions of the last half second, oldest first. `effects`: ground, downwash, drag; without
+    any it is the PYB physics of gym-pybullet-drones. Enums of that package are accepted. Raises ConfigError
+    for invalid arguments.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (declared like this by Gymnasium)
@@ -80,9 +81,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ndarray, dict[str, Any]]:
-        """Start an episode; all start alike: at rest, rotors stopped, just over the floor or at the given
-        place.
-        """
+        """Start an episode at rest with stopped rotors, just over the floor or at the given positions."""
         super().reset(seed=seed)
         self._world.place(self._initial)
         self._steps, self._done = 0, False
@@ -93,7 +92,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         return self._observe(), {}
 
     def step(self, action: ndarray) -> tuple[ndarray, float, bool, bool, dict[str, Any]]:
-        """One decision: `pyb_freq / ctrl_freq` steps of physics."""
+        """One control step: `pyb_freq / ctrl_freq` steps of physics."""
         if self._done:
             raise EnvError("step before reset: call reset() first.")
         given = self._given(action)
@@ -109,26 +108,24 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         return self._observe(), reward, terminated, truncated, {}
 
     def _given(self, action: ndarray) -> ndarray:
-        """(n, a). Raises EnvError for other numbers than the kind of action has, and for what is not
-        finite.
-        """
+        """The action with the shape (n, a). Raises EnvError for another size and for non-finite values."""
         given, size = np.asarray(action, np.float32), (self.num_drones, self.act.size)
         if given.size != size[0] * size[1]:
             raise EnvError(
                 f"The action has shape {given.shape}, and act = {self.act.name} of {size[0]} drones takes "
-                f"{size}: is it of another kind? Known: {', '.join(ACTS)}."
+                f"{size}. Give an action of that shape, or choose another act: {', '.join(ACTS)}."
             )
         if not np.isfinite(given).all():
-            raise EnvError(f"The action {given.tolist()} is not finite.")
+            raise EnvError(f"The action {given.tolist()} is not finite. Give finite numbers.")
         return given.reshape(size)
 
     def score(self) -> tuple[float, bool, bool]:
-        """(reward, terminated, truncated) of the state now."""
+        """Returns (reward, terminated, truncated) of the current state."""
         raise NotImplementedError
 
     @property
     def time_s(self) -> float:
-        """Since the reset, before the step that is being scored: that is when gym-pybullet-drones looks."""
+        """Time from the reset to the beginning of the scored step, as gym-pybullet-drones measures it."""
         return self._steps / self.ctrl_freq
 
     def render(self) -> ndarray | None:
@@ -165,7 +162,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
 
 
 class HoverAviary(Aviary):
-    """One drone rises to (0, 0, 1) m and stays. Reward max(0, 2 - distance^4), at most 484 in 8 s."""
+    """One drone rises to (0, 0, 1) m and hovers. Reward max(0, 2 - distance^4), at most 484 in 8 s."""
 
     goal_m = np.array([[0.0], [0.0], [1.0]])
     reach_m, tilt_rad, seconds = 1.5, 0.4, 8.0
@@ -175,9 +172,7 @@ class HoverAviary(Aviary):
 
 
 class MultiHoverAviary(Aviary):
-    """Drone i rises by 1 / (i + 1) m from where it starts. Reward: the sum of each one's max(0, 2 -
-    distance^4).
-    """
+    """Drone i rises by 1 / (i + 1) m from its start. Reward: sum over drones of max(0, 2 - distance^4)."""
 
     reach_m, tilt_rad, seconds = 2.0, 0.5, 8.0
 
@@ -192,7 +187,7 @@ class MultiHoverAviary(Aviary):
 
 
 class VelocityAviary(Aviary):
-    """Fly with a velocity: direction (3) and share of the fastest (0 ... 1). No reward (-1), no ending.
+    """Fly with a velocity: direction (3) and share of the speed limit (0 ... 1). Reward -1, no end.
 
     Observation, per drone: position, quaternion xyzw, roll-pitch-yaw, velocity, angular velocity, rotor
     speeds [rpm].
@@ -213,16 +208,14 @@ class VelocityAviary(Aviary):
     def _observe(self) -> ndarray:
         seen, rpm = kinematics(self.motion), self.rotors.T * self.craft.max_rpm
         quat = self.motion.quat_wxyz[[1, 2, 3, 0]].T
-        rows = np.concatenate([seen[:, 0:3], quat, seen[:, 3:12], rpm], axis=1).astype(np.float32)
-        return np.clip(rows, self.observation_space.low, self.observation_space.high)  # type: ignore[attr-defined]
+        obs = np.concatenate([seen[:, 0:3], quat, seen[:, 3:12], rpm], axis=1).astype(np.float32)
+        return np.clip(obs, self.observation_space.low, self.observation_space.high)  # type: ignore[attr-defined]
 
 
 def hover_score(
     env: HoverAviary | MultiHoverAviary, goal_m: Float[ndarray, "3 n"]
 ) -> tuple[float, bool, bool]:
-    """Reward sum max(0, 2 - d^4); over when all are within 0.1 mm, out of reach, tilted too far, or after 8
-    s.
-    """
+    """Reward sum max(0, 2 - d^4); ends within 0.1 mm in total, out of range, tilted too far, or after 8 s."""
     position = env.motion.position_m
     distance = np.linalg.norm(position - goal_m, axis=0)
     reward = float(np.maximum(0.0, 2.0 - distance**4).sum())
@@ -233,18 +226,17 @@ def hover_score(
 
 
 def kinematics(motion: Motion) -> Float[ndarray, "n 12"]:
-    """Position, roll-pitch-yaw, velocity, angular velocity; all in the world."""
+    """Position [m], roll-pitch-yaw [rad], velocity [m/s], angular velocity [rad/s], in the world."""
     spin = to_world(motion.turn, motion.rate_rad_s)
-    rows: ndarray = np.concatenate(
-        [motion.position_m, euler_angles(motion.quat_wxyz), motion.velocity_m_s, spin]
-    ).T
-    return rows
+    parts = [motion.position_m, euler_angles(motion.quat_wxyz), motion.velocity_m_s, spin]
+    found: ndarray = np.concatenate(parts).T
+    return found
 
 
 def _initial(
     craft: Any, num: int, xyzs: Float[ndarray, "n 3"] | None, rpys: Float[ndarray, "n 3"] | None
 ) -> Motion:
-    """At rest; by default side by side, 10 cm over the floor."""
+    """Start at rest at positions [m] and roll-pitch-yaw [rad]; default: in a line, 10 cm over the floor."""
     _, height_m = hull(craft)
     arm_m = float(np.hypot(*craft.rotors_m[0]))
     apart = 4.0 * arm_m * np.arange(num)
@@ -254,16 +246,16 @@ def _initial(
         else np.asarray(xyzs)
     )
     turns = np.zeros((num, 3)) if rpys is None else np.asarray(rpys)
-    for name, rows in (("initial_xyzs", places), ("initial_rpys", turns)):
-        if rows.shape != (num, 3):
-            raise ConfigError(f"{name} has shape {rows.shape}; for {num} drones it must be ({num}, 3).")
+    for name, values in (("initial_xyzs", places), ("initial_rpys", turns)):
+        if values.shape != (num, 3):
+            raise ConfigError(f"{name} has shape {values.shape}; expected ({num}, 3) for {num} drones.")
     return Motion.at_rest(places.T.astype(np.float64), quaternion(turns.T.astype(np.float64)))
 
 
 def _box(low: list[float], high: list[float], num: int) -> spaces.Box:
-    """The same bounds for every drone, one row each."""
-    rows = [np.tile(np.array(bound, np.float32), (num, 1)) for bound in (low, high)]
-    box: spaces.Box = spaces.Box(rows[0], rows[1], dtype=np.float32)
+    """Box (num, a) with the same bounds for every drone."""
+    bounds = [np.tile(np.array(bound, np.float32), (num, 1)) for bound in (low, high)]
+    box: spaces.Box = spaces.Box(bounds[0], bounds[1], dtype=np.float32)
     return box
 
 

@@ -1,4 +1,4 @@
-"""What an action means in gym-pybullet-drones: rotor speeds, or goals for a controller."""
+"""Actions of gym-pybullet-drones: rotor speeds, or goals for a controller."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sim.engines.quad.craft import Craft
 from sim.flight.control.controllers import make_controller
 
 ACTS = {"rpm": 4, "one_d_rpm": 1, "pid": 3, "vel": 4, "one_d_pid": 1}  # name -> numbers per drone
-RPM_SHARE = 0.05  # an action of 1 is this much above the speed that hovers
-SPEED_LIMIT_M_S = 0.03 * 30.0 / 3.6  # 3 % of the 30 km/h that the craft's file names
-STEP_M = 0.1  # one_d_pid: goal above the drone at an action of 1
-REACH_M = 1.0  # pid: the goal is at most this far away
+RPM_SHARE = 0.05  # change of rotor speed at an action of 1, as a share of the hover speed
+SPEED_LIMIT_M_S = 0.03 * 30.0 / 3.6  # 3 % of the craft's 30 km/h
+STEP_M = 0.1  # one_d_pid: height of the goal above the drone at an action of 1
+REACH_M = 1.0  # pid: largest distance of the goal
 CONTROLLER = "pid"
 
 Goal = Callable[[Float[ndarray, "n a"], Motion], Float[ndarray, "10 n"]]
 
 
 class Act:
-    """Actions of one kind, a name of ACTS, for n drones; a controller remembers from decision to decision.
+    """Conversion of one kind of action, a name of ACTS, for n drones, with the controller's memory.
 
-    `dt_s`: time between decisions.
+    dt_s: control period.
     """
 
     def __init__(self, name: str, craft: Craft, num: int, dt_s: float) -> None:
@@ -36,13 +36,13 @@ class Act:
         self.restart()
 
     def restart(self) -> None:
-        """An episode begins."""
+        """Clear the controller's memory at the start of an episode."""
         self._memory = torch.zeros(0) if self._controller is None else self._controller.blank(self._num)
 
     def rotors(
         self, action: Float[ndarray, "n a"], motion: Motion, speeds: Float[ndarray, "4 n"]
     ) -> Float[ndarray, "4 n"]:
-        """Rotor speeds, 0 ... 1, to hold until the next decision."""
+        """Rotor speeds, 0 ... 1, until the next control step."""
         if self._goal is None or self._controller is None:
             wanted = self._hover * (1.0 + RPM_SHARE * action.T.astype(np.float64))
             return np.clip(np.broadcast_to(wanted, speeds.shape), 0.0, 1.0)
@@ -70,9 +70,7 @@ def _waypoint(action: ndarray, motion: Motion) -> ndarray:
 
 
 def _velocity(action: ndarray, motion: Motion) -> ndarray:
-    """Fly in the direction of the first three numbers, by the share of the speed limit that the fourth
-    says.
-    """
+    """Velocity in the direction of the first three numbers, with a share of the speed limit, the fourth."""
     way, share = action[:, :3].T, np.abs(action[:, 3])
     length = np.linalg.norm(way, axis=0)
     unit = np.where(length > 0.0, way / np.maximum(length, 1e-9), 0.0)
@@ -81,7 +79,7 @@ def _velocity(action: ndarray, motion: Motion) -> ndarray:
 
 
 def _climb(action: ndarray, motion: Motion) -> ndarray:
-    """Up or down from where it is."""
+    """Goal above or below the current position."""
     above = np.zeros_like(motion.position_m)
     above[2] = STEP_M * action[:, 0]
     return _reference(motion.position_m + above)

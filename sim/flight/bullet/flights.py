@@ -1,4 +1,4 @@
-"""Flights in PyBullet: tasks, sensors and scoring as with the `quad` engine, stepped by PyBullet."""
+"""Flights in PyBullet, with the tasks, sensors and scoring of the `quad` engine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def bullet_step(
     craft: Craft, task: FlightTask, num: int, scene: AirEffects | None = None, realism: Realism | None = None,
     level: CommandLevel = ON_MOTORS, *, pure: bool = False,
 ) -> tuple[QuadPhysics, BulletStep]:  # fmt: skip
-    """(the physics that `Flights` is to be told, the step) of this task; without a scene its floor is 1 m
-    below the origin, or where the task's scene ends.
+    """Returns (physics for `Flights`, step) of a task.
+
+    Without a scene the floor is 1 m below the origin, or lower at the end of the task's own scene.
     """
     if scene is None:
         (_, _, middle_m), reach_m = task.scene
@@ -34,9 +35,7 @@ def bullet_flights(
     craft: Craft, task: FlightTask, senses: FlightSenses, num: int, seed: int, scene: AirEffects, *,
     spread: Spread | None = None, realism: Realism | None = None, level: CommandLevel = ON_MOTORS,
 ) -> Flights:  # fmt: skip
-    """Flights like those of the `quad` engine with the same seed, start for start and noise for noise, in
-    PyBullet.
-    """
+    """Flights in PyBullet with the same starts and noise as those of the `quad` engine with the same seed."""
     physics, step = bullet_step(craft, task, num, scene, realism, level)
     return Flights(
         craft,

@@ -1,8 +1,7 @@
-"""PyBullet under a swarm: its drones, floor and cylinders are bodies that push each other, and air falls from
-above.
+"""PyBullet as the engine of a swarm: drones, floor and cylinders collide, and drones have downwash.
 
-Every world of the swarm is an arena of one PyBullet world. Walls and ceiling are lines that are not to be
-crossed, as in `quad`; nothing bounces off them.
+Every world of the swarm is an arena of one PyBullet world. Walls and ceiling are only limits, as in `quad`,
+without contact.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from sim.tasks.swarm.world import ABSENT_M, SwarmWorld
 
 
 class BulletSwarm:
-    """A `SwarmStep`. `pure`: what follows depends on the state alone, as a training that is resumed wants;
-    otherwise contacts last as long as they do, for example of a drone that lies on the floor. Of the scene
-    the effects and the rate count: the floor is at z = 0.
+    """A `SwarmStep` in PyBullet; the floor is at z = 0, the scene gives effects and rate.
+
+    pure: the next state depends on the state alone, as resumed training needs; otherwise contacts persist
+    between steps, for example of a drone that lies on the floor.
     """
 
     def __init__(
@@ -42,22 +42,22 @@ class BulletSwarm:
             craft, self.physics, num, scene, per_arena=world.drones, pure=pure, floor_m=0.0, watch=self._watch
         )
         self.craft = self.engine.craft
-        self.touched, self._stands = Touched.nobody(num), torch.zeros(0)
+        self.touched, self._cylinders = Touched.none(num), torch.zeros(0)
 
-    def stand(self, cylinders: Float[Tensor, "2 w m"]) -> None:
-        if not torch.equal(cylinders, self._stands):
-            self._stands = cylinders.clone()
+    def place_cylinders(self, cylinders: Float[Tensor, "2 w m"]) -> None:
+        if not torch.equal(cylinders, self._cylinders):
+            self._cylinders = cylinders.clone()
             axes = cylinders.double().numpy()
             self.engine.world.stand(
                 axes, axes[0] < 0.5 * ABSENT_M, self._world.cylinder_m, self._world.room_m[2]
             )
 
     def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor:
-        self.touched = Touched.nobody(state.shape[1])
+        self.touched = Touched.none(state.shape[1])
         return self.engine(state, command, params, external)
 
     def _watch(self) -> None:
-        """After every sub-step: a drone that bounces off is gone at the end of the control step."""
+        """Record contacts after every substep: a drone that bounces has none at the end of the step."""
         pressed = self.engine.world.pressed()
         for kept, found in zip(self.touched, pressed, strict=True):
             kept |= torch.from_numpy(found)

@@ -1,6 +1,4 @@
-"""Flights in PyBullet that see through a camera: pictures at their own rate, inertial sensors at the control
-rate.
-"""
+"""Flights in PyBullet with a camera: images at their own rate, inertial sensors at the control rate."""
 
 from __future__ import annotations
 
@@ -24,18 +22,16 @@ from sim.flight.bullet.flights import bullet_flights
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 
-FRAMES = 3  # pictures of different ages in one image
-APART = 2  # pictures between two of them
-KEPT = APART * (FRAMES - 1) + 1  # pictures that are remembered
-ACCELEROMETER_STD_M_S2 = 0.3  # of a step, with the motors running
-ACCELEROMETER_BIAS_M_S2 = 0.1  # standard deviation over craft, of every axis
+FRAMES = 3  # frames of different ages in one observation
+APART = 2  # camera periods between two of them
+KEPT = APART * (FRAMES - 1) + 1  # frames that are stored
+ACCELEROMETER_STD_M_S2 = 0.3  # noise of a step, with the motors running
+ACCELEROMETER_BIAS_M_S2 = 0.1  # standard deviation over crafts, per axis
 
 
 @dataclass(slots=True)
 class Record:
-    """Pictures of a flight and the poses that they were taken from, of the n drones that had not left the
-    box.
-    """
+    """Frames of flights and the poses of the camera, of the n drones that had not left the box."""
 
     frames: list[UInt8[ndarray, "n h w"]] = field(default_factory=list)
     tilt: list[Float[Tensor, "n 3"]] = field(default_factory=list)
@@ -43,12 +39,11 @@ class Record:
 
 
 class VisionFlights:
-    """`num` hovering flights in PyBullet, start for start those of the `quad` engine, with a camera under
-    each.
+    """`num` hovering flights in PyBullet with a camera each, and the starts of the `quad` engine.
 
-    Call `look` once per control step, before acting; `image` and `state` are what a policy sees then. The
-    camera was on before the flight began: its first older pictures are those of a craft that came in at the
-    same attitude, carried by a thrust of its weight.
+    Call `look` once per control step, before acting; then `image` and `state` are the policy's observations.
+    Frames from before the start are rendered as if the craft had flown at its start attitude with a thrust of
+    its weight.
     """
 
     def __init__(
@@ -71,17 +66,17 @@ class VisionFlights:
         self._frames: list[ndarray] = []
         self._tilts: list[Tensor] = []
         self._bias = torch.from_numpy(self._rng.normal(0.0, ACCELEROMETER_BIAS_M_S2, (num, 3))).float()
-        self._felt: list[Tensor] = []  # acceleration in level axes since the oldest picture, oldest first
+        self._felt: list[Tensor] = []  # acceleration in level axes since the oldest frame, oldest first
         self._velocity = torch.zeros(0)
         self.flying = np.ones(num, dtype=bool)  # has not left the box
         self.pictures, self.fresh = 0, False
-        self.record: Record | None = None  # where to write down what is seen
+        self.record: Record | None = None  # filled with frames and poses where given
 
     def close(self) -> None:
         self.view.close()
 
     def look(self) -> None:
-        """A picture where one is due; then `fresh` is True."""
+        """Read the sensors, and take a frame where one is due; then `fresh` is True."""
         flights, record = self.flights, self.record
         self._step += 1
         self.flying &= ~self.task.outside(flights.state, self.task.box_m).numpy()
@@ -96,7 +91,7 @@ class VisionFlights:
                 record.pose.append(truth(flights.state)[self.flying][:, [0, 1, 2, 6, 7]])
 
     def _picture(self, ago_s: float) -> UInt8[ndarray, "n h w"]:
-        """What the cameras deliver; of some time ago, had the attitude been the same all the while."""
+        """Frames of all drones, now or some time ago assuming a constant attitude."""
         state = self.flights.state
         turn = rotation(state[QUAT].double().numpy())
         push = GRAVITY_M_S2 * (turn[:, 2] - np.array([[0.0], [0.0], [1.0]]))
@@ -106,17 +101,15 @@ class VisionFlights:
         return exposed(seen, self._gain, self.view.eye.noise, self._rng)
 
     def _before(self) -> list[UInt8[ndarray, "n h w"]]:
-        """Pictures from before the start, newest first."""
+        """Frames from before the start, newest first."""
         return [self._picture(age * self.every * self.task.dt_s) for age in range(1, KEPT)]
 
     def image(self) -> UInt8[Tensor, "n h w 3"]:
-        """Grey pictures of now, and of `APART` pictures earlier each, as channels."""
+        """Grey frames as channels: the newest, and each `APART` periods before the previous one."""
         return torch.from_numpy(np.stack(self._frames[::APART], axis=-1))
 
     def state(self) -> Float[Tensor, "n s"]:
-        """What a `VisionPolicy` takes: up, rates, last actions, up at each picture, age of the newest,
-        velocity.
-        """
+        """State input of a `VisionPolicy`: up, rates, last actions, up at each frame, frame age, velocity."""
         obs = self.flights.obs.T
         age = torch.full((len(obs), 1), float(self._step % self.every) / self.every)
         actions = obs[:, SENSED_SIZE : SENSED_SIZE + 4 * self.history]
@@ -125,15 +118,15 @@ class VisionFlights:
 
     @property
     def _span(self) -> int:
-        """Control steps from the oldest picture of an image to its newest."""
+        """Control steps from the oldest frame of an observation to its newest."""
         return APART * (FRAMES - 1) * self.every
 
     def _feel(self) -> None:
-        """Acceleration over the last step as measured, less gravity, in level axes."""
+        """Measure the acceleration of the last step, without gravity, in level axes [m/s^2]."""
         state, tilt = self.flights.state, self._tilt()
         velocity = state[VEL].T
         turn = rotation_matrix(state[QUAT]).T.reshape(-1, 3, 3)
-        if not self._felt:  # came in at this attitude, carried by a thrust of its weight
+        if not self._felt:  # before the start: constant attitude, a thrust of the weight
             force = torch.zeros_like(velocity)
             force[:, 2] = GRAVITY_M_S2
             self._felt = [self._level(force, tilt)] * self._span
@@ -142,9 +135,8 @@ class VisionFlights:
             rise[:, 2] += GRAVITY_M_S2
             noise = torch.from_numpy(self._rng.normal(0.0, ACCELEROMETER_STD_M_S2, rise.shape)).float()
             force = (turn.transpose(1, 2) @ rise.unsqueeze(2)).squeeze(2) + self._bias + noise
-            since = (
-                self._span + (self._step - 1) % self.every
-            )  # steps between the oldest picture and the last look
+            # Steps between the oldest frame and the previous call.
+            since = self._span + (self._step - 1) % self.every
             self._felt = [*self._felt[-since:], self._level(force, tilt)]
             if self.fresh:
                 self._felt = self._felt[-self._span :]
@@ -161,7 +153,7 @@ class VisionFlights:
 
 
 def truth(state: Float[Tensor, "17 n"]) -> Float[Tensor, "n 8"]:
-    """Position [m], velocity [m/s], cos and sin of the heading."""
+    """True position [m] and velocity [m/s] in the world, cos and sin of the heading."""
     matrix = rotation_matrix(state[QUAT])
     ahead = matrix[[0, 3]]
     heading = ahead / ahead.norm(dim=0).clamp(min=1e-6)
@@ -169,18 +161,18 @@ def truth(state: Float[Tensor, "17 n"]) -> Float[Tensor, "n 8"]:
 
 
 def steps_per_picture(camera_hz: float, dt_s: float) -> int:
-    """Raises ConfigError for a rate that is no whole number of control steps."""
+    """Control steps per frame. Raises ConfigError where the period is not a whole number of them."""
     steps = round(1.0 / (camera_hz * dt_s)) if camera_hz > 0.0 else 0
     if steps < 1 or abs(steps * dt_s * camera_hz - 1.0) > 0.02:
         raise ConfigError(
-            f"camera_hz = {camera_hz:g} is impossible at {1.0 / dt_s:g} Hz control: a picture takes whole "
-            "control steps, for example 25, 33.3 or 50."
+            f"camera_hz = {camera_hz:g} is impossible at {1.0 / dt_s:g} Hz control: the camera's period must "
+            "be a whole number of control steps, for example with 25, 33.3 or 50."
         )
     return steps
 
 
 def vision_spec(task: HoverTask, history: int, eye: FloorCamera, camera_hz: float) -> EnvSpec:
-    """The contract of a policy that sees through this camera."""
+    """Contract of a policy that flies with this camera."""
     apart_ms = 1000.0 * APART / camera_hz
     image = ArraySpec(
         (eye.px, eye.px, FRAMES),

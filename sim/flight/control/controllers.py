@@ -1,8 +1,8 @@
-"""What every position controller looks like from outside, and the table of those there are.
+"""Interface and table of position controllers.
 
-A controller is a pure function of rows (row = component, column = drone): it follows a point with its
-velocity, acceleration and yaw, and what it remembers goes in and comes out, so that it compiles, and has a
-gradient, together with the physics that it flies.
+A controller is a pure function of tensors (component, drone) that follows a point with its velocity,
+acceleration and yaw. Its memory is an argument and a result, so it compiles and is differentiable together
+with the physics.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ CONTROLLERS: Table = {  # name -> (where it lives, extra that installs its depen
     "mellinger": ("sim.flight.control.mellinger:make_mellinger", None),
     "lqr": ("sim.flight.control.lqr:make_lqr", "train"),
 }
-OVER_A_LINK = ("pid", "geometric")  # whose inner loop may be an autopilot's
+OVER_A_LINK = ("pid", "geometric")  # controllers whose inner loop may be an autopilot's
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """controller(state, reference, memory) -> (command, memory), to be called every `dt_s` that it was made
-    for.
+    """controller(state, reference, memory) -> (command, memory), called once per `dt_s` that it was made for.
 
-    state: (17, n) as in sim/engines/quad/layout.py. The rotor speeds in it are used; where no sensor gives
-    them, fill them from a model of the rotors, the first-order lag of the commands that were sent. command:
-    (4, n) rotor speeds, 0 ... 1; at level=rates thrust [weights] and body rates [rad/s].
+    state: (17, n) as in sim/engines/quad/layout.py. Its rotor speeds are used; where no sensor measures them,
+    take them from a model, the first-order lag of the sent commands. command: (4, n) rotor speeds, 0 ... 1;
+    at level=rates thrust [weights] and body rates [rad/s].
     """
 
     memory_size: int
@@ -52,7 +51,7 @@ class Controller:
         return self.law(state, reference, memory)
 
     def blank(self, num: int, device: torch.device | str = "cpu") -> Float[Tensor, "m n"]:
-        """Memory of a controller that has flown nothing yet."""
+        """Memory (m, n) at the start of a flight."""
         return torch.zeros(self.memory_size, num, device=device)
 
 
@@ -61,18 +60,20 @@ def make_controller(
 ) -> Controller:
     """A controller by name, tuned for this craft unless `gains` are given.
 
-    level: "motors", or "rates" for what the craft's own rate loop follows. Raises UnknownNameError,
-    ConfigError for a controller whose law has no body rates in it.
+    level: "motors", or "rates" for commands to the craft's rate loop. Raises UnknownNameError, ConfigError
+    for a controller without body rates.
     """
     maker: Callable[..., Controller] = lookup("controller", CONTROLLERS, name)
     if level == "motors":
         return maker(craft, dt_s, gains)
     if name not in OVER_A_LINK:
-        raise ConfigError(f"The controller '{name}' turns motors; level=rates has {', '.join(OVER_A_LINK)}.")
+        raise ConfigError(
+            f"The controller '{name}' commands motors only; for level=rates choose {', '.join(OVER_A_LINK)}."
+        )
     return maker(craft, dt_s, gains, level)
 
 
 def hold(position_m: Float[Tensor, "3 n"], yaw_rad: float | Tensor = 0.0) -> Float[Tensor, "10 n"]:
-    """The reference of a point to stay at, with one yaw or (n,) of them."""
+    """Reference at rest at a point [m, world], with one yaw or (n,) of them [rad]."""
     still = torch.zeros_like(position_m)
     return torch.cat([position_m, still, still, still[:1] + yaw_rad])

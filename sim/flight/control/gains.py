@@ -1,10 +1,9 @@
-"""How fast each loop of a flight controller may be, worked out from the craft: no gain here belongs to one of
-them.
+"""Natural frequencies of the loops of a flight controller, computed from the craft for all controllers.
 
-Loops nest: rotors, body rates and attitude, velocity and position; each needs the one inside it to be several
-times faster. So the lag of the rotors and the time step set the attitude's frequency, unless the rotors'
-torque sets it, and the attitude's frequency sets that of the position. Every controller makes its own gains
-of these frequencies.
+The loops are nested: rotors; body rates and attitude; velocity and position. Each needs an inner loop that is
+several times faster. So the lag of the rotors and the time step, or the torque of the rotors, limit the
+frequency of the attitude, and this limits that of the position. Each controller computes its gains from these
+frequencies.
 """
 
 from __future__ import annotations
@@ -15,47 +14,44 @@ from dataclasses import dataclass
 from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 
-FASTEST_ATTITUDE_RAD_S = 25.0  # what bounds a craft whose model has no lag at all
+FASTEST_ATTITUDE_RAD_S = 25.0  # limit for crafts whose model has no rotor lag
 FASTEST_ROTOR_S = (
-    0.015  # rotors are never asked to settle in less, however small the step: commands would saturate
+    0.015  # least time constant of overdriven rotors: with a smaller one commands would saturate
 )
-FULL_TORQUE_RAD = 0.5  # error of attitude or yaw that may ask for all the torque there is at hover
-USABLE_THRUST = 0.95  # share of full thrust that manoeuvres may plan with; the rest is left to the attitude
+FULL_TORQUE_RAD = 0.5  # error of attitude or yaw that may command the full torque available at hover
+USABLE_THRUST = 0.95  # share of full thrust available to manoeuvres; the rest is left to the attitude
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerGains:
-    """Natural frequencies [rad/s], damping ratios and limits, of which each controller makes its gains."""
+    """Natural frequencies [rad/s], damping ratios and limits from which controllers compute their gains."""
 
-    rotor_s: float  # time constant that the rotors are to have, see mixer.make_motors
+    rotor_s: float  # time constant of the overdriven rotors, see mixer.make_motors
     attitude_rad_s: float  # roll and pitch
     yaw_rad_s: float
     position_rad_s: float
-    max_tilt_rad: float  # of the thrust that is asked for
+    max_tilt_rad: float  # of the commanded thrust
     max_climb_m_s2: float
     max_sink_m_s2: float
-    max_accel_m_s2: float  # thrust over mass that may be asked for, gravity included
-    brake_m_s2: float  # that a craft on its way to a far point plans with
-    max_speed_m_s: float = 5.0  # on that way
+    max_accel_m_s2: float  # commanded thrust over mass, gravity included
+    brake_m_s2: float  # deceleration assumed on the way to a far point
+    max_speed_m_s: float = 5.0  # on the way to a far point
     damping: float = 1.0  # of the position
     attitude_damping: float = (
-        0.8  # less: the position waits for the attitude, whose lag counts more than its swing
+        0.8  # below 1, because the position loop suffers more from lag than from overshoot
     )
-    integral: float = (
-        1.0 / 3.0
-    )  # frequency of the integrals' own pole, as a share of the position's, below 1 / 2
-    integral_error_m_s2: float = (
-        0.3  # times the position's frequency^-2: integrals count larger errors as this one
-    )
-    max_integral_m_s2: float = 0.5 * GRAVITY_M_S2  # of the acceleration that integrals may hold
+    integral: float = 1.0 / 3.0  # frequency of the integrals' pole, as a share of the position's, below 1 / 2
+    # Largest error that integrals count, times the square of the position's frequency.
+    integral_error_m_s2: float = 0.3
+    max_integral_m_s2: float = 0.5 * GRAVITY_M_S2  # largest acceleration of the integrals
 
 
 def gains_for(craft: Craft, dt_s: float) -> ControllerGains:
-    """The gains of this craft, controlled every `dt_s`. Raises ConfigError for a step that is not above 0.
+    """Gains of a craft that is controlled every `dt_s`. Raises ConfigError for a step that is not above 0.
 
-    The attitude's lag T is the rotors' plus one step. 0.33 / T for the attitude and a fifth of it for the
-    position leave every mode of every controller, on every craft, damped to 0.44 or better (eigenvalues of
-    the sampled loop).
+    The lag T of the attitude is that of the rotors plus one step. With 0.33 / T for the attitude and a fifth
+    of it for the position, all modes of all controllers on all crafts have a damping ratio of at least 0.44
+    (eigenvalues of the sampled loop).
     """
     if not dt_s > 0.0:
         raise ConfigError(
@@ -84,9 +80,7 @@ def gains_for(craft: Craft, dt_s: float) -> ControllerGains:
 
 
 def authority_rad_s2(craft: Craft) -> tuple[float, float, float]:
-    """Roll, pitch and yaw acceleration that the rotors can give while their thrust still carries the
-    craft.
-    """
+    """Largest roll, pitch and yaw acceleration at hover, with a thrust that still carries the craft."""
     hover_n = craft.mass_kg * GRAVITY_M_S2 / 4.0
     spare_n = min(hover_n - craft.thrust_n[0], sum(craft.thrust_n) - hover_n)
     jx, jy, jz = craft.inertia_kg_m2
@@ -96,7 +90,5 @@ def authority_rad_s2(craft: Craft) -> tuple[float, float, float]:
 
 
 def integral_gain(share: float, damping: float) -> float:
-    """a for which s^3 + 2 d s^2 + s + a has a pole at -share: the integral gain in units of the natural
-    frequency^3.
-    """
+    """a for which s^3 + 2 d s^2 + s + a has a pole at -share: integral gain in units of frequency^3."""
     return share * (share * share - 2.0 * damping * share + 1.0)

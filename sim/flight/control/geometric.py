@@ -1,14 +1,15 @@
 """Geometric tracking control on SE(3): Lee, Leok & McClamroch, Geometric tracking control of a quadrotor UAV
 on SE(3), CDC 2010, position-controlled flight mode (doi 10.1109/CDC.2010.5717652), written with z up.
 
-    A = m (-kx ex - kv ev + g z^ + a_ref)     f = A . R z^     b3 = A / |A|, b1 the projection of the heading on it
+    A = m (-kx ex - kv ev + g z^ + a_ref)     f = A . R z^     b3 = A / |A|, b1: heading projected on it
     eR = (Rd^T R - R^T Rd)^v / 2              eW = W - R^T Rd Wd
     M = J (-kR eR - kW eW) + W x J W - J (W x R^T Rd Wd - R^T Rd Wd')
 
-Three choices of ours. The gains kR, kW multiply J, so that they are frequencies. Wd is worked out from A',
-and A' from a low-passed A, the memory, because the reference holds no jerk and the acceleration is not
-measured; Wd' is left out. A rotor cannot pull, so f is never below zero, and A is kept within what the craft
-can fly. As in the paper, upside down is an attitude to be left slowly: eR grows with the sine of the angle.
+Deviations from the paper: the gains kR, kW multiply J, so that they are frequencies. Wd is computed from A',
+and A' from a low-passed A (the memory), because the reference has no jerk and the acceleration is not
+measured; Wd' is left out. f is at least zero, because rotors cannot pull, and A is limited to what the craft
+can fly. As in the paper, the craft recovers slowly from upside down, because eR grows with the sine of the
+angle.
 """
 
 from __future__ import annotations
@@ -33,17 +34,15 @@ from sim.flight.control.vectors import TINY, Axes, add, axes_of, clip_norm, cros
 def make_geometric(
     craft: Craft, dt_s: float, gains: ControllerGains | None = None, level: str = "motors"
 ) -> Controller:
-    """Memory, 3 rows: the wanted acceleration, low-passed. A constant force leaves a constant error, force /
-    (m kx).
+    """Geometric controller. Memory (3, n): low-passed desired acceleration [m/s^2, world].
 
-    At level=rates M becomes the rates that a rate loop with the gain kW turns into it, Wd - (kR eR + W x Wd)
-    / kW.
+    A constant force leaves a constant position error, force / (m kx). At level=rates the output is the body
+    rates from which a rate loop with the gain kW makes M: Wd - (kR eR + W x Wd) / kW.
     """
-    # Wd already leads the position's way, so the attitude can afford the damping that the others trade for
-    # speed.
+    # The feed-forward Wd reduces the lag, so the attitude can have full damping.
     limits = gains or replace(gains_for(craft, dt_s), attitude_damping=1.0)
     motors, outlet = make_motors(craft, dt_s, limits.rotor_s), make_outlet(level, craft, dt_s, limits)
-    lag_s = 0.5 / limits.attitude_rad_s  # of the low pass: as fast as the attitude can use
+    lag_s = 0.5 / limits.attitude_rad_s  # of the low-pass filter: as fast as the attitude can follow
     share = -math.expm1(-dt_s / lag_s)
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,14 +68,12 @@ def make_geometric(
 
 
 def attitude_torque(craft: Craft, gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
-    """Torque [N m, body] of the PD law on SO(3) with e_R = `error` and the wanted rates `ahead` = R^T Rd
-    Wd.
-    """
+    """Torque [N m, body] of the PD law on SO(3); error: e_R, rate: W, ahead: R^T Rd Wd [rad/s, body]."""
     return torque_for(craft, attitude_accel(gains, error, rate, ahead), rate)
 
 
 def attitude_accel(gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) -> Vec:
-    """The same law's angular acceleration [rad/s^2, body]."""
+    """Angular acceleration [rad/s^2, body] of the PD law on SO(3), as in `attitude_torque`."""
     tilt, yaw = gains.attitude_rad_s**2, gains.yaw_rad_s**2
     tilt_rate, yaw_rate = rate_gains(gains)
     slow, swept = sub(ahead, rate), cross(rate, ahead)
@@ -88,19 +85,18 @@ def attitude_accel(gains: ControllerGains, error: Vec, rate: Vec, ahead: Vec) ->
 
 
 def scaled_rates(accel: Vec, gains: ControllerGains) -> Vec:
-    """Excess of commanded over current rates [rad/s] with which a rate loop gives this acceleration."""
+    """Excess of commanded over current rates [rad/s] for which a rate loop gives this acceleration."""
     tilt_rate, yaw_rate = rate_gains(gains)
     x, y, z = accel
     return x / tilt_rate, y / tilt_rate, z / yaw_rate
 
 
 def turning_rate(accel: Vec, jerk: Vec, wanted: Axes, heading: Vec) -> Vec:
-    """R^T Rd Wd [rad/s, body]: how the wanted attitude turns while the acceleration changes with `jerk`, yaw
-    held.
+    """R^T Rd Wd [rad/s, body]: rates of the desired attitude for an acceleration that changes with `jerk`.
 
-    jerk, wanted and heading as the body sees them; of the acceleration [m/s^2, world] only the magnitude
-    counts. b3' = (A' - (A' . b3) b3) / |A|, so x and y are -b3' . b2 and b3' . b1; z is -b1 . (b3' x heading)
-    / |b3 x heading|.
+    The yaw is constant. jerk [m/s^3], wanted and heading are in body axes; of the acceleration [m/s^2, world]
+    only the magnitude matters. b3' = (A' - (A' . b3) b3) / |A|, so x and y are -b3' . b2 and b3' . b1; z is
+    -b1 . (b3' x heading) / |b3 x heading|.
     """
     b1, b2, b3 = wanted
     force = (accel[0], accel[1], accel[2] + GRAVITY_M_S2)

@@ -1,15 +1,13 @@
-"""Action levels: what four numbers in [-1, 1] may mean to a quadcopter, from rotor speeds up to a place to go
-to.
+"""Action levels: meanings of four numbers in [-1, 1], from rotor speeds to a position.
 
     motors    rotor speeds, front right, back right, back left, front left
-    rates     collective thrust, body rates: what racing policies fly and what flight controllers take
-    attitude  collective thrust, roll, pitch (z-y-x angles at the present heading), yaw rate
+    rates     collective thrust, body rates: the action of racing policies and input of flight controllers
+    attitude  collective thrust, roll, pitch (z-y-x angles at the current heading), yaw rate
     velocity  velocity in the world, yaw rate
-    position  displacement in the world from where it is, yaw
+    position  displacement in the world from the current position, yaw
 
-The lower a level, the more a policy can do and the more it must learn. Every level is a pure function of the
-state and the action, without memory; its `spec` says in physical units what -1 and 1 stand for, linearly in
-between.
+The lower a level, the more a policy can do and the more it must learn. Every level is a pure function of
+state and action, without memory; its `spec` holds the physical values of -1 and 1, with linear interpolation.
 """
 
 from __future__ import annotations
@@ -59,24 +57,25 @@ class Level:
     """level(state (17, n), action (4, n) in [-1, 1]) -> rotor commands (4, n), 0 ... 1."""
 
     spec: ActionSpec
-    physical: Act  # the same, of an action in the units of `spec`
+    physical: Act  # the same function for an action in the units of `spec`
 
     def __call__(self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"]) -> Float[Tensor, "4 n"]:
-        rows = zip(action.clamp(-1.0, 1.0).unbind(0), self.spec.low, self.spec.high, strict=True)
-        return self.physical(
-            state, torch.stack([low + 0.5 * (high - low) * (a + 1.0) for a, low, high in rows])
-        )
+        ranges = zip(action.clamp(-1.0, 1.0).unbind(0), self.spec.low, self.spec.high, strict=True)
+        values = [low + 0.5 * (high - low) * (a + 1.0) for a, low, high in ranges]
+        return self.physical(state, torch.stack(values))
 
 
 Maker = Callable[[Craft, float, ControllerGains, Ranges], Level]
 
 
 def motors_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
+    """Rotor speeds as fractions of the maximum."""
     spec = ActionSpec((0.0,) * 4, (1.0,) * 4, "fraction of maximum speed")
     return Level(spec, lambda state, action: action)
 
 
 def rates_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
+    """Collective thrust [N] and body rates [rad/s]."""
     high = (craft.max_thrust_n, ranges.rate_rad_s, ranges.rate_rad_s, ranges.yaw_rate_rad_s)
     loop = make_rate_loop(craft, dt_s, gains)
 
@@ -87,6 +86,7 @@ def rates_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Range
 
 
 def attitude_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
+    """Collective thrust [N], roll and pitch [rad] at the current heading, yaw rate [rad/s]."""
     high = (craft.max_thrust_n, ranges.tilt_rad, ranges.tilt_rad, ranges.yaw_rate_rad_s)
     loop = make_rate_loop(craft, dt_s, gains)
     tilt, _ = attitude_gains(gains)
@@ -105,6 +105,7 @@ def attitude_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
 
 def velocity_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
+    """Velocity [m/s, world] and yaw rate [rad/s]."""
     high = (ranges.speed_m_s,) * 3 + (ranges.yaw_rate_rad_s,)
     loop = make_rate_loop(craft, dt_s, gains)
     tilt, _ = attitude_gains(gains)
@@ -119,6 +120,7 @@ def velocity_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
 
 def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
+    """Displacement [m, world] from the current position and yaw [rad]."""
     high = (ranges.step_m,) * 3 + (math.pi,)
     loop = make_rate_loop(craft, dt_s, gains)
 
@@ -132,7 +134,7 @@ def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 
 
 def reach_velocity(state: Tensor, wanted_m_s: Vec, gains: ControllerGains) -> Vec:
-    """Acceleration [m/s^2, world] towards a velocity [m/s, world], within what the craft can fly."""
+    """Acceleration [m/s^2, world] towards a velocity [m/s, world], within the craft's limits."""
     missing = sub(wanted_m_s, xyz(state[VEL]))
     _, kv = position_gains(gains)
     return limit_acceleration(scale(kv, missing), gains)

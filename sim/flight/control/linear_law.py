@@ -1,12 +1,13 @@
-"""LQR about hover as one explicit linear law of what a policy sees: action = clip(b + W obs, -1, 1).
+"""LQR about hover as an explicit linear law of a policy's observation: action = clip(b + W obs, -1, 1).
 
-    x = (position, velocity, tilt, rates, rotor speeds, integral of position);   min sum x'Qx + u'Ru;   a = hover - K x
+    x = (position, velocity, tilt, rates, rotor speeds, integral of position)
+    min sum x'Qx + u'Ru;   a = hover - K x
 
-The gain is that of control/lqr.py, with its weights (Bryson's rule), for the motor commands themselves:
-rotors and their lag are part of the plant, so nothing has to be inverted between the law and the motors, and
-the law stays linear. What a policy does not see is taken from what it sees: tilt from the rotation matrix, 2
-t = (R21 - R12, R02 - R20, R10 - R01), rotor speeds from its own last actions through the first-order lag,
-with hover before them.
+The gain is that of control/lqr.py, with its weights (Bryson's rule), for motor commands: rotors and their lag
+are part of the plant, so nothing has to be inverted between law and motors, and the law is linear. States
+that a policy does not observe are computed from its observation: tilt from the rotation matrix, 2 t = (R21 -
+R12, R02 - R20, R10 - R01), rotor speeds from the last actions through the first-order lag, with the hover
+action before them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 
 Matrix = NDArray[np.float64]
 POSITION, TILT, ROTORS, INTEGRAL = slice(0, 3), slice(6, 9), slice(12, 16), slice(16, 19)
-COMMAND = 1.0  # change of a motor command, -1 ... 1, that counts as much as the states' deviations
+COMMAND = 1.0  # change of a motor command, -1 ... 1, that weighs as much as the states' deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +43,26 @@ class LinearLaw:
 
 
 def linear_law(craft: Craft, dt_s: float, senses: FlightSenses) -> LinearLaw:
-    """Raises ConfigError where the last actions tell too little of the rotors for the law to be stable."""
+    """The law of a craft. Raises ConfigError where it is unstable because `history` is too short."""
     a, b = plant(craft, dt_s)
     gain = _gain(craft, dt_s, a, b, senses.integral)
     see = _sight(craft, dt_s, senses)
     weight = -gain @ see
     hover = 2.0 * craft.hover_speed - 1.0
-    # Remembered actions are absolute, the law is about hover.
+    # Observed last actions are absolute, the law is relative to hover.
     bias = hover - weight[:, SENSED_SIZE : SENSED_SIZE + 4 * senses.history].sum(axis=1) * hover
     law = LinearLaw(weight, bias, gain)
     if (size := growth(law, a, b, senses)) >= 1.0:
         raise ConfigError(
             f"A linear law about hover does not hold {craft.name} with history={senses.history}: a mode "
-            f"grows by {size:.3f} times per step. Raise history, so that the rotors' speeds can be told from "
-            "the last actions."
+            f"grows by {size:.3f} times per step. Raise history, so that the last actions determine the "
+            "rotors' speeds."
         )
     return law
 
 
 def plant(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
-    """(A (19, 19), B (19, 4)) of one step about hover; inputs are actions, -1 ... 1, rotors in the same
-    unit.
-    """
+    """(A (19, 19), B (19, 4)) of one step about hover; inputs and rotors in units of actions, -1 ... 1."""
     step, params = make_step(craft, QuadPhysics(dt_s=dt_s)), parameters(craft, dt_s).double()
     external = torch.zeros(EXTERNAL_SIZE, 1, dtype=torch.float64)
 
@@ -83,7 +82,7 @@ def plant(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
 
 
 def _gain(craft: Craft, dt_s: float, a: Matrix, b: Matrix, integral: bool) -> Matrix:
-    """K (4, 19), solved in units of the deviations that count the same; without a weight on the rotors."""
+    """K (4, 19), solved in units of deviations of equal weight; rotor speeds have no weight."""
     gains = gains_for(craft, dt_s)
     slow_s = 1.0 / (gains.integral * gains.position_rad_s)
     states, _ = deviations(craft, gains)
@@ -101,7 +100,7 @@ def _gain(craft: Craft, dt_s: float, a: Matrix, b: Matrix, integral: bool) -> Ma
 
 
 def _sight(craft: Craft, dt_s: float, senses: FlightSenses) -> Matrix:
-    """(19, o): the states out of an observation, as deviations from hover but for remembered actions."""
+    """Matrix (19, o) from an observation to the states, as deviations from hover except for last actions."""
     see = np.zeros((19, senses.obs_size))
     see[POSITION, 0:3] = see[3:6, 12:15] = see[9:12, 15:18] = np.eye(3)
     r = 3  # row i, column j of the rotation matrix is entry r + 3 i + j
@@ -115,9 +114,10 @@ def _sight(craft: Craft, dt_s: float, senses: FlightSenses) -> Matrix:
 
 
 def _lag_shares(craft: Craft, dt_s: float, history: int) -> list[float]:
-    """What each of the last actions, newest first, has of the rotor speed now; the rest is hover's.
+    """Shares of the last actions, newest first, in the current rotor speed; the remaining share is hover.
 
-    The oldest one standing for all before it would be unbiased, and was unstable on crafts with slow rotors.
+    Using the oldest action for all earlier ones would be unbiased, but is unstable on crafts with slow
+    rotors.
     """
     tau_s = 0.5 * (craft.rise_s + craft.fall_s)
     left = float(np.exp(-dt_s / tau_s)) if tau_s > 0.0 else 0.0
@@ -125,13 +125,9 @@ def _lag_shares(craft: Craft, dt_s: float, history: int) -> list[float]:
 
 
 def growth(law: LinearLaw, a: Matrix, b: Matrix, senses: FlightSenses) -> float:
-    """Largest modulus of the sampled closed loop, with true rotors and remembered actions: below 1 is
-    stable.
-    """
+    """Largest modulus of the sampled closed loop, with true rotors and last actions: stable below 1."""
     kept, own = 4 * senses.history, law.weight
-    back = np.zeros(
-        (4, 19 + kept)
-    )  # the action from true states and remembered actions, as deviations from hover
+    back = np.zeros((4, 19 + kept))  # action from true states and last actions, as deviations from hover
     back[:, :12], back[:, INTEGRAL] = -law.gain[:, :12], -law.gain[:, INTEGRAL]
     back[:, 19:] = own[:, SENSED_SIZE : SENSED_SIZE + kept]
     loop = np.zeros((19 + kept, 19 + kept))

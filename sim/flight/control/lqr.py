@@ -1,13 +1,13 @@
-"""Infinite-horizon discrete LQR about hover: 12 states, thrust and torques as inputs, gains by the Riccati
-equation.
+"""Infinite-horizon discrete LQR about hover: 12 states, thrust and torques as inputs.
 
-    x = (position, velocity, rotation vector, rates), seen along the reference's yaw;   u = (thrust - m g, torques)
-    x+ = A x + B u from our own step by torch.func.jacrev;   min sum x'Qx + u'Ru;   K = (R + B'PB)^-1 B'PA;   u = -K x
+    x = (position, velocity, rotation vector, rates) along the reference's yaw;  u =  (thrust - m g, torques)
+    x+ = A x + B u from our step by torch.func.jacrev;  min sum x'Qx + u'Ru
+    u = -K x,  K = (R + B'PB)^-1 B'PA with P from the discrete Riccati equation
 
-Q and R say which deviations one is equally unhappy with (Bryson's rule), and follow from the same frequencies
-as all other gains: with a metre of error go w metres per second, w^2 / g of tilt, and that tilt's own w_a and
-w_a^2. The law is linear: proved for small tilts only, though it does bring back large ones. It has no
-integral.
+Q and R weigh deviations by Bryson's rule, and follow from the same frequencies as all other gains: an error
+of one metre weighs as much as w m/s, a tilt of w^2 / g, and w_a and w_a^2 times this tilt as rate and angular
+acceleration. The law is linear, so it is optimal for small tilts only, although it recovers from large ones.
+It has no integral.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) ->
     limits = gains or gains_for(craft, dt_s)
     motors = make_motors(craft, dt_s, limits.rotor_s)
     gain = lqr_gain(craft, dt_s, limits)
-    gain[np.abs(gain) < 1e-9 * np.abs(gain).max(axis=1, keepdims=True)] = (
-        0.0  # what symmetry makes zero costs nothing
-    )
-    rows: list[list[float]] = gain.tolist()
+    # Entries that are zero by symmetry are skipped.
+    gain[np.abs(gain) < 1e-9 * np.abs(gain).max(axis=1, keepdims=True)] = 0.0
+    lines: list[list[float]] = gain.tolist()
     weight_n = craft.mass_kg * GRAVITY_M_S2
 
     def law(state: Tensor, reference: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,7 +48,7 @@ def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) ->
         rx, ry, rz = rotation_vector(state[QUAT], yaw)
         turned = (rx + ay / GRAVITY_M_S2, ry - ax / GRAVITY_M_S2, rz)
         x = (*position, *velocity, *turned, *xyz(state[RATE]))
-        u = [weighted(row, x) for row in rows]
+        u = [weighted(line, x) for line in lines]
         thrust_n = (weight_n + craft.mass_kg * az - u[0]).clamp(min=0.0)
         return motors(thrust_n, (-u[1], -u[2], -u[3]), state[ROTOR].unbind(0)), memory.clone()
 
@@ -57,7 +56,7 @@ def make_lqr(craft: Craft, dt_s: float, gains: ControllerGains | None = None) ->
 
 
 def weighted(weights: list[float], x: tuple[Tensor, ...]) -> Tensor:
-    """One row of K x, without the terms that are zero."""
+    """Weighted sum of the states, without the terms of zero weight."""
     total = torch.zeros_like(x[0])
     for weight, part in zip(weights, x, strict=True):
         total = total + weight * part if weight else total
@@ -65,7 +64,7 @@ def weighted(weights: list[float], x: tuple[Tensor, ...]) -> Tensor:
 
 
 def linearise(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
-    """(A (12, 12), B (12, 4)) of one step about hover, rotors without lag: they already turn as commanded."""
+    """(A (12, 12), B (12, 4)) of one step about hover, with rotors without lag."""
     step, mix = make_step(craft, QuadPhysics(dt_s=dt_s)), make_mixer(craft)
     params = parameters(craft, dt_s).double()
     external = torch.zeros(EXTERNAL_SIZE, 1, dtype=torch.float64)
@@ -85,9 +84,7 @@ def linearise(craft: Craft, dt_s: float) -> tuple[Matrix, Matrix]:
 
 
 def lqr_gain(craft: Craft, dt_s: float, gains: ControllerGains) -> Matrix:
-    """K (4, 12). Solved in units of the acceptable deviations, where Q and R are unit matrices and nothing is
-    tiny.
-    """
+    """K (4, 12), solved in units of the deviations, where Q and R are identities, for accuracy."""
     a, b = linearise(craft, dt_s)
     x, u = deviations(craft, gains)
     a, b = a * x[None, :] / x[:, None], b * u[None, :] / x[:, None]
@@ -98,7 +95,7 @@ def lqr_gain(craft: Craft, dt_s: float, gains: ControllerGains) -> Matrix:
 
 
 def deviations(craft: Craft, gains: ControllerGains) -> tuple[Matrix, Matrix]:
-    """Deviations of the 12 states and 4 inputs, in their own units, that count the same."""
+    """Deviations of the 12 states and 4 inputs, in their own units, that have equal weight."""
     w, w_a, w_y = gains.position_rad_s, gains.attitude_rad_s, gains.yaw_rad_s
     tilt = w * w / GRAVITY_M_S2
     jx, jy, jz = craft.inertia_kg_m2
@@ -107,15 +104,13 @@ def deviations(craft: Craft, gains: ControllerGains) -> tuple[Matrix, Matrix]:
 
 
 def along(a: Vec, yaw_rad: Tensor) -> Vec:
-    """A vector of the world, seen by one who looks along `yaw_rad`."""
+    """A vector of the world in axes turned about z by `yaw_rad`."""
     c, s = torch.cos(yaw_rad), torch.sin(yaw_rad)
     return c * a[0] + s * a[1], c * a[1] - s * a[0], a[2]
 
 
 def rotation_vector(quat: Tensor, yaw_rad: Tensor) -> Vec:
-    """2 x the vector part of conj(q_yaw) q with w >= 0 [rad for small angles]: attitude away from level at
-    that yaw.
-    """
+    """2 x the vector part of conj(q_yaw) q with w >= 0: rotation from level at that yaw (quat: wxyz)."""
     w, x, y, z = quat.unbind(0)
     c, s = torch.cos(0.5 * yaw_rad), torch.sin(0.5 * yaw_rad)
     sign = torch.where(c * w + s * z < 0.0, -2.0, 2.0)

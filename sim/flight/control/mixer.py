@@ -1,13 +1,12 @@
-"""Thrust and torques to rotor speeds: the last stage of every controller.
+"""Mixer from thrust and torques to rotor speeds, the last stage of every controller.
 
     (T, tx, ty, tz) = A t,   A from rotors_m, yaw_sign, torque_per_thrust_m;   t = A^-1 (T, tx, ty, tz)
     c0 + c1 s + c2 s^2 = t   ->   s = (-c1 + sqrt(c1^2 + 4 c2 (t - c0))) / 2 c2
 
-Four rotors cannot give everything at once. What they cannot give is given up in this order: yaw torque first,
-then collective thrust, raised or lowered, whichever makes room; roll and pitch torque only where no
-collective thrust could make room for them, each rotor at its limit then. A craft that holds its tilt can
-still brake and turn, one that does not falls over (the order of Faessler, Falanga & Scaramuzza, Thrust
-mixing, saturation, and body-rate control, 2017).
+Where rotors saturate, commands are reduced in this order: first yaw torque; then collective thrust, raised or
+lowered as needed; roll and pitch torque only where no collective thrust allows them, with each rotor at its
+limit. A craft that holds its tilt can still brake and turn, one that does not falls over (the order of
+Faessler, Falanga & Scaramuzza, Thrust mixing, saturation, and body-rate control, 2017).
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import Vec
 
-Rows = tuple[Tensor, ...]  # of the four rotors, each (n,)
+FourRotors = tuple[Tensor, ...]  # a value of each of the four rotors, each (n,)
 Mixer = Callable[[Tensor, Vec], Tensor]
-Motors = Callable[[Tensor, Vec, Rows], Tensor]
+Motors = Callable[[Tensor, Vec, FourRotors], Tensor]
 
 
 def allocation(craft: Craft) -> NDArray[np.float64]:
@@ -35,8 +34,9 @@ def allocation(craft: Craft) -> NDArray[np.float64]:
 
 
 def inverse_allocation(craft: Craft) -> list[list[float]]:
-    """(4, 4) plain numbers, a row per rotor. Raises ConfigError for rotors that cannot give all four
-    independently.
+    """Inverse of `allocation`, one list of four numbers per rotor.
+
+    Raises ConfigError for rotors that cannot give thrust and torques independently.
     """
     forward = allocation(craft)
     if np.linalg.matrix_rank(forward / np.abs(forward).max(axis=1, keepdims=True)) < 4:
@@ -64,16 +64,15 @@ def make_mixer(craft: Craft) -> Mixer:
 def make_motors(craft: Craft, dt_s: float, rotor_s: float) -> Motors:
     """motors(thrust_n, torques_nm, rotor speeds 4 x (n,)) -> commands (4, n), 0 ... 1, held for `dt_s`.
 
-    Overdrives the rotors, u = s + g (wanted - s), so that they answer with the time constant `rotor_s` in
-    place of their own: g is the share of the way that a rotor with rotor_s covers in a step over the share
-    that it covers itself. What a rotor can reach that fast is little, s (1 - 1/g) ... s + (1 - s) / g, and
-    thrust and torques are shared out within those limits; so the order in which they are given up holds for
-    rotors that lag, too.
+    Overdrives the rotors, u = s + g (wanted - s), so that they respond with the time constant `rotor_s`
+    instead of their own: g is the change of speed in a step with rotor_s over that with their own lag. A
+    rotor then reaches only s (1 - 1/g) ... s + (1 - s) / g in a step. Thrust and torques are allocated within
+    these limits, so the order of reduction also holds for rotors with lag.
     """
     share = _make_share(craft)
     rise, fall = (_overdrive(dt_s, tau_s, rotor_s) for tau_s in (craft.rise_s, craft.fall_s))
 
-    def motors(thrust_n: Tensor, torque_nm: Vec, speeds: Rows) -> Tensor:
+    def motors(thrust_n: Tensor, torque_nm: Vec, speeds: FourRotors) -> Tensor:
         least = tuple(s * (1.0 - 1.0 / fall) for s in speeds)
         most = tuple(s + (1.0 - s) * (1.0 / rise) for s in speeds)
         wanted = share(thrust_n, torque_nm, least, most)
@@ -90,22 +89,19 @@ def _overdrive(dt_s: float, tau_s: float, wanted_s: float) -> float:
     return float(np.expm1(-dt_s / wanted_s) / np.expm1(-dt_s / tau_s))
 
 
-def _make_share(craft: Craft) -> Callable[[Tensor, Vec, Rows, Rows], Rows]:
-    """share(thrust, torques, least, most) -> four rotor speeds within their own limits, in the order said
-    above.
-    """
+def _make_share(craft: Craft) -> Callable[[Tensor, Vec, FourRotors, FourRotors], FourRotors]:
+    """share(thrust, torques, least, most) -> rotor speeds within limits, reduced in the order above."""
     inverse = inverse_allocation(craft)
-    tiny_n = 1e-6 * craft.max_thrust_n  # differences below it do not bind
+    tiny_n = 1e-6 * craft.max_thrust_n  # smaller torques are not limited
 
-    def share(thrust_n: Tensor, torque_nm: Vec, least: Rows, most: Rows) -> Rows:
+    def share(thrust_n: Tensor, torque_nm: Vec, least: FourRotors, most: FourRotors) -> FourRotors:
         low, high = (tuple(thrust_of(craft, s) for s in limits) for limits in (least, most))
-        # In units of collective thrust: rotor i gives row[0] newtons of each newton asked for.
+        # In units of collective thrust, of which rotor i gives the share row[0].
         tilt = tuple((row[1] * torque_nm[0] + row[2] * torque_nm[1]) / row[0] for row in inverse)
         floor = most_of(tuple(t / row[0] - part for t, part, row in zip(low, tilt, inverse, strict=True)))
         ceiling = -most_of(tuple(part - t / row[0] for t, part, row in zip(high, tilt, inverse, strict=True)))
-        middle = 0.5 * (
-            floor + ceiling
-        )  # floor above ceiling: no collective fits, the middle bends torques least
+        # Where the floor is above the ceiling no collective fits, and the middle changes torques least.
+        middle = 0.5 * (floor + ceiling)
         collective = thrust_n.clamp(torch.minimum(floor, middle), torch.maximum(ceiling, middle))
         sums = tuple(row[0] * (collective + part) for row, part in zip(inverse, tilt, strict=True))
         given = tuple(t.clamp(lo, hi) for t, lo, hi in zip(sums, low, high, strict=True))
@@ -126,9 +122,7 @@ def thrust_of(craft: Craft, speed: Tensor) -> Tensor:
 
 
 def _speed(craft: Craft, thrust_n: Tensor) -> Tensor:
-    """Inverse of the thrust curve, 0 ... 1; the square root is kept off zero, where its gradient is
-    infinite.
-    """
+    """Inverse of the thrust curve, 0 ... 1; the square root avoids zero, where its gradient is infinite."""
     c0, c1, c2 = craft.thrust_n
     if c2 == 0.0:
         return ((thrust_n - c0) / c1).clamp(0.0, 1.0)
@@ -136,6 +130,7 @@ def _speed(craft: Craft, thrust_n: Tensor) -> Tensor:
     return (torch.sqrt((thrust_n / c2 + b).clamp(min=1e-12)) - a).clamp(0.0, 1.0)
 
 
-def most_of(values: Rows) -> Tensor:
+def most_of(values: FourRotors) -> Tensor:
+    """Largest of the four rotors' values."""
     a, b, c, d = values
     return torch.maximum(torch.maximum(a, b), torch.maximum(c, d))

@@ -1,12 +1,11 @@
-"""Cascaded PID: position -> velocity -> acceleration -> attitude -> body rates, each loop the next one's
-set-point.
+"""Cascaded PID: position -> velocity -> acceleration -> attitude -> body rates; each loop sets the next one.
 
     v* = v_ref + approach(p_ref - p)       a* = a_ref + kv (v* - v) + I,   I' = clip(ki (v* - v))
     attitude from a* + g and yaw             w* = ka (attitude error)        torque = J kr (w* - w) + w x J w
 
-The cascade of PX4 and of the Crazyflie's position_controller_pid.c. The integral is the memory: the
-acceleration that a constant force (wind, a wrong mass, a sagging battery) takes away. It grows slowly, and
-not at all where the limits shorten a*, so that a long way to go does not wind it up.
+The cascade of PX4 and of the Crazyflie's position_controller_pid.c. The integral, which is the memory,
+compensates a constant force (wind, a wrong mass, a discharged battery). It grows slowly, and stops where
+limits reduce a*, so that it does not wind up on the way to a far point.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sim.flight.control.vectors import TINY, add, axes_of, clip_norm, dot, scale
 def make_pid(
     craft: Craft, dt_s: float, gains: ControllerGains | None = None, level: str = "motors"
 ) -> Controller:
-    """Memory, 3 rows: the acceleration [m/s^2, world] that the integral adds."""
+    """PID controller. Memory (3, n): the acceleration [m/s^2, world] that the integral adds."""
     limits = gains or gains_for(craft, dt_s)
     _, kv = position_gains(limits)
     ki = integral_rate(limits)
@@ -53,8 +52,6 @@ def make_pid(
 
 
 def integral_rate(gains: ControllerGains) -> float:
-    """ki [1/s^2] (m/s^3 per m/s) that puts the slowest pole of s^3 + kv s^2 + (kx + ki) s + ki kp at
-    -integral w.
-    """
+    """ki [1/s^2] for which the slowest pole of s^3 + kv s^2 + (kx + ki) s + ki kp is at -integral w."""
     share, d = gains.integral, gains.damping
     return integral_gain(share, d) / (0.5 / d - share) * gains.position_rad_s**2

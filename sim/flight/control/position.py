@@ -1,9 +1,9 @@
-"""The outer loop: from where a craft is, and should be, to an acceleration that it can fly.
+"""Outer loop of a controller: from position error to an acceleration that the craft can fly.
 
-Two limits keep the loops inside linear whatever is asked for. A far point is approached no faster than can be
-braked in time, v = sqrt(2 a (r - r0 / 2)) beyond r0 = a / k^2 and v = k r within; an acceleration is cut down
-to what tilt and thrust allow, height first. Controllers with a PD law see a far point as one only so far that
-they fly that v.
+Two limits keep the inner loops linear for any reference. A far point is approached only as fast as the craft
+can brake, v = sqrt(2 a (r - r0 / 2)) beyond r0 = a / k^2 and v = k r within; the acceleration is limited by
+tilt and thrust, with priority for height. For controllers with a PD law, the error to a far point is
+shortened so that they fly with that v.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sim.flight.control.vectors import TINY, add, dot, scale, sub
 
 
 def position_gains(gains: ControllerGains) -> tuple[float, float]:
-    """(kx [1/s^2], kv [1/s]) of a PD law: x'' = -kx x - kv x'."""
+    """Gains (kx [1/s^2], kv [1/s]) of the PD law x'' = -kx x - kv x'."""
     return gains.position_rad_s**2, 2.0 * gains.damping * gains.position_rad_s
 
 
 def approach(error_m: Vec, gains: ControllerGains) -> Vec:
-    """Velocity [m/s] towards a point `error_m` away."""
+    """Velocity [m/s] towards a point at the offset `error_m`."""
     kx, kv = position_gains(gains)
     gain, brake = kx / kv, gains.brake_m_s2
     distance = torch.sqrt(dot(error_m, error_m) + TINY)
@@ -36,7 +36,7 @@ def approach(error_m: Vec, gains: ControllerGains) -> Vec:
 
 
 def near(error_m: Vec, gains: ControllerGains) -> Vec:
-    """The error [m] with which a PD law approaches at the speed that `approach` says."""
+    """The error [m] for which a PD law approaches with the speed of `approach`."""
     kx, kv = position_gains(gains)
     return scale(kv / kx, approach(error_m, gains))
 
@@ -44,9 +44,7 @@ def near(error_m: Vec, gains: ControllerGains) -> Vec:
 def pd_acceleration(
     state: Tensor, reference: Tensor, gains: ControllerGains, extra: Vec | None = None
 ) -> Vec:
-    """Acceleration [m/s^2, world] of the PD law, within the craft's limits; `extra` is added before they
-    are.
-    """
+    """Acceleration [m/s^2, world] of the PD law plus `extra`, within the craft's limits."""
     kx, kv = position_gains(gains)
     error = near(sub(xyz(reference[REF_POS]), xyz(state[POS])), gains)
     velocity_error = sub(xyz(reference[REF_VEL]), xyz(state[VEL]))
@@ -55,9 +53,7 @@ def pd_acceleration(
 
 
 def limit_acceleration(accel: Vec, gains: ControllerGains) -> Vec:
-    """Acceleration [m/s^2, world] that the craft can fly: height first, sideways what tilt and thrust
-    leave.
-    """
+    """Acceleration [m/s^2, world] within the craft's limits: the vertical part has priority."""
     ax, ay, az = accel
     az = az.clamp(-gains.max_sink_m_s2, gains.max_climb_m_s2)
     up = az + GRAVITY_M_S2

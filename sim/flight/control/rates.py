@@ -1,10 +1,10 @@
-"""Body-rate loop: collective thrust and body rates to rotor speeds. What a flight controller runs fastest.
+"""Body-rate loop, the innermost loop of a flight controller: collective thrust and body rates to rotor
+speeds.
 
     torque = J k (w_wanted - w) + w x J w
 
-The inertia makes k a frequency [rad/s], the same for a craft of 27 g and one of 2 kg; the gyroscopic term
-cancels what a turning body does to itself. No derivative term: the overdriven rotors (mixer.make_motors)
-leave it little to do.
+With the inertia J, k is a frequency [rad/s], independent of the craft's size; the second term compensates the
+gyroscopic torque. There is no derivative term, because overdriven rotors (mixer.make_motors) need none.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def make_rate_loop(craft: Craft, dt_s: float, gains: ControllerGains | None = No
 
 
 def make_outlet(level: str, craft: Craft, dt_s: float, gains: ControllerGains) -> RateLoop:
-    """Where a cascade's thrust and rates go: to its own rate loop, or at level=rates out, (4, n) [weights,
-    rad/s].
-    """
+    """Last stage of a cascade: a rate loop, or at level=rates its inputs (4, n) [weights, rad/s]."""
     if level == "motors":
         return make_rate_loop(craft, dt_s, gains)
     per_newton = 1.0 / (craft.mass_kg * GRAVITY_M_S2)
@@ -48,14 +46,12 @@ def make_outlet(level: str, craft: Craft, dt_s: float, gains: ControllerGains) -
 
 
 def rate_gains(gains: ControllerGains) -> tuple[float, float]:
-    """(roll and pitch, yaw) [1/s]: with attitude gains w / (2 d), w'' = -2 d w w' - w^2 angle, damping d."""
+    """Gains (roll and pitch, yaw) [1/s]: with attitude gains w / (2 d) the attitude has damping ratio d."""
     return 2.0 * gains.attitude_damping * gains.attitude_rad_s, 2.0 * gains.attitude_damping * gains.yaw_rad_s
 
 
 def torque_for(craft: Craft, accel: Vec, rate: Vec) -> Vec:
-    """Torque [N m, body] that turns the craft with `accel` [rad/s^2, body] while it turns with `rate` [rad/s,
-    body].
-    """
+    """Torque J accel + rate x J rate [N m, body] for an angular acceleration [rad/s^2] at a rate [rad/s]."""
     (jx, jy, jz), (ax, ay, az), (wx, wy, wz) = craft.inertia_kg_m2, accel, rate
     return (
         jx * ax + (jz - jy) * wy * wz,

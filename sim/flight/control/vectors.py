@@ -1,6 +1,4 @@
-"""Three-vectors as three rows: each component is one (n,) tensor, so that a compiled loop keeps it in a
-register.
-"""
+"""Vectors as three tensors (n,), one per component, which a compiled loop keeps in registers."""
 
 from __future__ import annotations
 
@@ -38,17 +36,17 @@ def unit(a: Vec) -> Vec:
 
 
 def clip_norm(a: Vec, limit: float) -> Vec:
-    """The vector, shortened to `limit` where it is longer."""
+    """The vector, shortened to the length `limit` where it is longer."""
     return scale((limit * torch.rsqrt(dot(a, a) + TINY)).clamp(max=1.0), a)
 
 
 def to_body(axes: Axes, a: Vec) -> Vec:
-    """R^T a: a vector of the world as the body sees it."""
+    """R^T a: a vector of the world in body axes."""
     return dot(axes[0], a), dot(axes[1], a), dot(axes[2], a)
 
 
 def axes_of(quat: Tensor) -> Axes:
-    """The body's axes in the world, from wxyz (4, n), body -> world."""
+    """The body's axes in the world, from quaternions (4, n), wxyz, body -> world."""
     w, x, y, z = quat.unbind(0)
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z), 2.0 * (x * z - w * y)),

@@ -1,4 +1,4 @@
-"""Replay of the moments before collisions, each at most ten times (QuadSwarm, arXiv 2306.09537)."""
+"""Replay of situations 1.5 s before collisions, each at most ten times (QuadSwarm, arXiv 2306.09537)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-_EVERY = 25  # steps between two pictures of all worlds
-_BEFORE = 6  # pictures back: 1.5 s at 100 Hz
-_ROOM = 64  # moments kept; the oldest makes room
-_USES = 10
+_EVERY = 25  # steps between two snapshots of all worlds
+_BEFORE = 6  # snapshots back: 1.5 s at 100 Hz
+_CAPACITY = 64  # stored situations; the oldest is replaced
+_USES = 10  # replays of a situation
 
-World = dict[str, Tensor]  # name -> (rows, w, d or m)
+World = dict[str, Tensor]  # name -> (components, w, d or m)
 
 
 class CollisionReplay:
-    """Pictures of the last 1.5 s of every world, and the moments before collisions."""
+    """Snapshots of the last 1.5 s of every world, and situations before collisions."""
 
     def __init__(self) -> None:
         self._pictures: list[World] = []
@@ -30,10 +30,8 @@ class CollisionReplay:
         return len(self._moments)
 
     def watch(self, worlds: World, since: Int64[Tensor, " w"], collided: Bool[Tensor, " w"]) -> None:
-        """Once a step. worlds: all that a moment needs. since: steps since each world began or was put
-        back.
-        """
-        if self._pictures:  # none at the first step, when worlds may have been going on for long
+        """Record one step. since: steps since each world was started in its place."""
+        if self._pictures:  # there are none at the first step, where ages are random
             for index in (collided & (since > _EVERY * (_BEFORE + 1))).nonzero()[:, 0].tolist():
                 self._keep({name: value[:, index].clone() for name, value in self._pictures[0].items()})
         if self._steps % _EVERY == 0:
@@ -44,13 +42,13 @@ class CollisionReplay:
         self._steps += 1
 
     def _keep(self, moment: World) -> None:
-        if len(self._moments) == _ROOM:
+        if len(self._moments) == _CAPACITY:
             del self._moments[0], self._used[0]
         self._moments.append(moment)
         self._used.append(0)
 
     def take(self, generator: torch.Generator) -> World:
-        """One of the moments; one that was flown often enough is forgotten."""
+        """A random situation; after its last replay it is deleted."""
         index = int(torch.randint(len(self._moments), (), generator=generator))
         moment = self._moments[index]
         self._used[index] += 1
@@ -72,5 +70,5 @@ class CollisionReplay:
 
 
 def stacked(moments: list[World]) -> World:
-    """Moments side by side, as worlds."""
+    """Situations stacked along the axis of worlds."""
     return {name: torch.stack([moment[name] for moment in moments], dim=1) for name in moments[0]}

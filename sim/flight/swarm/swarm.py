@@ -1,8 +1,8 @@
-"""Worlds full of drones, with gradients, for training a swarm's policy and for measuring it.
+"""Worlds with many drones, differentiable, for training and measuring a swarm's policy.
 
-Columns are drones, those of one world side by side. One step: physics (compiled) -> nearest drones and
-cylinders (torch) -> observation and cost (compiled). In our physics nothing bounces: a drone that touched
-something flies on, and its flight has failed.
+The last axis of a tensor counts drones, those of one world next to each other. One step: physics (compiled)
+-> nearest drones and cylinders (torch) -> observation and cost (compiled). Our physics has no contact forces:
+a drone that touched something flies on, and its flight has failed.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from sim.tasks.swarm.scenarios import SCENARIOS, Setup, check_room, draw, goal_a
 from sim.tasks.swarm.terms import SwarmSenses, Weights
 from sim.tasks.swarm.world import Near, SwarmWorld, check_world, nearest
 
-_BEYOND_M = 1.0  # training puts a drone back that went this far through a wall
-_TUMBLING_RAD_S = 40.0  # ... or that spins faster
+_BEYOND_M = 1.0  # training restarts drones that are this far beyond a wall
+_TUMBLING_RAD_S = 40.0  # ... or that rotate faster
 
 
 @dataclass(frozen=True, slots=True)
 class Practice:
-    """Rules by which worlds follow one another in training."""
+    """Rules of training: how worlds are drawn and replaced."""
 
-    least_density: float = 0.0  # worlds are drawn between this and world.density
-    seconds: float = 8.0  # of a world
-    replay: float = 0.5  # share of worlds that begin 1.5 s before a collision that happened
-    replay_s: float = 3.0  # ... and how long they last
+    least_density: float = 0.0  # densities are drawn between this and world.density
+    seconds: float = 8.0  # length of an episode
+    replay: float = 0.5  # share of episodes that begin 1.5 s before an earlier collision
+    replay_s: float = 3.0  # ... and their length
 
 
 class Swarm:
-    """`worlds` worlds side by side. `gradient`: keep the graph through the dynamics.
+    """`worlds` worlds in parallel. gradient: keep the graph through the dynamics.
 
-    `caution` (0 ... 1) weighs the collision terms, `crowding` (0 ... 1) the densities that new worlds are
-    drawn from: a curriculum raises them. Everything that changes is in `state_dict`. `now` holds the state,
-    `contacts` the drones that touch something, `aim` (6, n) the goals' positions and velocities.
+    A curriculum raises `caution` (0 ... 1), the weight of the collision terms, and `crowding` (0 ... 1),
+    which scales the densities of new worlds. `now` holds the state, `contacts` the drones that touch
+    something, `aim` (6, n) positions [m] and velocities [m/s] of the goals. `state_dict` holds everything
+    that changes.
     """
 
     obs: Tensor  # (o, n)
@@ -59,7 +60,7 @@ class Swarm:
         self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, worlds: int, seed: int, *,
         scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None, practice: Practice | None = None,
         with_downwash: bool = False, gradient: bool = True, eager: bool = False,
-        first_scenario: int = 0, elsewhere: SwarmStep | None = None,
+        first_scenario: int = 0, other_engine: SwarmStep | None = None,
     ) -> None:  # fmt: skip
         check_world(world)
         check_room(world, scenarios)
@@ -78,7 +79,7 @@ class Swarm:
         self._pool = WorldPool(drawn, POOL if practice else worlds, POOL if practice else 0)
         self.engine = SwarmEngine(
             craft, world, senses, self.num, Weights() if weights is None else weights,
-            with_downwash=with_downwash, gradient=gradient, eager=eager, elsewhere=elsewhere,
+            with_downwash=with_downwash, gradient=gradient, eager=eager, other_engine=other_engine,
         )  # fmt: skip
         self.restart()
 
@@ -88,17 +89,17 @@ class Swarm:
 
     @property
     def compile_s(self) -> float:
-        """CPU seconds that compiling took."""
+        """CPU seconds spent compiling."""
         return self.engine.compile_s
 
     def restart(self) -> None:
-        """Fresh worlds everywhere; in training with random ages, so that they do not end together."""
+        """Start fresh worlds; in training with random ages, so that they do not end together."""
         steps = self._most_steps
         self.now = SwarmState.fresh(self._pool.take(self.worlds), self.craft, self.senses.own, steps)
         if self.practice:
             self.now.since = torch.randint(0, steps, (self.worlds,), generator=self.generator)
         self._find()
-        self.contacts = Contacts.of(Touched.nobody(self.num), self.near, self.world)
+        self.contacts = Contacts.of(Touched.none(self.num), self.near, self.world)
         self._look(self.idle)
 
     def detach(self) -> None:
@@ -107,9 +108,10 @@ class Swarm:
         self.obs = self.obs.detach()
 
     def step(self, action: Float[Tensor, "4 n"]) -> tuple[Float[Tensor, " n"], Bool[Tensor, " n"]]:
-        """One control step of training; returns (cost, drones that were put back).
+        """One control step of training. Returns (cost, mask of restarted drones).
 
-        A drone that touches something, tumbles or leaves begins again; a world whose time is over is replaced.
+        A drone that touches something, tumbles or leaves is restarted; a world whose time is over is
+        replaced.
         """
         self._advance(action)
         collided = self.contacts.collided
@@ -124,12 +126,12 @@ class Swarm:
             self._find()
         cost = self._look(action)
         if self.practice and self.practice.replay > 0.0 and self.caution >= 1.0:
-            # Not before: early collisions are many, and nothing can be learned from them.
+            # Only late in training: early collisions are frequent, and nothing can be learned from them.
             self.replay.watch(self.now.moments(), self.now.since, collided.view(self.worlds, -1).any(1))
         return cost, replaced
 
     def advance(self, action: Float[Tensor, "4 n"]) -> None:
-        """One control step of a measured episode: no drone is put back."""
+        """One control step of a measured episode, in which no drone is restarted."""
         self._advance(action)
         self._look(action)
 
@@ -179,23 +181,23 @@ class Swarm:
         return cost
 
     def _put_back(self, columns: Bool[Tensor, " n"]) -> None:
-        """Let these drones hover above or below their starts, at random heights."""
+        """Restart these drones, hovering at their start positions at random heights."""
         world, height = self.world, torch.rand(self.num, generator=self.generator)
         height_m = (world.low_m + (world.high_m - world.low_m) * height).unsqueeze(0)
         self.now.hover_at(columns, torch.cat([self.now.home[0:2], height_m]), self.craft, self.senses.own)
 
-    def _begin(self, rows: Tensor) -> None:
-        """Put new worlds into these places, or moments before a collision."""
+    def _begin(self, indices: Tensor) -> None:
+        """Start new worlds, or situations before a collision, in place of these."""
         assert self.practice is not None
         now = self.now
-        again = torch.rand(len(rows), generator=self.generator) < self.practice.replay
+        again = torch.rand(len(indices), generator=self.generator) < self.practice.replay
         moments = [self.replay.take(self.generator) for _ in range(int(again.sum())) if len(self.replay)]
-        old, new = rows[: len(moments)], rows[len(moments) :]
+        old, new = indices[: len(moments)], indices[len(moments) :]
         if len(old):
             now.put(old, stacked(moments))
         if len(new):
             now.put_fresh(new, self._pool.take(len(new)), self.craft, self.senses.own)
-        now.since = now.since.index_fill(0, rows, 0)
+        now.since = now.since.index_fill(0, indices, 0)
         short = round(self.practice.replay_s / self.world.dt_s)
         now.until = now.until.index_fill(0, new, self._most_steps).index_fill(0, old, short)
 

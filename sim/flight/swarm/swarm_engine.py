@@ -13,30 +13,30 @@ from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, parameters, start
 from sim.flight.command import motors_hover
 from sim.flight.memory import blank_memory
-from sim.flight.swarm.swarm_step import SwarmStep, Touched, led
+from sim.flight.swarm.swarm_step import SwarmStep, Touched, straight_through
 from sim.tasks.flight.observation import SENSED_SIZE
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
 from sim.tasks.swarm.world import Near, SwarmWorld
 
 
 class SwarmEngine:
-    """Kernels for `num` drones, and the other engine that may move them. Holds nothing that changes.
+    """Kernels for `num` drones, without state.
 
-    elsewhere: another engine in the place of the physics: its states, our gradients. compile_s: CPU seconds
-    that compiling took. Raises ConfigError for a downwash without coefficients.
+    other_engine: engine that replaces the physics; its states get our gradients. compile_s: CPU seconds spent
+    compiling. Raises ConfigError for downwash on a craft without its coefficients.
     """
 
     def __init__(
         self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, num: int, weights: Weights, *,
-        with_downwash: bool, gradient: bool, eager: bool, elsewhere: SwarmStep | None,
+        with_downwash: bool, gradient: bool, eager: bool, other_engine: SwarmStep | None,
     ) -> None:  # fmt: skip
         if with_downwash:
             check_downwash(craft)
         self.craft, self.world, self.num = craft, world, num
-        self.with_downwash, self.gradient, self._elsewhere = with_downwash, gradient, elsewhere
+        self.with_downwash, self.gradient, self._other_engine = with_downwash, gradient, other_engine
         self._params, self._calm = parameters(craft, world.dt_s), torch.zeros(EXTERNAL_SIZE, num)
-        if elsewhere is not None:
-            self._params_there = parameters(craft, elsewhere.physics.dt_s / elsewhere.physics.substeps)
+        if other_engine is not None:
+            self._params_there = parameters(craft, other_engine.physics.dt_s / other_engine.physics.substeps)
         self._compile(senses, weights, eager)
 
     def _compile(self, senses: SwarmSenses, weights: Weights, eager: bool) -> None:
@@ -59,8 +59,8 @@ class SwarmEngine:
             self._fly, fly_s = differentiable(fly, flown, inputs, eager=eager)
             self._sense, sense_s = differentiable(sense, seen, (0, 1, 2), eager=eager)
         else:
-            # Without gradients our physics is idle where another engine flies.
-            flying = compile_kernel(fly, flown, eager=eager or self._elsewhere is not None)
+            # Without gradients our physics is not used beside another engine, so it is not compiled.
+            flying = compile_kernel(fly, flown, eager=eager or self._other_engine is not None)
             kernels = flying, compile_kernel(sense, seen, eager=eager)
             self._fly, self._sense = kernels  # type: ignore[assignment]
             fly_s, sense_s = (kernel.compile_s for kernel in kernels)
@@ -69,21 +69,21 @@ class SwarmEngine:
     def fly(
         self, state: Float[Tensor, "17 n"], action: Float[Tensor, "4 n"], cylinders: Float[Tensor, "2 w m"]
     ) -> tuple[Float[Tensor, "17 n"], Touched]:
-        """(states after a control step, contacts within it)."""
+        """Returns (states after a control step, contacts during it)."""
         external = downwash(state, self.world.drones, self.craft) if self.with_downwash else self._calm
-        there, touched = self._flown_elsewhere(state, action, cylinders)
+        there, touched = self._step_other_engine(state, action, cylinders)
         if there is None or self.gradient:
             (ours,) = self._fly(state, action, self._params, external)
-            there = ours if there is None else led(ours, there)
+            there = ours if there is None else straight_through(ours, there)
         return there, touched
 
-    def _flown_elsewhere(
+    def _step_other_engine(
         self, state: Tensor, action: Tensor, cylinders: Tensor
     ) -> tuple[Tensor | None, Touched]:
-        engine = self._elsewhere
+        engine = self._other_engine
         if engine is None:
-            return None, Touched.nobody(self.num)
-        engine.stand(cylinders)
+            return None, Touched.none(self.num)
+        engine.place_cylinders(cylinders)
         moved = engine(state.detach(), 0.5 * action.detach() + 0.5, self._params_there, self._calm)
         return moved, engine.touched
 
@@ -91,7 +91,7 @@ class SwarmEngine:
         self, state: Tensor, memory: Tensor, action: Tensor, aim: Float[Tensor, "6 n"], near: Near,
         noise: Tensor, caution: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """(memory, observations (o, n), cost (n,)) of the states. caution: weight of the collision terms."""
+        """Returns (memory, observations (o, n), cost (n,)). caution: weight of the collision terms."""
         weight = torch.full((1, self.num), caution)
         drones, cylinders = near[:2]
         (wanted,) = self._guide(state.detach(), aim, drones, cylinders)

@@ -1,4 +1,7 @@
-"""State of several worlds of drones, and contacts in it. Columns are drones, those of one world side by side."""
+"""State of several worlds of drones, and contacts in it.
+
+The last axis of a tensor (..., n) counts drones, those of one world next to each other.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,21 @@ _OF_DRONES = ("state", "memory", "home", "goal")
 
 @dataclass
 class SwarmState:
-    """w worlds of d drones; n = w d columns. Every field is replaced, never written in place."""
+    """w worlds of d drones; n = w d. Every field is replaced, never written in place."""
 
     state: Float[Tensor, "17 n"]
     memory: Float[Tensor, "k n"]
-    home: Float[Tensor, "3 n"]  # starts
+    home: Float[Tensor, "3 n"]  # start positions [m, world]
     goal: Float[Tensor, "g n"]
     cylinders: Float[Tensor, "2 w m"]
     scenario: Int64[Tensor, " w"]
     age: Int64[Tensor, " w"]  # steps since the episode began
-    since: Int64[Tensor, " w"]  # steps since the world was put into this place
-    until: Int64[Tensor, " w"]  # steps that it stays
+    since: Int64[Tensor, " w"]  # steps since the world was started here, maybe from a replayed situation
+    until: Int64[Tensor, " w"]  # value of `since` at which the world is replaced
 
     @classmethod
     def fresh(cls, setup: Setup, craft: Craft, own: FlightSenses, steps: int) -> SwarmState:
-        """Hovering drones at the starts of these worlds."""
+        """Worlds with hovering drones at their starts."""
         worlds = setup.start_m.shape[1]
         home = setup.start_m.reshape(3, -1)
         zero = torch.zeros(worlds, dtype=torch.long)
@@ -53,32 +56,34 @@ class SwarmState:
         return len(self.age)
 
     def moments(self) -> World:
-        """Everything that a world needs to continue from here."""
+        """All that is needed to continue the worlds from here."""
         found = {
             name: getattr(self, name).detach().view(-1, self.worlds, self._drones) for name in _OF_DRONES
         }
         return found | {"cylinders": self.cylinders, "age": self.age.view(1, -1, 1)}
 
-    def put(self, rows: Int64[Tensor, " k"], worlds: World) -> None:
-        """Put these worlds into these places; no gradient crosses."""
+    def put(self, indices: Int64[Tensor, " k"], worlds: World) -> None:
+        """Replace the worlds at these indices; no gradient flows between old and new."""
         for name, new in worlds.items():
             old = getattr(self, name)
             shape = (1, -1, 1) if name == "age" else (old.shape[0], self.worlds, -1)
             changed = old.reshape(shape)
-            mask = torch.zeros(self.worlds, dtype=torch.bool).index_fill(0, rows, value=True).view(1, -1, 1)
-            filled = torch.zeros_like(changed.detach()).index_copy(1, rows, new)
+            mask = (
+                torch.zeros(self.worlds, dtype=torch.bool).index_fill(0, indices, value=True).view(1, -1, 1)
+            )
+            filled = torch.zeros_like(changed.detach()).index_copy(1, indices, new)
             setattr(self, name, torch.where(mask, filled, changed).view(old.shape))
 
-    def put_fresh(self, rows: Int64[Tensor, " k"], setup: Setup, craft: Craft, own: FlightSenses) -> None:
-        """Put new worlds into these places."""
+    def put_fresh(self, indices: Int64[Tensor, " k"], setup: Setup, craft: Craft, own: FlightSenses) -> None:
+        """Start new worlds at these indices."""
         fresh = SwarmState.fresh(setup, craft, own, 0)
-        self.put(rows, fresh.moments())
-        self.scenario = self.scenario.index_copy(0, rows, setup.scenario)
+        self.put(indices, fresh.moments())
+        self.scenario = self.scenario.index_copy(0, indices, setup.scenario)
 
     def hover_at(
         self, columns: Bool[Tensor, " n"], place_m: Float[Tensor, "3 n"], craft: Craft, own: FlightSenses
     ) -> None:
-        """These drones hover at these places, without memory."""
+        """Let the masked drones hover at these positions, with fresh memory."""
         blank = blank_memory(self.state.shape[1], motors_hover(craft), own)
         self.state = torch.where(columns, resting(place_m, craft), self.state)
         self.memory = torch.where(columns, blank, self.memory)
@@ -89,7 +94,7 @@ class SwarmState:
 
 
 class Contacts(NamedTuple):
-    """Drones that touch something, by distance, and where things bounce, by contact."""
+    """Masks of drones that touch something, by distance, and by contact in engines that have contacts."""
 
     drone: Bool[Tensor, " n"]
     cylinder: Bool[Tensor, " n"]
@@ -107,7 +112,7 @@ class Contacts(NamedTuple):
 
 
 def resting(position_m: Float[Tensor, "3 n"], craft: Craft) -> Float[Tensor, "17 n"]:
-    """Level, at rest, rotors at hover speed."""
+    """States at these positions: level, at rest, rotors at hover speed."""
     state = start(position_m.shape[1])
     state[POS], state[ROTOR] = position_m, craft.hover_speed
     return state

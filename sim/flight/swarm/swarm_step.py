@@ -1,6 +1,4 @@
-"""The seam at which another engine moves a swarm: from state to state like our dynamics, but there things
-bounce.
-"""
+"""Interface of another engine that moves a swarm: from state to state like our dynamics, with contacts."""
 
 from __future__ import annotations
 
@@ -14,33 +12,31 @@ from sim.engines.quad.dynamics import QuadPhysics
 
 
 class Touched(NamedTuple):
-    """Drones in contact within the last control step."""
+    """Masks of drones that were in contact during the last control step."""
 
     drone: Bool[Tensor, " n"]
     cylinder: Bool[Tensor, " n"]
     floor: Bool[Tensor, " n"]
 
     @classmethod
-    def nobody(cls, num: int) -> Touched:
+    def none(cls, num: int) -> Touched:
         return cls(*torch.zeros(3, num, dtype=torch.bool).unbind(0))
 
 
 @runtime_checkable
 class SwarmStep(Protocol):
-    """step(state, rotor commands, params, external) -> state after a control step; see
-    `dynamics.make_step`.
-    """
+    """step(state, rotor commands, params, external) -> state after a control step (`dynamics.make_step`)."""
 
-    physics: QuadPhysics  # by whose small steps `params` are made
+    physics: QuadPhysics  # whose substeps `params` are made for
     touched: Touched
 
     def __call__(self, state: Tensor, command: Tensor, params: Tensor, external: Tensor) -> Tensor: ...
 
-    def stand(self, cylinders: Float[Tensor, "2 w m"]) -> None:
-        """Put every world's cylinders where these axes [m] are, before the next step."""
+    def place_cylinders(self, cylinders: Float[Tensor, "2 w m"]) -> None:
+        """Place the cylinders of every world at these axes [m, world] before the next step."""
         ...
 
 
-def led(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Their states, to the bit, with the gradients of ours."""
+def straight_through(ours: Tensor, theirs: Tensor) -> Tensor:
+    """The values of `theirs`, exactly, with the gradients of `ours`."""
     return theirs + (ours - ours.detach())

@@ -1,4 +1,4 @@
-"""Measured episodes of swarms: goals reached, contacts, and the paths of some worlds for pictures."""
+"""Measured episodes of swarms: goals reached, contacts, and recorded paths of some worlds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DRAWN_EVERY = 4  # steps between two points of a path
 
 @dataclass(frozen=True, slots=True)
 class SwarmPaths:
-    """Worlds that are drawn; t = recorded points, d = drones of a world."""
+    """Recorded paths of w worlds; t = recorded points, d = drones of a world."""
 
     time_s: Float[Tensor, " t"]
     position_m: Float[Tensor, "t 3 w d"]
@@ -41,7 +41,7 @@ class SwarmTrial:
     hit_drone: Bool[Tensor, "w d"]
     hit_cylinder: Bool[Tensor, "w d"]
     left: Bool[Tensor, "w d"]  # touched a wall, the floor or the ceiling
-    time_to_goal_s: Float[Tensor, "w d"]  # from when on it stayed near the goal
+    time_to_goal_s: Float[Tensor, "w d"]  # time from which the drone stayed near its goal
 
     @property
     def collided(self) -> Bool[Tensor, "w d"]:
@@ -52,7 +52,7 @@ class SwarmTrial:
         return self.reached & ~self.collided
 
     def of(self, scenario: int) -> SwarmTrial:
-        """The episodes of one scenario."""
+        """Episodes of one scenario, given by its index."""
         chosen = self.scenario == scenario
         return SwarmTrial(*(getattr(self, item.name)[chosen] for item in fields(self)))
 
@@ -101,8 +101,8 @@ def fly_swarm(swarm: Swarm, columns: Columns, drawn: int) -> tuple[SwarmTrial, S
 
 def _picture(swarm: Swarm, drawn: int) -> tuple[Tensor, Tensor, Tensor]:
     shape = (-1, swarm.worlds, swarm.world.drones)
-    rows = (swarm.now.state[POS], swarm.now.state[QUAT], swarm.aim[0:3])
-    position, quat, goal = (value.reshape(shape)[:, :drawn].clone() for value in rows)
+    values = (swarm.now.state[POS], swarm.now.state[QUAT], swarm.aim[0:3])
+    position, quat, goal = (value.reshape(shape)[:, :drawn].clone() for value in values)
     return position, quat, goal
 
 

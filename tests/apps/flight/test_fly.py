@@ -198,7 +198,7 @@ def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
         ("updats=3", "updates"),
         ("speed_m_s=9", "at most"),
         ("track=rign", "ring"),
-        ("density=0.4", "Task hover has no density: leave it out, or fly one that has: obstacles."),
+        ("density=0.4", "Task hover has no density: leave it out, or choose a task that has: obstacles."),
         ("train_density=0.4", "fly task=obstacles"),
         ("latency_s=0.005", "whole control steps"),
         ("gust_m_s=1", "no drag"),

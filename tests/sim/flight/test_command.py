@@ -163,13 +163,15 @@ def test_a_new_policy_hovers_before_it_has_learned() -> None:
 def test_mistakes_are_sentences() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rates'"):
         make_env("quad/hover:level=rate", 1)
-    with pytest.raises(ConfigError, match="commands no rates"):
+    with pytest.raises(ConfigError, match="has no rates"):
         make_env("quad/hover:rate_rad_s=4", 1)
-    with pytest.raises(ConfigError, match="commands no rates"):
+    with pytest.raises(ConfigError, match="has no rates"):
         check_own(FlyConfig(rate_rad_s=4.0))
     with pytest.raises(ConfigError, match="at most 34 rad/s"):
         make_env("quad/hover:level=rates,rate_rad_s=99", 1)
-    with pytest.raises(ConfigError, match="'lqr' turns motors; level=rates has pid, geometric"):
+    with pytest.raises(
+        ConfigError, match="'lqr' commands motors only; for level=rates choose pid, geometric"
+    ):
         make_controller("lqr", CRAFT, 0.01, level="rates")
 
 

@@ -202,7 +202,7 @@ def test_thrust_falls_with_the_charge() -> None:
 
 def test_what_is_off_is_not_there() -> None:
     """No rows, no numbers, the same step: realism that is all off is no realism."""
-    assert layout(TASK, SENSES, Realism()).rows == SENSES.memory_size
+    assert layout(TASK, SENSES, Realism()).size == SENSES.memory_size
     assert Realism().noise_size == 0
     actions = [torch.full((4, 1), 0.5)] * 5
     assert torch.equal(flown(actions, Realism())[-1][0], flown(actions, Realism(delay_steps=2))[-1][0])

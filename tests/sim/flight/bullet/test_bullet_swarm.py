@@ -35,7 +35,7 @@ def pair(
     """Drones of one world that hover at these places, and the engine that they hover in."""
     world = SwarmWorld(drones=len(places), arm_m=arm_m(CRAFT))
     engine = BulletSwarm(CRAFT, world, 1, AirEffects(effects))
-    engine.stand(torch.full((2, 1, 1), ABSENT_M) if cylinders is None else cylinders)
+    engine.place_cylinders(torch.full((2, 1, 1), ABSENT_M) if cylinders is None else cylinders)
     state = start(len(places))
     state[POS], state[ROTOR] = torch.tensor(places).T, CRAFT.hover_speed
     return engine, state
@@ -48,10 +48,10 @@ def step(engine: BulletSwarm, state: Tensor, craft: Craft = CRAFT) -> Tensor:
     return engine(state, torch.full((4, num), craft.hover_speed), params, torch.zeros(9, num))
 
 
-def swarm(*, elsewhere: bool = True, pure: bool = True, gradient: bool = True, **changes: object) -> Swarm:
+def swarm(*, other_engine: bool = True, pure: bool = True, gradient: bool = True, **changes: object) -> Swarm:
     world = SwarmWorld(drones=4, density=0.5, seconds=0.4, arm_m=arm_m(CRAFT))
-    engine = BulletSwarm(CRAFT, world, 3, pure=pure) if elsewhere else None
-    return Swarm(CRAFT, world, SENSES, 3, 5, eager=True, elsewhere=engine, gradient=gradient, **changes)  # type: ignore[arg-type]
+    engine = BulletSwarm(CRAFT, world, 3, pure=pure) if other_engine else None
+    return Swarm(CRAFT, world, SENSES, 3, 5, eager=True, other_engine=engine, gradient=gradient, **changes)  # type: ignore[arg-type]
 
 
 def actions(num: int, steps: int) -> Tensor:
@@ -81,7 +81,7 @@ def test_two_that_fly_into_each_other_meet_and_bounce() -> None:
 
 
 def test_a_cylinder_stops_and_is_not_moved() -> None:
-    """It stands where its axis says, also after it was put elsewhere; one that is absent stops nobody."""
+    """It stands where its axis says, also after it was put other_engine; one that is absent stops nobody."""
     axes = torch.tensor([1.0, 0.0]).view(2, 1, 1)
     engine, state = pair((0.4, 0.0, 2.0), cylinders=axes, effects=())
     for where, meets in (
@@ -90,7 +90,7 @@ def test_a_cylinder_stops_and_is_not_moved() -> None:
         (torch.full_like(axes, ABSENT_M), False),
         (axes, True),
     ):
-        engine.stand(where)
+        engine.place_cylinders(where)
         now, met = state.clone(), False
         now[VEL.start] = 1.0
         for _ in range(60):
@@ -131,7 +131,7 @@ def test_worlds_of_one_engine_never_meet() -> None:
     millimetre.
     """
     engine = BulletSwarm(CRAFT, SwarmWorld(drones=1, arm_m=arm_m(CRAFT)), 2)
-    engine.stand(torch.tensor([[[0.5], [0.5]], [[0.0], [0.0]]]))
+    engine.place_cylinders(torch.tensor([[[0.5], [0.5]], [[0.0], [0.0]]]))
     state = start(2)
     state[2], state[ROTOR], state[VEL.start] = 2.0, CRAFT.hover_speed, 1.0
     for _ in range(30):
@@ -144,11 +144,11 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
     """Ten steps: what is learned from is what PyBullet came to, to the bit; a command's slope is of our
     physics.
     """
-    led, ours = swarm(), swarm(elsewhere=False)
+    led, ours = swarm(), swarm(other_engine=False)
     alone = BulletSwarm(CRAFT, SwarmWorld(drones=4, density=0.5), 3, pure=True)
     given = actions(led.num, 10)
     state = led.now.state.clone()
-    alone.stand(led.now.cylinders)
+    alone.place_cylinders(led.now.cylinders)
     params = parameters(CRAFT, alone.physics.dt_s / alone.physics.substeps)
     for action in given:
         led.advance(action)
