@@ -92,7 +92,7 @@ def test_the_state_comes_through_the_accessors_alone() -> None:
     """An expert that was shown nothing, or another engine's environment, says what is missing."""
     expert = make_expert("quad/waypoints")
     assert isinstance(expert, WatchingExpert)
-    with pytest.raises(EnvError, match="shown the environment"):
+    with pytest.raises(EnvError, match="`watch` was not called"):
         expert.act({}, ZERO, ZERO)
     with make_env("gym/Hopper-v5", 1) as hopper, pytest.raises(EnvError, match="Hopper"):
         expert.watch(hopper)

@@ -148,5 +148,5 @@ def test_truth_by_hand() -> None:
 def test_rates_are_whole_control_steps(rate: float, steps: int) -> None:
     """And others are refused with some that are not."""
     assert steps_per_picture(rate, 0.01) == steps
-    with pytest.raises(ConfigError, match="whole control"):
+    with pytest.raises(ConfigError, match="whole number of control"):
         steps_per_picture(30.0, 0.01)
