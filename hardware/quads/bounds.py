@@ -1,6 +1,4 @@
-"""The last bound before a quadcopter: finite, of unit length, and within rates, tilt and thrust that it can
-fly.
-"""
+"""Checks and limits of setpoints for a quadcopter, applied by the drivers to every setpoint."""
 
 from __future__ import annotations
 
@@ -20,8 +18,10 @@ _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2"
 
 @dataclass(frozen=True, slots=True)
 class QuadLimits:
-    """rate: of each body axis. tilt: between the craft's up and the world's. speed: the norm of velocity
-    setpoints.
+    """Limits of setpoints. Raises ConfigError for limits outside their ranges.
+
+    rate_rad_s: about each body axis. tilt_rad: angle between the craft's z axis and the world's, below pi/2.
+    speed_m_s: norm of velocity setpoints. thrust_low, thrust_high: fractions of the full thrust.
     """
 
     rate_rad_s: float
@@ -34,23 +34,26 @@ class QuadLimits:
         good = self.rate_rad_s > 0.0 and 0.0 < self.tilt_rad < math.pi / 2 and self.speed_m_s > 0.0
         if not good or not 0.0 <= self.thrust_low < self.thrust_high <= 1.0:
             raise ConfigError(
-                f"{self} cannot be flown: rate and speed are above 0, tilt lies in (0, 1.57) rad, thrust in "
-                "0 ... 1."
+                f"{self}: expected rate and speed above 0, tilt in (0, 1.57) rad, and thrust_low < thrust_high "
+                "in [0, 1]."
             )
 
 
 def refuse_motors(setpoint: Setpoint, robot: str) -> None:
-    """Raise DriverError for motor commands: a radio is too slow and too lossy to close that loop."""
+    """Raise DriverError for motor commands: a radio link is too slow and loses too many packets for them."""
     if isinstance(setpoint, MotorCommand):
         raise DriverError(
-            f"{robot} takes no motor commands over its link: a policy that turns the motors runs on board, "
-            "at 100 Hz and more. Export it as C (robo-rl fly writes it; docs/flight.md), or train one whose "
-            "actions are body rates and thrust, an attitude or a position."
+            f"{robot} takes no motor commands over its link: a policy that commands motors has to run on "
+            "board, at 100 Hz or more. Export it as C (robo-rl fly writes it; docs/flight.md), or train a "
+            "policy whose actions are body rates and thrust, an attitude or a position."
         )
 
 
 def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
-    """What may be sent. Raises DriverError for what is no setpoint; nothing was sent then."""
+    """The setpoint within the limits.
+
+    Raises DriverError for motor commands, and for values that are not finite or have the wrong size.
+    """
     refuse_motors(setpoint, robot)
     _check(setpoint, robot)
     if isinstance(setpoint, BodyRates):
@@ -59,7 +62,7 @@ def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
     if isinstance(setpoint, Attitude):
         yaw_rate = float(np.clip(setpoint.yaw_rate_rad_s, -limits.rate_rad_s, limits.rate_rad_s))
         return Attitude(
-            less_tilted(setpoint.quat_wxyz, limits.tilt_rad), _thrust(setpoint.thrust, limits), yaw_rate
+            limited_tilt(setpoint.quat_wxyz, limits.tilt_rad), _thrust(setpoint.thrust, limits), yaw_rate
         )
     if isinstance(setpoint, Hover):
         yaw_rate = float(np.clip(setpoint.yaw_rate_rad_s, -limits.rate_rad_s, limits.rate_rad_s))
@@ -68,17 +71,25 @@ def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
         return replace(
             setpoint,
             velocity_m_s=_slower(setpoint.velocity_m_s, limits.speed_m_s),
-            quat_wxyz=less_tilted(setpoint.quat_wxyz, limits.tilt_rad),
+            quat_wxyz=limited_tilt(setpoint.quat_wxyz, limits.tilt_rad),
             rates_rad_s=np.clip(setpoint.rates_rad_s, -limits.rate_rad_s, limits.rate_rad_s),
         )
     return setpoint
 
 
-def less_tilted(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndarray, " 4"]:
-    """The attitude with the same heading and direction of tilt, tilted by at most this much.
+def bounded_rates(setpoint: Setpoint, limits: QuadLimits, robot: str) -> BodyRates:
+    """The body rates within the limits. Raises DriverError as `bounded`, and for other types of setpoints."""
+    sent = bounded(setpoint, limits, robot)
+    if not isinstance(sent, BodyRates):
+        raise DriverError(f"{robot} expects BodyRates, found {type(sent).__name__}. Nothing was sent.")
+    return sent
 
-    q = tilt * yaw, where tilt turns up to the craft's up about a level axis and yaw turns about up: the tilt
-    shrinks.
+
+def limited_tilt(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndarray, " 4"]:
+    """The attitude with the same heading and direction of tilt, tilted by at most `tilt_rad`.
+
+    q = tilt * yaw: yaw rotates about the world's z axis, tilt about a horizontal axis. The angle of tilt is
+    limited.
     """
     quat: ndarray = np.asarray(quat_wxyz, float) / np.linalg.norm(quat_wxyz)
     up = rotation_of(quat)[:, 2]
@@ -86,7 +97,7 @@ def less_tilted(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndarr
     if angle <= tilt_rad:
         return quat
     side = math.hypot(up[0], up[1])
-    # Upside down, every level axis is as good: take the body's own x.
+    # Upside down, the horizontal axis is not defined, so the x axis is used.
     axis = np.array([-up[1], up[0], 0.0]) / side if side > 1e-9 else np.array([1.0, 0.0, 0.0])
     yaw = quat_product(_turn(axis, -angle), quat)
     tilted: ndarray = quat_product(_turn(axis, tilt_rad), yaw)
@@ -94,7 +105,7 @@ def less_tilted(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndarr
 
 
 def yaw_of(quat_wxyz: Float[ndarray, " 4"]) -> float:
-    """Heading of the nose, to the left of the world's x."""
+    """Heading of the nose [rad], from the world's x axis, positive to the left."""
     forward = rotation_of(quat_wxyz)[:, 0]
     return math.atan2(forward[1], forward[0])
 
@@ -122,7 +133,7 @@ def _check(setpoint: Setpoint, robot: str) -> None:
         shape = (_SIZES.get(item.name, size),) if value.ndim else ()
         if value.shape != shape or not np.isfinite(value).all():
             raise DriverError(
-                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and of its size, "
+                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and have shape {shape}, "
                 f"found {value}. Nothing was sent."
             )
         if item.name == "quat_wxyz" and abs(float(np.linalg.norm(value)) - 1.0) > 1e-2:

@@ -1,6 +1,4 @@
-"""What a quadcopter behind a link takes: the bounds of its driver, and the rate that radio or serial line
-carry.
-"""
+"""Properties of a link to a quadcopter: the limits of its driver, and the rates of states and commands."""
 
 from __future__ import annotations
 
@@ -13,13 +11,17 @@ from hardware.driver import DRIVERS
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 
-LINKS = ("crazyflie", "px4", "px4_topics", "crazyswarm2")  # drivers that follow body rates
-LINK_HZ = 100.0  # of states and of commands: a Crazyflie's log packet, and what we ask a PX4 for
+LINKS = ("crazyflie", "px4", "px4_topics", "crazyswarm2")  # drivers that accept body rates
+LINK_HZ = 100.0  # of states and commands: the log packets of a Crazyflie, and the rate requested from a PX4
 
 
 @dataclass(frozen=True, slots=True)
 class QuadLink:
-    """rate: of each body axis that the driver lets through. thrust_high: of its full thrust."""
+    """Limits of a link.
+
+    rate_rad_s: largest rate about each body axis. thrust_high: largest thrust, a fraction of the full thrust.
+    command_hz, state_hz: rates of commands and states.
+    """
 
     name: str
     rate_rad_s: float
@@ -29,9 +31,9 @@ class QuadLink:
 
 
 def quad_link(name: str, settings: Mapping[str, Any]) -> QuadLink:
-    """The link of this driver with these settings, its own where they say nothing. It is not opened.
+    """The link of the driver `name` with these settings and the driver's defaults. It is not opened.
 
-    Raises UnknownNameError for a driver of anything else, ConfigError for bounds that are no numbers.
+    Raises UnknownNameError for a driver of another device, ConfigError for limits that are not numbers.
     """
     if name not in LINKS:
         raise UnknownNameError("driver of a quadcopter", name, LINKS)

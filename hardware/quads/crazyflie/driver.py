@@ -1,8 +1,8 @@
-"""The Crazyflie over its radio, by cflib: body rates and thrust, attitudes, positions, hover and full states.
+"""Driver of the Crazyflie over its radio (cflib): body rates and thrust, attitudes, positions, hover, full states.
 
-Guards: ours (`hardware/guard/guard.py`) hands the craft to its own high-level commander, which lands it;
-behind it the firmware levels the craft after 0.5 s without a setpoint and stops its motors after 2 s, or when
-it has tumbled.
+Watchdogs: the guard process (`hardware/guard/guard.py`) lets the craft's high-level commander land it. Should
+it fail, the firmware levels the craft 0.5 s after the last setpoint and stops its motors after 2 s, or when it
+has tumbled.
 """
 
 from __future__ import annotations
@@ -14,24 +14,31 @@ import numpy as np
 
 from hardware.driver import WATCHDOG_S
 from hardware.quads.bounds import QuadLimits, bounded
-from hardware.quads.crazyflie.link import ARMED, FLYING, CrazyflieLink
+from hardware.quads.crazyflie.firmware import (
+    ARMED,
+    FLYING,
+    PID,
+    check_after_stop,
+    check_unlocked,
+    landing_duration_s,
+    stands,
+)
+from hardware.quads.crazyflie.link import CrazyflieLink
 from hardware.quads.crazyflie.packets import send_setpoint
 from hardware.states import Attitude, BodyRates, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError
 
-LOST_S = 1.0
-PID = 1  # of stabilizer.controller: the only one that follows body rates
-DESCEND_M_S = 0.3
-GROUND_M = 0.1  # lower than this, and not flying by its own word: it stands
-LEAST_LANDING_S, MOST_LANDING_S = 1.0, 15.0
-STAB_MODES = {BodyRates: 0, Attitude: 1}  # of flightmode.stabModeRoll and stabModePitch
+LOST_S = 1.0  # age of the state after which the link counts as lost
+STAB_MODES = {BodyRates: 0, Attitude: 1}  # values of flightmode.stabModeRoll and stabModePitch
 
 
 class CrazyflieDriver:
-    """uri: as cflib has it, such as radio://0/80/2M/E7E7E7E7E7. Connect on the ground.
+    """Driver of a Crazyflie over its radio; see `hardware.driver.Driver`. Connect it on the ground.
 
-    arm: arm the motors at the first setpoint, where the firmware asks for it. cache: a folder for its tables
-    of contents, which spares seconds at the next connection. max_rate_rad_s ...: see `QuadLimits`.
+    uri: in cflib's notation, such as radio://0/80/2M/E7E7E7E7E7. arm: arm the motors at the first setpoint,
+    if the firmware requires it. cache: folder for tables of contents, which makes later connections faster.
+    max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high: see `QuadLimits`. Raises ConfigError
+    for a uri without "://".
     """
 
     names: tuple[str, ...] = ()
@@ -49,7 +56,7 @@ class CrazyflieDriver:
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         if "://" not in uri:
-            raise ConfigError(f"uri='{uri}' is no link, expected such as radio://0/80/2M/E7E7E7E7E7.")
+            raise ConfigError(f"uri='{uri}' is no link; expected a URI such as radio://0/80/2M/E7E7E7E7E7.")
         self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
         self._uri, self._arm, self._cache = uri, arm, cache
         self._robot = f"the Crazyflie at {uri}"
@@ -69,7 +76,7 @@ class CrazyflieDriver:
             self.close()
             raise
         if not link.info & FLYING:
-            # The firmware locks the thrust until it has seen none. In the air that would stop the motors.
+            # The firmware locks the thrust until it gets a thrust of 0. In the air, that would stop the motors.
             link.cf.commander.send_setpoint(0.0, 0.0, 0.0, 0)
             link.cf.commander.send_notify_setpoint_stop()
             self._unlocked = True
@@ -81,7 +88,7 @@ class CrazyflieDriver:
         if link.lost or time.monotonic() - received_s > LOST_S:
             raise DriverError(
                 f"The link to {self._robot} is lost ({link.lost or f'silent for {LOST_S:g} s'}). Without "
-                "setpoints it levels after 0.5 s and stops its motors after 2 s; connect again when it is on "
+                "setpoints it levels after 0.5 s and stops its motors after 2 s. Connect again when it is on "
                 "the ground."
             )
         v = {key.split(".")[1]: value for key, value in data.items()}
@@ -90,7 +97,8 @@ class CrazyflieDriver:
             np.array([v["x"], v["y"], v["z"]]) / 1e3,
             link.quaternion(int(v["quat"])),
             np.array([v["vx"], v["vy"], v["vz"]]) / 1e3,
-            np.array([v["rateRoll"], -v["ratePitch"], v["rateYaw"]]) / 1e3,  # its pitch is positive nose up
+            np.array([v["rateRoll"], -v["ratePitch"], v["rateYaw"]])
+            / 1e3,  # the firmware's pitch is positive nose up
             battery_v=link.battery_v,
             armed=bool(link.info & ARMED),
             flying=bool(link.info & FLYING),
@@ -100,30 +108,28 @@ class CrazyflieDriver:
 
     def write(self, command: Setpoint) -> Setpoint:
         link = self._open()
-        if self._stopped:
-            raise DriverError(f"{self._robot} was told to land. Connect again when it is on the ground.")
-        wanted = bounded(command, self._limits, self._robot)
+        check_after_stop(self._stopped, self._robot)
+        setpoint = bounded(command, self._limits, self._robot)
         state = self.read()
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
-        if isinstance(wanted, (BodyRates, Attitude)):
-            self._prepare(link, STAB_MODES[type(wanted)])
+        if isinstance(setpoint, (BodyRates, Attitude)):
+            self._prepare(link, STAB_MODES[type(setpoint)])
         if self._arm and not self._wrote and not state.armed:
             link.cf.supervisor.send_arming_request(True)
         self._wrote = True
-        return send_setpoint(link.cf.commander, wanted, self._robot)
+        return send_setpoint(link.cf.commander, setpoint, self._robot)
 
     def stop(self, reason: str) -> None:
         if self._link is None or self._stopped or not self._wrote:
             return
         self._stopped = True
         height_m = 0.5 if self._link.state is None else float(self._link.state[0]["stateEstimateZ.z"]) / 1e3
-        if not self._link.info & FLYING and height_m < GROUND_M:
-            self._link.cf.commander.send_stop_setpoint()  # a landing from the ground would spin the motors up
+        if stands(self._link.info, height_m):
+            self._link.cf.commander.send_stop_setpoint()
             return
-        duration_s = min(max(height_m / DESCEND_M_S, LEAST_LANDING_S), MOST_LANDING_S)
-        # First the priority: a low-level setpoint outranks the high-level commander for as long as it is the
-        # last one.
+        duration_s = landing_duration_s(height_m)
+        # Low-level setpoints have priority over the high-level commander until this notification.
         self._link.cf.commander.send_notify_setpoint_stop()
         self._link.cf.high_level_commander.land(0.0, duration_s, yaw=None)
         self._landed_s = time.monotonic() + duration_s
@@ -143,32 +149,29 @@ class CrazyflieDriver:
         return self._link
 
     def _prepare(self, link: CrazyflieLink, stab_mode: int) -> None:
-        """Before the first setpoint of a kind: the thrust is unlocked and the parameters say how to read
-        it.
+        """Before the first setpoint of a type, set the parameters that define its meaning.
+
+        Raises DriverError while the thrust is locked, or for a controller that does not follow body rates.
         """
-        if not self._unlocked:
-            raise DriverError(
-                f"{self._robot} flew already when it was connected, so its thrust may be locked: a thrust of "
-                "0 unlocks it, and would drop it. Land, connect on the ground, take off. Nothing was sent."
-            )
+        check_unlocked(self._unlocked, self._robot)
         if stab_mode == self._stab_mode:
             return
         controller = link.parameter("stabilizer.controller")
         if stab_mode == STAB_MODES[BodyRates] and controller not in (None, PID):
             raise DriverError(
-                f"stabilizer.controller of {self._robot} is {controller}; only {PID} (PID) follows body "
-                "rates. Set it, or send an attitude or a position. Nothing was sent."
+                f"stabilizer.controller of {self._robot} is {controller}; only {PID} (PID) follows body rates. "
+                f"Set it to {PID}, or send an attitude or a position. Nothing was sent."
             )
         for name in ("flightmode.stabModeRoll", "flightmode.stabModePitch"):
             link.set_parameter(name, stab_mode)
         self._stab_mode = stab_mode
 
     def _wait_until_down(self, link: CrazyflieLink) -> None:
-        """Keep the radio until a landing that we asked for is over, then stop the motors."""
+        """Wait until a requested landing is over, then stop the motors."""
         if self._landed_s == -math.inf:
             return
         while time.monotonic() < self._landed_s + 0.3 and not link.lost and link.info & (FLYING | ARMED):
             time.sleep(0.05)
         if not link.lost:
             link.cf.high_level_commander.stop()
-            time.sleep(0.05)  # cflib sends from threads of its own
+            time.sleep(0.05)  # cflib sends in its own threads

@@ -1,6 +1,4 @@
-"""One connection to a Crazyflie: its state in one log packet at 100 Hz, its battery and supervisor at 10
-Hz.
-"""
+"""Connection to a Crazyflie: its state in one log packet at 100 Hz, its battery and supervisor at 10 Hz."""
 
 from __future__ import annotations
 
@@ -13,36 +11,26 @@ from typing import Any
 import numpy as np
 
 from hardware.driver import import_vendor
+from hardware.quads.crazyflie.firmware import fault_of
 from robo_rl.core.errors import DriverError
 
-STATE = (
-    "x",
-    "y",
-    "z",
-    "vx",
-    "vy",
-    "vz",
-    "quat",
-    "rateRoll",
-    "ratePitch",
-    "rateYaw",
-)  # 22 bytes of a packet's 26
-STATE_MS, STATUS_MS = 10, 100
-CONNECT_S = 30.0  # tables of contents and parameters, over a radio
-ARMED, FLYING, TUMBLED, LOCKED, CRASHED = 2, 16, 32, 64, 128  # bits of supervisor.info
-FAULTS = {
-    TUMBLED: "has tumbled: set it upright",
-    LOCKED: "is locked after a fault: restart it",
-    CRASHED: "has crashed: check it, then restart it",
-}
+# Variables of stateEstimateZ: 22 of the 26 bytes of a log packet.
+STATE = ("x", "y", "z", "vx", "vy", "vz", "quat", "rateRoll", "ratePitch", "rateYaw")
+STATE_MS, STATUS_MS = 10, 100  # periods of the log packets
+CONNECT_S = 30.0  # includes the tables of contents and the parameters
 
 
 class CrazyflieLink:
-    """Callbacks of cflib come in a thread of its own; each replaces one whole record."""
+    """One connection to a Crazyflie.
+
+    uri, cache: see `CrazyflieDriver`. state: the newest log packet and its local monotonic time of receipt;
+    None before the first. info: supervisor.info. lost: why the link was lost; empty while it is open.
+    Callbacks run in a thread of cflib; each replaces a whole record.
+    """
 
     def __init__(self, uri: str, cache: str | None) -> None:
         self._crtp = import_vendor("cflib.crtp", "a Crazyflie", "crazyflie")
-        logging.getLogger("cflib").addHandler(logging.NullHandler())  # what matters is said by our errors
+        logging.getLogger("cflib").addHandler(logging.NullHandler())  # our errors report what matters
         if not self._crtp.CLASSES:
             self._crtp.init_drivers()
         self.robot = f"the Crazyflie at {uri}"
@@ -56,6 +44,7 @@ class CrazyflieLink:
         ).decompress_quaternion
 
     def open(self) -> None:
+        """Connect and wait for the first state. Raises DriverError when the craft does not answer or log."""
         ready, failed = threading.Event(), []
 
         def fail(uri: str, message: str) -> None:
@@ -69,8 +58,8 @@ class CrazyflieLink:
         if not ready.wait(CONNECT_S) or failed:
             why = failed[0].strip().splitlines()[0] if failed else f"no answer within {CONNECT_S:g} s"
             raise DriverError(
-                f"{self.robot} does not answer ({why}). Is it switched on, is the radio plugged in, are "
-                "channel, rate and address in the URI its own, such as radio://0/80/2M/E7E7E7E7E7?"
+                f"{self.robot} does not answer ({why}). Check that it is switched on, that the radio is plugged "
+                "in, and channel, rate and address in the URI (such as radio://0/80/2M/E7E7E7E7E7)."
             )
         self._log("state", STATE_MS, [f"stateEstimateZ.{name}" for name in STATE], self._on_state)
         self._log("status", STATUS_MS, ["pm.vbat", "supervisor.info"], self._on_status)
@@ -81,11 +70,14 @@ class CrazyflieLink:
             time.sleep(0.005)
 
     def quaternion(self, compressed: int) -> Any:
-        """wxyz of the 32 bits that the firmware logs."""
+        """[w, x, y, z], body to world, of the 32 bits that the firmware logs."""
         return np.roll(self._decompress(compressed), 1)
 
     def set_parameter(self, name: str, value: int, timeout_s: float = 0.5) -> None:
-        """Set and wait until the craft has said it back."""
+        """Set a parameter and wait for its confirmation.
+
+        Raises DriverError when the firmware does not have it, or does not confirm it within `timeout_s`.
+        """
         group, key = name.split(".")
         if self.cf.param.toc.get_element(group, key) is None:
             raise DriverError(f"The firmware of {self.robot} has no parameter {name}. Update it.")
@@ -93,28 +85,28 @@ class CrazyflieLink:
         deadline_s = time.monotonic() + timeout_s
         while int(float(self.cf.param.values[group][key])) != value:
             if time.monotonic() > deadline_s:
-                raise DriverError(f"{self.robot} did not take {name} = {value}. Check the radio link.")
+                raise DriverError(f"{self.robot} did not confirm {name} = {value}. Check the radio link.")
             time.sleep(0.002)
 
     def parameter(self, name: str) -> int | None:
+        """Value of a parameter; None if the firmware does not have it."""
         group, key = name.split(".")
         value = self.cf.param.values.get(group, {}).get(key)
         return None if value is None else int(float(value))
 
     def fault(self) -> str:
-        """What the supervisor holds against flying; empty when nothing."""
-        for bit, words in FAULTS.items():
-            if self.info & bit:
-                return f"{self.robot} {words}"
-        return ""
+        """The supervisor's fault as a sentence; empty without one."""
+        return fault_of(self.info, self.robot)
 
     def close(self) -> None:
-        """Let go of the link alone. cflib's `close_link` first sends thrust 0, which would drop a craft that
-        flies.
+        """Close the link without a setpoint.
+
+        cflib's `close_link` would first send a thrust of 0, which makes a flying craft fall, so the link is
+        closed before.
         """
         link, self.cf.link = self.cf.link, None
         if link is not None:
-            with contextlib.suppress(Exception):  # of a radio that was pulled out
+            with contextlib.suppress(Exception):  # an unplugged radio raises various classes
                 link.close()
         self.cf.close_link()
 

@@ -1,8 +1,7 @@
-"""Setpoints as the Crazyflie's commander takes them. Its signs are its own, and are turned here and nowhere
-else.
+"""Setpoints for the Crazyflie's commander. All conversions to its sign conventions are here.
 
-World and body are ENU and FLU like ours, but its Euler pitch is positive nose up and its legacy yaw rate
-positive to the right; cflib turns the pitch back (firmware: crtp_commander_rpyt.c, controller_pid.c; cflib:
+Its frames are ENU and FLU like ours, but its Euler pitch is positive nose up and its legacy yaw rate positive
+to the right. cflib inverts the pitch again (firmware: crtp_commander_rpyt.c, controller_pid.c; cflib:
 commander.py).
 """
 
@@ -16,32 +15,24 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from hardware.quads.crazyflie.firmware import FULL_THRUST, thrust_number
 from hardware.states import Attitude, BodyRates, FullState, Hover, Position, Setpoint
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of, xyzw_of
 
-FULL_THRUST, MOST_THRUST, LEAST_THRUST = (
-    65535,
-    60000,
-    1000,
-)  # what counts as more, or less, is cut by the firmware
-REACH = 32.0  # m, m/s, m/s^2: a full state is packed as millimetres in 16 bits
+FULL_STATE_LIMIT = 32.0  # m, m/s, m/s^2: a full state has millimetres in 16 bits
 
 
 def roll_pitch(quat_wxyz: Float[ndarray, " 4"]) -> tuple[float, float]:
-    """Euler angles z-y-x about FLU axes, rad: roll to the right, pitch nose down."""
+    """Euler angles z-y-x about FLU axes [rad]: roll positive to the right, pitch positive nose down."""
     r = rotation_of(quat_wxyz)
     return math.atan2(r[2, 1], r[2, 2]), -math.asin(float(np.clip(r[2, 0], -1.0, 1.0)))
 
 
-def thrust_number(thrust: float) -> int:
-    number = min(round(thrust * FULL_THRUST), MOST_THRUST)
-    return number if number >= LEAST_THRUST else 0
-
-
 def send_setpoint(commander: Any, setpoint: Setpoint, robot: str) -> Setpoint:
-    """Send by cflib's commander; returns what the packet says. Raises DriverError for what fits into no
-    packet.
+    """Send a setpoint by cflib's commander and return the values that the packet has.
+
+    Raises DriverError for an unsupported type, and for a full state outside the range of the packet.
     """
     if isinstance(setpoint, BodyRates):
         number = thrust_number(setpoint.thrust)
@@ -61,12 +52,13 @@ def send_setpoint(commander: Any, setpoint: Setpoint, robot: str) -> Setpoint:
         commander.send_hover_setpoint(*setpoint.velocity_m_s.tolist(), yaw_rate, setpoint.height_m)
         return setpoint
     if isinstance(setpoint, FullState):
-        # Its controllers disagree about the sign of a pitch rate here, so rates are not sent.
+        # The firmware's controllers use different signs for the pitch rate here, so rates are not sent.
         still = replace(setpoint, rates_rad_s=np.zeros(3))
         vectors = (still.position_m, still.velocity_m_s, still.acceleration_m_s2)
-        if max(float(np.abs(vector).max()) for vector in vectors) > REACH:
+        if max(float(np.abs(vector).max()) for vector in vectors) > FULL_STATE_LIMIT:
             raise DriverError(
-                f"A full state of {robot} reaches {REACH:g} m and m/s at most. Nothing was sent."
+                f"A full state for {robot} has values above {FULL_STATE_LIMIT:g} m, m/s or m/s^2, the range of "
+                "its packet. Nothing was sent."
             )
         commander.send_full_state_setpoint(
             *(v.tolist() for v in vectors), xyzw_of(still.quat_wxyz), 0.0, 0.0, 0.0

@@ -1,8 +1,8 @@
-"""The Crazyflie behind crazyswarm2's server, over its topics: body rates and thrust on cmd_vel_legacy.
+"""Driver of a Crazyflie behind crazyswarm2's server: body rates and thrust on the topic cmd_vel_legacy.
 
-The server holds the radio; we stream to it. Guards: ours (`hardware/guard/guard.py`) asks the server to let
-the craft's own high-level commander land it; behind it the firmware, as in
-`hardware/quads/crazyflie/driver.py`, also when the server dies.
+Watchdogs: the guard process (`hardware/guard/guard.py`) requests, through the server, that the craft's
+high-level commander lands it. Should it or the server fail, the firmware acts as described in
+`hardware/quads/crazyflie/driver.py`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,41 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
-from hardware.quads.bounds import QuadLimits, bounded
-from hardware.quads.crazyflie.driver import DESCEND_M_S, GROUND_M, LEAST_LANDING_S, MOST_LANDING_S
-from hardware.quads.crazyflie.link import ARMED, FAULTS, FLYING
-from hardware.quads.crazyflie.packets import FULL_THRUST, thrust_number
+from hardware.quads.bounds import QuadLimits, bounded_rates
+from hardware.quads.crazyflie.firmware import (
+    ARMED,
+    FLYING,
+    FULL_THRUST,
+    PID,
+    check_after_stop,
+    check_unlocked,
+    fault_of,
+    landing_duration_s,
+    stands,
+    thrust_number,
+)
 from hardware.quads.crazyswarm2.topics import Crazyswarm2Topics
 from hardware.states import BodyRates, QuadState, Setpoint
 from robo_rl.core.errors import BusError, ConfigError, DriverError
 
 CONNECT_S, ANSWER_S, PARAMETER_S, SETTLE_S = 5.0, 0.2, 2.0, 0.2
-LOST_S, STATUS_LOST_S = 1.0, 3.0
-ASK_S, ASKS = 0.5, 6
-# Roll and pitch of cmd_vel_legacy are rates, and the controller is the only one that follows them.
-PARAMETERS = {"flightmode.stabModeRoll": 0, "flightmode.stabModePitch": 0, "stabilizer.controller": 1}
+LOST_S, STATUS_LOST_S = 1.0, 3.0  # ages of state and status after which the link counts as lost
+REQUEST_S, REQUESTS = 0.5, 6  # period and number of requests to arm
+# With these parameters, roll and pitch of cmd_vel_legacy are rates.
+PARAMETERS = {"flightmode.stabModeRoll": 0, "flightmode.stabModePitch": 0, "stabilizer.controller": PID}
 LOGGED = ("vx", "vy", "vz", "rateRoll", "ratePitch", "rateYaw")  # of stateEstimateZ: mm/s, mrad/s
-# The server turns the pitch once, and cflib behind the server of that name turns it back.
+# Both servers invert the pitch; with backend cflib, cflib inverts it again.
 PITCH_SIGNS = {"cpp": 1.0, "cflib": -1.0}
-ONLY_CFLIB = "add_logging"  # a service that the server on cflib offers, and the other does not
+ONLY_CFLIB = "add_logging"  # a service that only the server on cflib offers
 
 
 class Crazyswarm2Driver:
-    """name: of the craft in crazyflies.yaml. Connect on the ground.
+    """Driver of a Crazyflie behind crazyswarm2; see `hardware.driver.Driver`. Connect it on the ground.
 
-    backend: of the server, cpp or cflib. namespace: of the server on cflib. log: the custom topic with
-    `LOGGED`. frame: the server's reference_frame. arm, max_rate_rad_s ...: as `CrazyflieDriver`.
+    name: of the craft in crazyflies.yaml. namespace: of the server, only with backend cflib. backend: of the
+    server, cpp or cflib. log: name of the custom topic that has the variables `LOGGED`. frame: the server's
+    reference_frame. arm, max_rate_rad_s, ...: as for `CrazyflieDriver`. Raises ConfigError for an unknown
+    backend, or a namespace with backend cpp.
     """
 
     names: tuple[str, ...] = ()
@@ -58,20 +69,20 @@ class Crazyswarm2Driver:
     ) -> None:
         if backend not in PITCH_SIGNS:
             raise ConfigError(
-                f"backend='{backend}' is no server of crazyswarm2 that flies, expected cpp or cflib."
+                f"backend='{backend}' is no server of crazyswarm2 that flies; expected cpp or cflib."
             )
         if namespace and backend == "cpp":
             raise ConfigError(
-                f"namespace='{namespace}' with backend=cpp: that server heeds parameters only under the name "
-                "/crazyflie_server, and roll and pitch would be angles. Start it without a namespace, or on "
-                "cflib."
+                f"namespace='{namespace}' with backend=cpp: this server accepts parameters only under the name "
+                "/crazyflie_server, so roll and pitch would be angles. Start the server without a namespace, or "
+                "with backend cflib."
             )
         self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
         self._where, self._backend, self._frame, self._arm = (name, namespace, log), backend, frame, arm
         self._robot = f"the Crazyflie '{name}' of crazyswarm2"
         self._topics: Crazyswarm2Topics | None = None
         self._unlocked, self._wrote, self._stopped = False, False, False
-        self._asked_s, self._asks, self._landed_s = -math.inf, 0, -math.inf
+        self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
 
     def connect(self) -> None:
         self.close()
@@ -83,7 +94,8 @@ class Crazyswarm2Driver:
             self._check_backend(topics)
             self._set_parameters(topics)
             if not self._info(topics) & FLYING:
-                # The firmware locks the thrust until it has seen none. In the air that would stop the motors.
+                # The firmware locks the thrust until it gets a thrust of 0. In the air, that would stop the
+                # motors.
                 topics.command((0.0, 0.0, 0.0), 0.0)
                 time.sleep(0.05)  # the server reads topics and services in different threads
                 topics.notify_setpoints_stop(PARAMETER_S)
@@ -106,21 +118,23 @@ class Crazyswarm2Driver:
             raise DriverError(
                 f"{self._robot} is silent: its pose for {now_s - pose_s:.1f} s, its custom topic for "
                 f"{now_s - log_s:.1f} s, its status for {now_s - status_s:.1f} s. Without setpoints it "
-                "levels after 0.5 s and stops its motors after 2 s; check server and radio, and connect "
+                "levels after 0.5 s and stops its motors after 2 s. Check server and radio, and connect "
                 "again on the ground."
             )
         self._check_frame(pose.header.frame_id)
         if len(log.values) != len(LOGGED):
             raise DriverError(
                 f"The custom topic of {self._robot} has {len(log.values)} values, expected those of "
-                f"stateEstimateZ: {', '.join(LOGGED)}, in this order. See docs/drivers.md for its lines in "
+                f"stateEstimateZ: {', '.join(LOGGED)}, in this order. docs/drivers.md has the lines for "
                 "crazyflies.yaml."
             )
-        place, turn, logged = pose.pose.position, pose.pose.orientation, np.asarray(log.values, float) / 1e3
-        quat = np.array([turn.w, turn.x, turn.y, turn.z])
+        place, attitude = pose.pose.position, pose.pose.orientation
+        logged = np.asarray(log.values, float) / 1e3
+        quat = np.array([attitude.w, attitude.x, attitude.y, attitude.z])
         if not abs(float(np.linalg.norm(quat)) - 1.0) < 0.05:
             raise DriverError(
-                f"{self._robot} tells no attitude: {quat} is of no unit length. Is its estimator ready?"
+                f"{self._robot} sends the quaternion {quat}, expected length 1. Wait until its estimator is "
+                "ready."
             )
         info = int(status.supervisor_info)
         return QuadState(
@@ -128,37 +142,27 @@ class Crazyswarm2Driver:
             np.array([place.x, place.y, place.z]),
             quat / np.linalg.norm(quat),
             logged[:3],
-            logged[3:] * [1.0, -1.0, 1.0],  # its pitch is positive nose up
+            logged[3:] * [1.0, -1.0, 1.0],  # the firmware's pitch is positive nose up
             battery_v=float(status.battery_voltage),
             armed=bool(info & ARMED),
             flying=bool(info & FLYING),
             controlled=self._wrote and not self._stopped and bool(info & ARMED),
-            fault=self._fault(info),
+            fault=fault_of(info, self._robot),
         )
 
     def write(self, command: Setpoint) -> Setpoint:
         topics = self._open()
-        if self._stopped:
-            raise DriverError(f"{self._robot} was told to land. Connect again when it is on the ground.")
-        sent = bounded(command, self._limits, self._robot)
-        if not isinstance(sent, BodyRates):
-            raise DriverError(
-                f"{self._robot} takes BodyRates here, no {type(sent).__name__}. Nothing was sent."
-            )
+        check_after_stop(self._stopped, self._robot)
+        sent = bounded_rates(command, self._limits, self._robot)
         state = self.read()
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
-        if not self._unlocked:
-            raise DriverError(
-                f"{self._robot} flew already when it was connected, so its thrust may be locked: a thrust of "
-                "0 unlocks it, and would drop it. Land, connect on the ground, take off. Nothing was sent."
-            )
-        self._ask_to_arm(topics, state)
+        check_unlocked(self._unlocked, self._robot)
+        self._request_arming(topics, state)
         number = thrust_number(sent.thrust)
         roll, pitch, yaw = np.degrees(sent.rates_rad_s).tolist()
-        topics.command(
-            (PITCH_SIGNS[self._backend] * pitch, roll, float(number)), -yaw
-        )  # its yaw rate is to the right
+        # The yaw rate of cmd_vel_legacy is positive to the right.
+        topics.command((PITCH_SIGNS[self._backend] * pitch, roll, float(number)), -yaw)
         self._wrote = True
         return BodyRates(sent.rates_rad_s, number / FULL_THRUST)
 
@@ -168,14 +172,13 @@ class Crazyswarm2Driver:
             return
         self._stopped = True
         height_m = 0.5 if topics.pose is None else float(topics.pose[0].pose.position.z)
-        if not self._info(topics) & FLYING and height_m < GROUND_M:
-            topics.command((0.0, 0.0, 0.0), 0.0)  # a landing from the ground would spin the motors up
+        if stands(self._info(topics), height_m):
+            topics.command((0.0, 0.0, 0.0), 0.0)
             return
-        duration_s = min(max(height_m / DESCEND_M_S, LEAST_LANDING_S), MOST_LANDING_S)
-        for _ in range(3):  # best effort: a server that does not answer leaves it to the firmware
+        duration_s = landing_duration_s(height_m)
+        for _ in range(3):  # if the server does not respond, the firmware stops the craft
             try:
-                # First the priority: a low-level setpoint outranks the high-level commander as long as it is
-                # the last.
+                # Low-level setpoints have priority over the high-level commander until this notification.
                 topics.notify_setpoints_stop(ANSWER_S)
                 topics.land(duration_s, ANSWER_S)
             except BusError:
@@ -190,7 +193,7 @@ class Crazyswarm2Driver:
             self._wait_until_down(topics)
             topics.close()
         self._topics, self._unlocked, self._wrote, self._stopped = None, False, False, False
-        self._asked_s, self._asks, self._landed_s = -math.inf, 0, -math.inf
+        self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
 
     def _open(self) -> Crazyswarm2Topics:
         if self._topics is None:
@@ -200,65 +203,60 @@ class Crazyswarm2Driver:
     def _info(self, topics: Crazyswarm2Topics) -> int:
         return 0 if topics.status is None else int(topics.status[0].supervisor_info)
 
-    def _fault(self, info: int) -> str:
-        return next((f"{self._robot} {words}" for bit, words in FAULTS.items() if info & bit), "")
-
     def _wait_for(self, topics: Crazyswarm2Topics) -> None:
-        late_s = time.monotonic() + CONNECT_S
-        while lacking := topics.lacking():
-            if time.monotonic() > late_s:
+        deadline_s = time.monotonic() + CONNECT_S
+        while missing := topics.missing():
+            if time.monotonic() > deadline_s:
                 raise DriverError(
-                    f"{self._robot} lacks {', '.join(lacking)} after {CONNECT_S:g} s. Does its server run in "
-                    "this ROS_DOMAIN_ID with RMW_IMPLEMENTATION=rmw_cyclonedds_cpp, is the name that of "
-                    "crazyflies.yaml, and are pose, status and the custom topic logged there "
-                    "(docs/drivers.md)?"
+                    f"{self._robot} lacks {', '.join(missing)} after {CONNECT_S:g} s. Check that its server runs "
+                    "in this ROS_DOMAIN_ID with RMW_IMPLEMENTATION=rmw_cyclonedds_cpp, that the name is that of "
+                    "crazyflies.yaml, and that pose, status and the custom topic are logged there "
+                    "(docs/drivers.md)."
                 )
             time.sleep(0.01)
 
     def _check_frame(self, frame: str) -> None:
         if frame.lstrip("/") != self._frame:
             raise DriverError(
-                f"{self._robot} tells its place in frame '{frame}', expected '{self._frame}': set "
-                "reference_frame in crazyflies.yaml, or frame= if that one is level, with z up."
+                f"{self._robot} sends its pose in frame '{frame}', expected '{self._frame}': set "
+                "reference_frame in crazyflies.yaml, or frame= if its z axis points up."
             )
 
     def _check_backend(self, topics: Crazyswarm2Topics) -> None:
-        """Raise DriverError for the other server: its pitch would have the other sign."""
-        late_s = time.monotonic() + SETTLE_S
-        while not (is_cflib := topics.offers(ONLY_CFLIB)) and time.monotonic() < late_s:
+        """Raise DriverError for the server with the other backend, whose pitch has the opposite sign."""
+        deadline_s = time.monotonic() + SETTLE_S
+        while not (is_cflib := topics.offers(ONLY_CFLIB)) and time.monotonic() < deadline_s:
             time.sleep(0.01)
-        if is_cflib != (self._backend == "cflib"):
+        found = "cflib" if is_cflib else "cpp"
+        if found != self._backend:
             raise DriverError(
-                f"The server of {self._robot} is that on {'cflib' if is_cflib else 'cpp'}, and "
-                f"backend={self._backend} was said: they turn the pitch to opposite sides. Set "
-                f"backend={'cflib' if is_cflib else 'cpp'}."
+                f"The server of {self._robot} has the backend {found}, expected {self._backend}: the two have "
+                f"opposite signs of pitch. Set backend={found}."
             )
 
     def _set_parameters(self, topics: Crazyswarm2Topics) -> None:
         for name, value in PARAMETERS.items():
             if why := topics.set_parameter(name, value, PARAMETER_S):
                 raise DriverError(f"The server of {self._robot} did not set {name} = {value}: {why}")
-        time.sleep(SETTLE_S)  # it answers before the radio has them
+        time.sleep(SETTLE_S)  # the server responds before the parameters are sent by radio
 
-    def _ask_to_arm(self, topics: Crazyswarm2Topics, state: QuadState) -> None:
-        """Where the firmware asks for it, without waiting for an answer."""
+    def _request_arming(self, topics: Crazyswarm2Topics, state: QuadState) -> None:
+        """Request armed motors if needed, without waiting for the answer."""
         now_s = time.monotonic()
         if state.armed or not self._arm:
-            self._asks = 0
-        elif now_s - self._asked_s > ASK_S:
-            if self._asks >= ASKS:
-                raise DriverError(
-                    f"{self._robot} did not arm though it was asked {ASKS} times. Nothing was sent."
-                )
-            self._asked_s, self._asks = now_s, self._asks + 1
-            topics.ask_to_arm(True)
+            self._requests = 0
+        elif now_s - self._requested_s > REQUEST_S:
+            if self._requests >= REQUESTS:
+                raise DriverError(f"{self._robot} did not arm after {REQUESTS} requests. Nothing was sent.")
+            self._requested_s, self._requests = now_s, self._requests + 1
+            topics.request_arming(True)
 
     def _wait_until_down(self, topics: Crazyswarm2Topics) -> None:
-        """Stay until a landing that we asked for is over, then disarm what we armed."""
+        """Wait until a requested landing is over, then disarm the motors if this driver armed them."""
         if self._landed_s == -math.inf:
             return
         while time.monotonic() < self._landed_s + 1.0 and self._info(topics) & FLYING:
             time.sleep(0.05)
         if self._arm and not self._info(topics) & FLYING:
-            topics.ask_to_arm(False)
-            time.sleep(0.05)  # what was asked leaves before we do
+            topics.request_arming(False)
+            time.sleep(0.05)  # let the request be sent before the topics are closed

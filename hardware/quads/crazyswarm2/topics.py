@@ -1,6 +1,4 @@
-"""One Crazyflie behind crazyswarm2's server, over DDS: its setpoint topic, its logged topics, its
-services.
-"""
+"""Topics and services of one Crazyflie of crazyswarm2's server, over DDS."""
 
 from __future__ import annotations
 
@@ -25,23 +23,27 @@ from hardware.quads.crazyswarm2.types import (
 from robo_rl.core.errors import BusError
 
 SERVER = "crazyflie_server"
-Told = tuple[Any, float] | None  # the newest message, and when it came
+Received = tuple[Any, float] | None  # newest message, local monotonic time of receipt
 
 
 class Crazyswarm2Topics:
-    """name: of the craft in crazyflies.yaml. namespace: of the server. log: the name of the custom topic."""
+    """Topics and services of one craft.
+
+    name: of the craft in crazyflies.yaml. namespace: of the server. log: name of the custom topic. pose, log,
+    status: the newest message and its time of receipt; None before the first.
+    """
 
     def __init__(self, name: str, namespace: str, log: str) -> None:
         self._craft, self._server = namespace_of(f"{namespace}/{name}"), namespace_of(f"{namespace}/{SERVER}")
-        self._name, self._topics = name, DdsTopics()  # says what to install before anything below needs it
+        self._name, self._topics = name, DdsTopics()  # raises MissingDependencyError before the import below
         from hardware.bus.dds.calls import ServiceClient
 
         self._ros = self._topics.ros
         register(self._ros)
-        self.pose: Told = None
-        self.log: Told = None
-        self.status: Told = None
-        # The server asks with the system's defaults, and offers reliably: these match under every middleware.
+        self.pose: Received = None
+        self.log: Received = None
+        self.status: Received = None
+        # The server uses the default quality of service, which reliable, volatile endpoints match.
         self._topics.publish(f"{self._craft}/cmd_vel_legacy", COMMAND, reliable=True, latched=False)
         self._topics.subscribe(f"{self._craft}/pose", POSE, self._take_pose)
         self._topics.subscribe(f"{self._craft}/{namespace_of(log)[1:]}", LOG, self._take_log)
@@ -57,23 +59,23 @@ class Crazyswarm2Topics:
         )
         self._topics.start()
 
-    def lacking(self) -> list[str]:
-        """What of the server is not yet seen, by the names that its user knows."""
+    def missing(self) -> list[str]:
+        """Topics and services of the server that are not discovered yet, in words."""
         topics = [("pose", self.pose), ("status", self.status), ("the custom topic", self.log)]
-        found = [name for name, told in topics if told is None]
+        found = [name for name, received in topics if received is None]
         if not self._topics.has_subscriber(f"{self._craft}/cmd_vel_legacy"):
-            found.append("a reader of cmd_vel_legacy")
+            found.append("a subscriber of cmd_vel_legacy")
         return found + [f"the service {name}" for name, call in self._calls.items() if not call.ready()]
 
     def offers(self, service: str) -> bool:
-        """Does anybody answer requests of this craft's service, of whatever type?"""
+        """True when a server for this service of the craft is discovered, whatever its type."""
         from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsSubscription
 
         seen = BuiltinDataReader(self._topics.participant, BuiltinTopicDcpsSubscription).read(1000)
         return any(end.topic_name == f"rq{self._craft}/{service}Request" for end in seen)
 
     def command(self, linear: tuple[float, float, float], turn: float) -> None:
-        """One setpoint, in the server's own words."""
+        """Publish cmd_vel_legacy: linear (x, y, z) and the z component of angular, in the server's units."""
         new = self._ros.new
         self._topics.send(
             f"{self._craft}/cmd_vel_legacy",
@@ -82,8 +84,9 @@ class Crazyswarm2Topics:
         )
 
     def set_parameter(self, name: str, value: int, timeout_s: float) -> str:
-        """Set a parameter of the firmware through the server; returns why it refused, or "". Raises BusError without an
-        answer.
+        """Set a parameter of the firmware through the server; returns the reason of a refusal, or "".
+
+        Raises BusError when the server does not respond within `timeout_s`.
         """
         wanted = self._ros.new("rcl_interfaces/msg/ParameterValue", type=INTEGER, integer_value=value)
         full = f"{self._name}.params.{name}"
@@ -93,21 +96,22 @@ class Crazyswarm2Topics:
             return ""
         return str(answer.results[0].reason) or "refused" if answer.results else "no result"
 
-    def ask_to_arm(self, arm: bool) -> None:
-        """Without waiting: whether it did, its status tells."""
+    def request_arming(self, arm: bool) -> None:
+        """Request armed or disarmed motors without waiting; the status has the result."""
         self._calls["arm"].send_request(arm=arm)
 
     def notify_setpoints_stop(self, timeout_s: float) -> None:
-        """Give the priority to the high-level commander. Raises BusError without an answer."""
+        """Give priority to the high-level commander. Raises BusError without a response."""
         self._calls["notify_setpoints_stop"].call(timeout_s)
 
     def land(self, duration_s: float, timeout_s: float) -> None:
-        """To height 0 by the high-level commander. Raises BusError without an answer."""
+        """Let the high-level commander descend to height 0. Raises BusError without a response."""
         part, whole = math.modf(duration_s)
         duration = self._ros.new("builtin_interfaces/msg/Duration", sec=int(whole), nanosec=int(part * 1e9))
         self._calls["land"].call(timeout_s, height=0.0, duration=duration)
 
     def close(self) -> None:
+        """Delete the clients and leave the domain."""
         for call in self._calls.values():
             call.close()
         self._topics.close()
@@ -121,10 +125,10 @@ class Crazyswarm2Topics:
     def _take_status(self, cdr: bytes, now_s: float) -> None:
         try:
             self.status = read_status(self._ros, cdr), now_s
-        except BusError:  # of another definition: silence, which `connect` tells
+        except BusError:  # another definition of the message; `connect` reports the silence
             return
 
-    def _parsed(self, cdr: bytes, kind: str, now_s: float) -> Told:
+    def _parsed(self, cdr: bytes, kind: str, now_s: float) -> Received:
         try:
             return self._ros.parse(cdr, kind), now_s
         except BusError:

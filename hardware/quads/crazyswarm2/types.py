@@ -1,8 +1,6 @@
-"""Messages and services of crazyswarm2's server that we use: package crazyflie_interfaces, and those it
-borrows.
+"""Types of messages and services of crazyswarm2's server that the driver uses.
 
-`crazyflie_interfaces` is in no store of message types and needs no compiler here: what is used of it stands
-below.
+The stores of rosbags do not have the package crazyflie_interfaces, so its definitions are given here.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ ARM, LAND = "crazyflie_interfaces/srv/Arm", "crazyflie_interfaces/srv/Land"
 NOTIFY = "crazyflie_interfaces/srv/NotifySetpointsStop"
 SET_PARAMETERS = "rcl_interfaces/srv/SetParameters"
 INTEGER = 2  # rcl_interfaces/msg/ParameterType
-SERVICES = {  # request, and reply where it has fields
+SERVICES = {  # request, and response if it has fields
     ARM: ("bool arm\n",),
     LAND: ("uint8 group_mask\nfloat32 height\nbuiltin_interfaces/Duration duration\n",),
     NOTIFY: ("uint8 group_mask\nuint32 remain_valid_millisecs\n",),
@@ -40,20 +38,20 @@ SERVICES = {  # request, and reply where it has fields
 
 
 def register(ros: RosTypes) -> None:
-    """Let the store know these types."""
+    """Add these types to a store of message types."""
     from rosbags.typesys import get_types_from_msg
 
-    from hardware.bus.dds.calls import register_service  # needs cyclonedds, which a robot may lack
+    from hardware.bus.dds.calls import register_service  # needs cyclonedds, which is optional
 
     for name, text in DEFINITIONS.items():
         if name not in ros.store.fielddefs:
             ros.store.register(get_types_from_msg(text, name))
-    for name, halves in SERVICES.items():
-        register_service(ros, name, *halves)
+    for name, parts in SERVICES.items():
+        register_service(ros, name, *parts)
 
 
 def read_status(ros: RosTypes, cdr: bytes) -> Any:
-    """A Status of today, or of before it told the latency. Raises BusError for what is neither."""
+    """A Status of the current or the older definition. Raises BusError for bytes of another type."""
     try:
         return ros.parse(cdr, STATUS)
     except BusError:

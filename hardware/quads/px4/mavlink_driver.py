@@ -1,12 +1,11 @@
-"""PX4 over MAVLink, by pymavlink: an offboard stream of body rates and thrust, attitudes or positions.
+"""Driver of PX4 over MAVLink (pymavlink): an offboard stream of body rates and thrust, attitudes or positions.
 
-Each `write` is one message of the stream, and nothing else sends: when writes end, the stream ends. PX4
-refuses offboard without a stream, so the mode is asked for once it has run for a second; the answer comes
-with later messages.
+Each `write` sends one message of the stream; when writes end, the stream ends. Offboard mode is requested
+after one second of stream, without waiting for the answer.
 
-Guards: ours (`hardware/guard/guard.py`) asks for a landing; behind it PX4's own loss of offboard
-(COM_OF_LOSS_T and COM_OBL_RC_ACT), which `connect` checks. A pilot who leaves offboard keeps the craft: we
-never ask for it back.
+Watchdogs: the guard process (`hardware/guard/guard.py`) requests a landing. Should it fail, PX4's own loss of
+offboard acts (COM_OF_LOSS_T and COM_OBL_RC_ACT), which `connect` checks. When a pilot leaves offboard mode, the
+pilot keeps control: the driver does not request offboard mode again.
 """
 
 from __future__ import annotations
@@ -18,31 +17,28 @@ import numpy as np
 
 from hardware.driver import WATCHDOG_S
 from hardware.quads.bounds import QuadLimits, bounded
-from hardware.quads.px4.mavlink_link import LAND, OFFBOARD, Px4Link, mode_name
+from hardware.quads.px4.mavlink_link import Px4Link, mode_name
 from hardware.quads.px4.mavlink_messages import send_setpoint
+from hardware.quads.px4.offboard import LAND, LOST_S, OFFBOARD, OffboardStream
 from hardware.states import QuadState, Setpoint
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 
-STREAM_S = 1.0  # of setpoints before offboard is asked for; PX4 wants more than 2 Hz
-GAP_S = 0.5  # a longer pause starts the stream anew
-ASK_S = 0.5  # between two requests for the same thing
-ASKS = 6
 RATE_HZ = 100.0  # of states
-LOST_S = 1.0
 GROUND = 1  # landed_state
-LOSS_LIMIT_S = 2.0
-# COM_OBL_RC_ACT: what PX4 does when the stream is lost. These drop the craft or leave it to nobody.
+LOSS_LIMIT_S = 2.0  # largest COM_OF_LOSS_T
+# Values of COM_OBL_RC_ACT, PX4's action when the stream is lost, that would crash the craft or let it drift.
 BAD_LOSS_ACTIONS = {1: "altitude mode", 2: "manual mode", 6: "flight termination", 7: "disarming in the air"}
 
 
 class Px4Driver:
-    """address: of the link, as pymavlink has it: "udpin:0.0.0.0:14540" (simulator, companion),
-    "/dev/ttyACM0".
+    """Driver of a PX4 quadcopter over MAVLink; see `hardware.driver.Driver`.
 
-    arm: arm the motors once in offboard; else a pilot arms and takes off, and the policy takes over in the
-    air. max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high: see `QuadLimits`.
-    check_failsafe: false only in a simulator without parameters.
+    address: of the link, in pymavlink's notation: "udpin:0.0.0.0:14540" (simulator or companion computer) or
+    "/dev/ttyACM0". baud: of a serial link. arm: arm the motors once in offboard mode; otherwise a pilot arms
+    and takes off, and the policy takes over in the air. max_rate_rad_s, max_tilt_rad, max_speed_m_s,
+    thrust_low, thrust_high: see `QuadLimits`. check_failsafe: set it to False only for a simulator without
+    parameters.
     """
 
     names: tuple[str, ...] = ()
@@ -64,8 +60,7 @@ class Px4Driver:
         self._address, self._baud, self._arm, self._check_failsafe = address, baud, arm, check_failsafe
         self._robot = f"the PX4 at {address}"
         self._link: Px4Link | None = None
-        self._begun_s = self._written_s = self._asked_s = -math.inf
-        self._asks, self._was_offboard, self._stopped = 0, False, False
+        self._stream = OffboardStream(self._robot, arm)
 
     def connect(self) -> None:
         self.close()
@@ -77,9 +72,8 @@ class Px4Driver:
             for message in ("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"):
                 link.request_rate(message, RATE_HZ)
             link.request_rate("EXTENDED_SYS_STATE", 5.0)
-            link.request_rate(
-                "HEARTBEAT", 10.0
-            )  # it says who flies: at its own 1 Hz we would land a pilot's craft
+            # The heartbeat has the mode. At its default of 1 Hz, a stop could land a craft that a pilot flies.
+            link.request_rate("HEARTBEAT", 10.0)
             link.wait_for(
                 ("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"), "an estimate of its position and attitude"
             )
@@ -89,12 +83,12 @@ class Px4Driver:
 
     def read(self) -> QuadState:
         link = self._open()
-        link.beat()
+        link.send_heartbeat()
         position, attitude = link.newest("LOCAL_POSITION_NED"), link.newest("ATTITUDE_QUATERNION")
         received_s = min(link.received_s("LOCAL_POSITION_NED"), link.received_s("ATTITUDE_QUATERNION"))
         if time.monotonic() - link.heard_s > LOST_S:
             raise DriverError(
-                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe flies it now; check "
+                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe controls it now; check "
                 "the link, and connect again when it is on the ground."
             )
         a, p = attitude, position
@@ -115,79 +109,53 @@ class Px4Driver:
 
     def write(self, command: Setpoint) -> Setpoint:
         link = self._open()
-        if self._stopped:
-            raise DriverError(f"{self._robot} was told to land. Connect again when it is on the ground.")
+        self._stream.check_open()
         sent = bounded(command, self._limits, self._robot)
-        link.beat()
-        self._check_obedience(link)
+        link.send_heartbeat()
+        self._stream.check_mode(link.mode == OFFBOARD, f" for {mode_name(link.mode)}{link.last_warning()}")
+        if refusal := link.pop_refusal():
+            raise DriverError(f"{self._robot} refuses {refusal}{link.last_warning()}. Nothing was sent.")
         now_s = time.monotonic()
-        if now_s - self._written_s > GAP_S:
-            self._begun_s = now_s
-        self._written_s = now_s
+        self._stream.on_setpoint(now_s)
         send_setpoint(link, sent, self._robot)
-        if now_s - self._begun_s > STREAM_S and now_s - self._asked_s > ASK_S:
-            self._ask(link, now_s)
+        hint = f"{link.last_warning()}. Check that no other ground station controls it."
+        request = self._stream.next_request(now_s, link.mode == OFFBOARD, link.armed, hint)
+        if request == "arm":
+            link.request_arming()
+        elif request is not None:
+            link.set_mode(OFFBOARD, tries=0)
         return sent
 
     def stop(self, reason: str) -> None:
-        if self._link is None or self._stopped or self._written_s == -math.inf:
+        if self._link is None or self._stream.stopped or not self._stream.used:
             return
-        self._stopped = True
-        asked = not self._was_offboard and self._link.may_be_offboard()  # its next heartbeat will tell
-        if self._link.mode == OFFBOARD or asked:  # whoever else flies it goes on flying it
+        self._stream.stopped = True
+        # Before the next heartbeat, an unanswered request may have been accepted already.
+        requested = not self._stream.was_offboard and self._link.may_be_offboard()
+        if self._link.mode == OFFBOARD or requested:  # otherwise a pilot or a failsafe controls the craft
             self._link.set_mode(LAND, tries=3)
-            self._link.tell(f"robo-rl lands: {reason}")
+            self._link.send_text(f"robo-rl lands: {reason}")
 
     def close(self) -> None:
         if self._link is not None:
             self.stop("closed")
             self._link.close()
-        self._link, self._stopped, self._was_offboard, self._asks = None, False, False, 0
-        self._begun_s = self._written_s = self._asked_s = -math.inf
+        self._link, self._stream = None, OffboardStream(self._robot, self._arm)
 
     def _open(self) -> Px4Link:
         if self._link is None:
             raise DriverError(f"{self._robot} is not connected. Call connect() first.")
         return self._link
 
-    def _check_obedience(self, link: Px4Link) -> None:
-        """Raise DriverError when it flies by somebody else's will, or will not take ours."""
-        if link.mode == OFFBOARD:
-            self._was_offboard = True
-        elif self._was_offboard:
-            raise DriverError(
-                f"{self._robot} left offboard for {mode_name(link.mode)}{link.last_words()}: a pilot or a "
-                "failsafe has it now. Nothing was sent. Connect again to go on."
-            )
-        if refusal := link.take_refusal():
-            raise DriverError(f"{self._robot} refuses {refusal}{link.last_words()}. Nothing was sent.")
-
-    def _ask(self, link: Px4Link, now_s: float) -> None:
-        """Ask for offboard, then for armed motors, without waiting for an answer."""
-        offboard = link.mode == OFFBOARD
-        if offboard and (link.armed or not self._arm):
-            self._asks = 0
-            return
-        if self._asks >= ASKS:
-            raise DriverError(
-                f"{self._robot} did not answer {ASKS} requests to {'arm' if offboard else 'enter offboard'}"
-                f"{link.last_words()}. Is another ground station in command?"
-            )
-        self._asked_s, self._asks = now_s, self._asks + 1
-        if offboard:
-            link.ask_to_arm()
-        else:
-            link.set_mode(OFFBOARD, tries=0)
-
     def _check_parameters(self, link: Px4Link) -> None:
         loss_s, action = link.parameter("COM_OF_LOSS_T"), link.parameter("COM_OBL_RC_ACT")
         if loss_s > LOSS_LIMIT_S:
             raise DriverError(
-                f"COM_OF_LOSS_T of {self._robot} is {loss_s:g} s, expected at most {LOSS_LIMIT_S:g} s: it "
-                "would fly on without us for so long. Set it to 1."
+                f"COM_OF_LOSS_T of {self._robot} is {loss_s:g} s, expected at most {LOSS_LIMIT_S:g} s: it is "
+                "the time that the craft flies on after the stream is lost. Set it to 1."
             )
         if int(action) in BAD_LOSS_ACTIONS:
             raise DriverError(
-                f"COM_OBL_RC_ACT of {self._robot} is {int(action)} ({BAD_LOSS_ACTIONS[int(action)]}): what "
-                "it does when we are gone. Set it to 4 (land) or 5 (hold)."
+                f"COM_OBL_RC_ACT of {self._robot}, its action when the stream is lost, is {int(action)} "
+                f"({BAD_LOSS_ACTIONS[int(action)]}). Set it to 4 (land) or 5 (hold)."
             )

@@ -1,4 +1,4 @@
-"""Setpoints as MAVLink messages. PX4 speaks NED and FRD: every vector is turned here, and nowhere else."""
+"""Setpoints as MAVLink messages. All conversions to PX4's frames, NED and FRD, are here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 if TYPE_CHECKING:
     from hardware.quads.px4.mavlink_link import Px4Link
 
-# Bits of type_mask say what is NOT used.
+# Bits of type_mask: fields that PX4 ignores.
 NO_ATTITUDE = 128
 NO_ROLL_PITCH_RATE = 1 | 2
 NO_VELOCITY, NO_ACCELERATION, NO_YAW_RATE = 8 | 16 | 32, 64 | 128 | 256, 2048
@@ -24,12 +24,12 @@ LEVEL = (1.0, 0.0, 0.0, 0.0)
 
 
 def yaw_ned(yaw_enu_rad: float) -> float:
-    """Left of east to right of north."""
+    """Heading in NED (from north, positive to the right) of a heading in ENU (from east, to the left)."""
     return math.remainder(math.pi / 2 - yaw_enu_rad, 2.0 * math.pi)
 
 
 def send_setpoint(link: Px4Link, setpoint: Setpoint, robot: str) -> None:
-    """One message of the offboard stream. Raises DriverError for a kind that PX4 has no message for."""
+    """Send one message of the offboard stream. Raises DriverError for an unsupported type of setpoint."""
     if isinstance(setpoint, BodyRates):
         roll, pitch, yaw = swap_body(setpoint.rates_rad_s).tolist()
         link.send_attitude(NO_ATTITUDE, LEVEL, roll, pitch, yaw, setpoint.thrust)
@@ -51,6 +51,6 @@ def send_setpoint(link: Px4Link, setpoint: Setpoint, robot: str) -> None:
         link.send_position(LOCAL_NED, NO_YAW_RATE, position, velocity, acceleration, heading)
     else:
         raise DriverError(
-            f"{robot} takes no {type(setpoint).__name__}: PX4 flies BodyRates, Attitude, Position or "
-            "FullState. Nothing was sent."
+            f"{robot} takes no {type(setpoint).__name__}: expected BodyRates, Attitude, Position or FullState. "
+            "Nothing was sent."
         )

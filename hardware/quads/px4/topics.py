@@ -1,6 +1,4 @@
-"""PX4's topics over DDS: /fmu/in/... out of here, /fmu/out/... in, beside the XRCE-DDS agent that bridges
-them.
-"""
+"""PX4's topics over DDS: publishers of /fmu/in/... and subscriptions to /fmu/out/... of the XRCE-DDS agent."""
 
 from __future__ import annotations
 
@@ -26,18 +24,20 @@ SENT = {"offboard_control_mode": OFFBOARD_MODE, "vehicle_rates_setpoint": RATES,
 
 
 class Px4Topics:
-    """namespace: before /fmu, such as px4_1 of PX4's simulator with several craft. The domain is
-    ROS_DOMAIN_ID.
+    """The topics of one PX4, in the domain ROS_DOMAIN_ID.
+
+    namespace: of the topics, before /fmu, such as px4_1 in PX4's simulator with several craft. odometry,
+    status: the newest message and its local monotonic time of receipt; None before the first.
     """
 
     def __init__(self, namespace: str = "") -> None:
         self._fmu = f"{namespace_of(namespace)}/fmu"
         self._topics = topics = DdsTopics()
         register(topics.ros.store)
-        self.odometry: tuple[Any, float] | None = None  # the newest, and when it came
+        self.odometry: tuple[Any, float] | None = None
         self.status: tuple[VehicleStatus, float] | None = None
         for name, kind in SENT.items():
-            # PX4 asks for best effort, and offers transient local to who wants it: these match every release.
+            # Best effort and transient local match the quality of service of every PX4 release.
             topics.publish(f"{self._fmu}/in/{name}", kind, reliable=False, latched=True)
         topics.subscribe(f"{self._fmu}/out/vehicle_odometry", ODOMETRY, self._take_odometry)
         for version in STATUS_VERSIONS:
@@ -45,10 +45,11 @@ class Px4Topics:
         topics.start()
 
     def send(self, topic: str, **fields: Any) -> None:
-        """One message on /fmu/in/<topic>, stamped now; all other fields are zero."""
+        """Publish one message on /fmu/in/<topic>, stamped now; fields that are not given are zero."""
         self._topics.send(f"{self._fmu}/in/{topic}", timestamp=int(time.time() * 1e6), **fields)
 
     def close(self) -> None:
+        """Leave the domain."""
         self._topics.close()
 
     def _take_status(self, cdr: bytes, now_s: float) -> None:
@@ -58,5 +59,5 @@ class Px4Topics:
     def _take_odometry(self, cdr: bytes, now_s: float) -> None:
         try:
             self.odometry = self._topics.ros.parse(cdr, ODOMETRY), now_s
-        except BusError:  # of another definition: silence, which `connect` tells
+        except BusError:  # another definition of the message; `connect` reports the silence
             return

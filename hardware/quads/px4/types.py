@@ -1,7 +1,6 @@
-"""Messages of PX4's uXRCE-DDS bridge that we send and read: package px4_msgs, as PX4 1.14 to 1.16 have them.
+"""Message types of PX4's uXRCE-DDS bridge (package px4_msgs of PX4 1.14 to 1.16) that the driver uses.
 
-`px4_msgs` is in no store of message types and needs no compiler here: its definitions, without constants,
-stand below.
+The stores of rosbags do not have px4_msgs, so the definitions, without constants, are given here.
 """
 
 from __future__ import annotations
@@ -33,33 +32,28 @@ DEFINITIONS = {
         "position_variance\nfloat32[3] orientation_variance\nfloat32[3] velocity_variance\nuint8 "
         "reset_counter\nint8 quality\n"
     ),
-    # What every version of it begins with; the rest differs from release to release, and is not read.
+    # The first fields, which all versions have in common. The other fields differ and are not read.
     STATUS: (
         "uint64 timestamp\nuint64 armed_time\nuint64 takeoff_time\nuint8 arming_state\nuint8 "
         "latest_arming_reason\nuint8 latest_disarming_reason\nuint64 nav_state_timestamp\nuint8 "
         "nav_state_user_intention\nuint8 nav_state\n"
     ),
 }
-STATUS_VERSIONS = (
-    "",
-    "_v1",
-    "_v2",
-    "_v3",
-    "_v4",
-)  # PX4 1.16 and later name the version of a message in its topic
-_BEGINS = struct.Struct("<QQQBBB5xQBB")  # as STATUS does
+# Suffixes of the topic: PX4 1.16 and later append the version of the message.
+STATUS_VERSIONS = ("", "_v1", "_v2", "_v3", "_v4")
+_STATUS_FIELDS = struct.Struct("<QQQBBB5xQBB")  # those of DEFINITIONS[STATUS]
 
 
 @dataclass(frozen=True, slots=True)
 class VehicleStatus:
-    """Is it armed, and which mode flies it, by PX4's number."""
+    """Arming state and mode of the craft, as PX4's numbers."""
 
     arming_state: int
     nav_state: int
 
 
 def register(store: Any) -> None:
-    """Let rosbags' store know these types."""
+    """Add these types to a store of rosbags."""
     from rosbags.typesys import get_types_from_msg
 
     for name, text in DEFINITIONS.items():
@@ -68,8 +62,8 @@ def register(store: Any) -> None:
 
 
 def read_status(cdr: bytes) -> VehicleStatus | None:
-    """The beginning of little-endian CDR bytes with their header of four; None for what is too short."""
-    if len(cdr) < 4 + _BEGINS.size or cdr[1] != 1:
+    """Status from CDR bytes; None if they are too short or not little-endian."""
+    if len(cdr) < 4 + _STATUS_FIELDS.size or cdr[1] != 1:
         return None
-    values = _BEGINS.unpack_from(cdr, 4)
+    values = _STATUS_FIELDS.unpack_from(cdr, 4)
     return VehicleStatus(values[3], values[8])

@@ -59,7 +59,9 @@ def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
     end_s = world.now() + 0.3
     bus.spin(lambda: world.now() >= end_s)  # silence
     speak(0.1)
-    assert said == ["The simulated arm was stopped or is not connected. Connect to go on. Nothing was sent."]
+    assert said == [
+        "The simulated arm was stopped or is not connected. Nothing was sent. Connect, then try again."
+    ]
     assert words[-1].level == 2
     assert other.call("robot_driver/connect", 1.0) == (True, "connected")
     lag.reset()
@@ -213,7 +215,7 @@ def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_settings(str(tmp_path / "none.yaml"))
     file.write_text("driver: ur\nhost: 10.0.0.2\nwatchdog_s: soon\n")
-    with pytest.raises(ConfigError, match=r"watchdog_s='soon' cannot be used, expected seconds above 0"):
+    with pytest.raises(ConfigError, match=r"watchdog_s='soon': expected seconds above 0"):
         robot_driver(RobotDriverNodeConfig(settings=str(file)), InProcessWorld().bus("robot_driver"))
 
 

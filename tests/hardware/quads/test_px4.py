@@ -123,7 +123,9 @@ def test_a_pilot_keeps_the_craft(px4: Peer, port: int) -> None:
     in_offboard(quad, LEVEL)
     px4.order("pilot")
     taken_s = px4.wait("ordered")["t"]
-    with pytest.raises(DriverError, match=r"left offboard for position.*a pilot or a failsafe has it now"):
+    with pytest.raises(
+        DriverError, match=r"left offboard for position.*a pilot or a failsafe controls it now"
+    ):
         fly(quad, 1.0, lambda _: LEVEL)
     quad.close()
     time.sleep(0.2)
@@ -135,7 +137,9 @@ def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.Monke
         quad = driver(port, arm=True)
         quad.connect()
         px4.order("no_arming")
-        with pytest.raises(DriverError, match=r"refuses to arm \(denied\) \(it says: Arming denied: no RC\)"):
+        with pytest.raises(
+            DriverError, match=r"refuses to arm \(denied\) \(it reports: Arming denied: no RC\)"
+        ):
             fly(quad, 4.0, lambda _: LEVEL)
         px4.order("critical")
         time.sleep(0.4)
@@ -155,7 +159,7 @@ def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("autopilot=3", r"is no PX4 \(its autopilot is number 3"),
+        ("autopilot=3", r"is no PX4 \(its MAV_AUTOPILOT is 3"),
         ("action=7", r"COM_OBL_RC_ACT .* is 7 \(disarming in the air\)"),
         ("loss_s=30", "COM_OF_LOSS_T .* is 30 s"),
     ],

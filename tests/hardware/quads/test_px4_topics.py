@@ -79,13 +79,13 @@ def test_what_it_refuses_is_a_sentence() -> None:
     with pytest.raises(DriverError, match="not connected"):
         quad.read()
     with pytest.raises(
-        DriverError, match=r"told no vehicle_odometry and no vehicle_status .* MicroXRCEAgent"
+        DriverError, match=r"sent no vehicle_odometry and no vehicle_status .* MicroXRCEAgent"
     ):
         quad.connect()
     with Peer("quads.fake_px4_topics") as px4:
         quad = Px4TopicsDriver(arm=True)
         quad.connect()
-        with pytest.raises(DriverError, match="takes BodyRates here, no Attitude"):
+        with pytest.raises(DriverError, match="expects BodyRates, found Attitude"):
             quad.write(Attitude(np.array([1.0, 0.0, 0.0, 0.0]), 0.5))
         in_offboard(quad)
         px4.order("pilot")
@@ -95,7 +95,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
             quad.write(LEVEL)
         px4.order("frame")
         time.sleep(0.2)
-        with pytest.raises(DriverError, match="tells its place in frame 2"):
+        with pytest.raises(DriverError, match="sends its position in frame 2"):
             quad.read()
         px4.order("mute")
         time.sleep(1.3)
