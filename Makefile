@@ -38,13 +38,13 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 	@$(BIN)/robo-rl demo $(ARGS)
 
 test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) $(ARGS)
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -m slow $(ARGS)
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m slow $(ARGS)
 
 shapes: $(STAMP) ## tests of the pure parts with every call held to its annotations, shapes of tensors included
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) -p tests.shapes $(SHAPE_TESTS) \
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -p tests.shapes $(SHAPE_TESTS) \
 	  -m "not slow and not compile and not wrong_types" -k "$(NOT_SHAPES)" $(ARGS)
 
 test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
@@ -54,7 +54,7 @@ test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without t
 
 test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the lock's 3.9 (MetaWorld needs 3.9)
 	@$(PIP) --no-deps --upgrade --target $(MUJOCO4) mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0
-	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) \
+	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
 	  tests/sim/actuators tests/sim/engines tests/sim/scenes tests/sim/tasks tests/sim/arms
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results, the site of docs/

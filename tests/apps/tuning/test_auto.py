@@ -2,66 +2,88 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
 from policies.base.generative import GenerativePolicy
-from policies.checkpoint import load_policy
+from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning import auto, imitation, loop
+from robo_rl.apps.tuning import auto, imitation, loop, report, start
 from robo_rl.apps.tuning.start import replanned
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.data.store import EpisodeStore
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
-from tests.rl.worlds import SPEC
+from tests.rl.worlds import SPEC, make_env
 
-TOTAL = 900
+TOTAL = 360
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(demonstrations, base policy), hardly trained."""
+def reach(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(demonstrations, base policy) of a real task, hardly trained."""
     folder = tmp_path_factory.mktemp("auto")
     data, out = folder / "data", folder / "base"
-    assert (
-        robo_rl(
-            ["collect", "env=metaworld/reach-v3", f"out={data}", "episodes=3", "num_envs=2", "num_workers=0"]
-        )
-        == 0
-    )
+    few = ["episodes=3", "num_envs=2", "num_workers=0"]
+    assert robo_rl(["collect", "env=metaworld/reach-v3", f"out={data}", *few]) == 0
     assert (
         robo_rl(["train", f"data={data}", f"out={out}", "steps=60", "net.width=16", "process.steps=2"]) == 0
     )
     return data, out
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(demonstrations, base policy) of the toy world, whose base plans less often than steering does."""
+    folder = tmp_path_factory.mktemp("toy")
+    writer = DatasetWriter.create(folder / "data", SPEC)
+    for position in (1.0, 2.0, 3.0):
+        with writer.episode() as episode:
+            for _ in range(6):
+                episode.add({"state": np.array([position, 1.0], np.float32)}, np.ones(1, np.float32))
+            episode.commit(success=True)
+    save_policy(folder / "base" / "policy", replanned(flow_policy(SPEC), 4))
+    return folder / "data", folder / "base"
+
+
+@pytest.fixture
+def base(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """What `made` has made; the verb finds the toy world under every name."""
+    for module in (auto, start, loop, report):
+        monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
+    return made
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks, short stages, four episodes per comparison."""
-    recipe = auto.stage_method
+    recipe = cache(auto.stage_method)  # hydra takes a tenth of a second to compose one
 
     def shrunk(name: str) -> MethodConfig:
-        method = recipe(name)
+        method = copy.deepcopy(recipe(name))
         if name == "auto":
             return method
         method.learner.hidden, method.burn_in = [16], min(method.burn_in, 20)
-        method.env_steps = min(method.env_steps, 300)
+        method.env_steps, method.replay_capacity = min(method.env_steps, 120), 1000
         return method
 
     monkeypatch.setattr(auto, "stage_method", shrunk)
     monkeypatch.setattr(auto, "CHOICE_EPISODES", 4)
-    monkeypatch.setattr(auto, "LEAST_STEPS", 100)
+    monkeypatch.setattr(auto, "LEAST_STEPS", 40)
     monkeypatch.setattr(imitation, "UPDATES", 20)
 
 
@@ -75,11 +97,11 @@ def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
             f"out={out}",
             "method=auto",
             f"env_steps={TOTAL}",
-            "eval_every=300",
+            "eval_every=120",
             "eval_episodes=2",
             "final_episodes=4",
             "max_episode_steps=40",
-            "checkpoint_every=200",
+            "checkpoint_every=80",
             *more,
         ]
     )
@@ -110,14 +132,14 @@ def note(out: Path) -> dict[str, Any]:
 
 
 def test_steering_then_a_residual_on_the_steps_that_are_left(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe sees support, steering does not get all the way in its 300 steps, the residual takes the
-    other 600.
+    """The probe sees support, steering does not get all the way in its 120 steps, the residual takes the
+    other 240: on a real task.
     """
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
-    assert finetune(base, tmp_path / "run") == 0
+    assert finetune(reach, tmp_path / "run") == 0
     assert (tmp_path / "run/steering/run/policy").exists()
     assert (tmp_path / "run/residual/run/policy").exists()
     assert note(tmp_path / "run")["env_steps"] == TOTAL
@@ -134,7 +156,7 @@ def test_no_stage_beyond_what_is_enough(
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "run") == 0
     assert not (tmp_path / "run/residual").exists()
-    assert note(tmp_path / "run")["env_steps"] == 300
+    assert note(tmp_path / "run")["env_steps"] == 120
 
 
 def test_a_residual_alone_where_no_noise_helps(
@@ -186,7 +208,7 @@ def test_a_residual_corrects_what_imitates_the_one_before(
     """
     record_all(monkeypatch)
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
-    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 180)
     monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(2, 4))
     fixed(monkeypatch, 0, 0, 20)
     monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
@@ -225,7 +247,7 @@ def test_a_far_worse_imitation_is_not_built_upon(
         SuccessRate(k, 20) for k in (1, 4, successes, successes, *[1] * 9)
     ]  # start, residual, imitation twice
     monkeypatch.setattr(auto, "ENOUGH", 1.1)
-    monkeypatch.setattr(auto, "ROUND_STEPS", 450)
+    monkeypatch.setattr(auto, "ROUND_STEPS", 180)
     monkeypatch.setattr(auto, "CLOSE", 0.07)
     monkeypatch.setattr(auto, "own_rates", lambda *_: [rates[0]] * 2)
     remaining = iter(rates[1:])
