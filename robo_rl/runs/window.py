@@ -29,7 +29,7 @@ class Staged(Protocol):
         """mujoco.MjModel, not to be changed."""
         ...
 
-    def stand(self, data: Any, lane: int = 0) -> None:
+    def pose_bodies(self, data: Any, lane: int = 0) -> None:
         """Set the bodies of `data` (mujoco.MjData) to those of a lane."""
         ...
 
@@ -107,7 +107,7 @@ def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Calla
     except ImportError as error:
         raise MissingDependencyError("The window needs the package 'glfw'. Run: pip install glfw") from error
     data = mujoco.MjData(env.model)
-    env.stand(data)
+    env.pose_bodies(data)
     before = set(threading.enumerate())
     try:
         window = viewer.launch_passive(
@@ -118,7 +118,7 @@ def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Calla
 
     def draw() -> None:
         with window.lock():
-            env.stand(data)
+            env.pose_bodies(data)
         window.sync()
 
     try:

@@ -1,8 +1,7 @@
-"""The chain of links that carries a tool: where it is, how it moves, and which joints bring it somewhere. In
-batches.
+"""Kinematic chain of an arm in batches: forward kinematics, Jacobian and inverse kinematics.
 
-Products of exponentials over the compiled model's frames, so any MJCF or URDF arm of hinges. Positions in m,
-in the world; j = joints; links are the bodies of the joints, the base first.
+Products of exponentials over the compiled model's frames, for any MJCF or URDF arm with hinges. Positions in
+m, in the world frame; j = joints; links are the bodies of the joints, the base first.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class KinematicChain:
             tensor(model.jnt_axis[ids]),
             tensor(model.jnt_pos[ids]),
         )  # (j, 3), in their links
-        self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # where links are as the MJCF has them
+        self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # joint positions of the MJCF's own pose
         self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
         self.tool = Pose(tensor(tool_m), tensor(tool_quat))
         self.tool_body = tool_body
@@ -57,7 +56,7 @@ class KinematicChain:
         }
 
     def place(self, q_rad: Float[Tensor, "n j"]) -> tuple[Pose, Pose]:
-        """(tool, links with axes (n, j, ...)) at these joint positions."""
+        """Poses of the tool and of the links (n, j, ...) at these joint positions."""
         n = len(q_rad)
         m, quat = q_rad.new_zeros(n, 3), q_rad.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(n, 4)
         links: list[Pose] = []
@@ -80,7 +79,7 @@ class KinematicChain:
         )
 
     def tool_pose(self, body_m: Float[Tensor, "n 3"], body_quat: Float[Tensor, "n 4"]) -> Pose:
-        """From the pose of the body that carries the tool's site."""
+        """Pose of the tool from the pose of the body that carries its site."""
         m = body_m + rotate(body_quat, self.tool.m)
         return Pose(m, multiply(body_quat, self.tool.quat))
 
@@ -95,7 +94,9 @@ class KinematicChain:
     def inverse(
         self, goal: Pose, start_rad: Float[Tensor, "n j"], steps: int = 30
     ) -> tuple[Float[Tensor, "n j"], Float[Tensor, " n"]]:
-        """(joints near `start_rad` whose tool is at `goal`, what is left: m + rad)."""
+        """Joint positions near `start_rad` that bring the tool to `goal`, and the remaining
+        error (m + rad).
+        """
         q, rest = start_rad, start_rad
         for _ in range(steps):
             tool, links = self.place(q)
@@ -112,11 +113,11 @@ def damped_step(
     damping: float,
     pull: float,
 ) -> Float[Tensor, "n j"]:
-    """Damped least squares with a posture in the null space:
+    """Damped least squares with a posture in the null space.
 
-    dq = J# e + pull (posture - J# J posture),   J# = J' (J J' + damping^2 I)^-1
+        dq = J# e + pull (posture - J# J posture),   J# = J' (J J' + damping^2 I)^-1
 
-    (Buss, "Introduction to inverse kinematics", 2004, sections 7 and 8). posture: the way to the preferred
+    (Buss, "Introduction to inverse kinematics", 2004, sections 7 and 8). posture: difference to the preferred
     joints.
     """
     square = jacobian @ jacobian.transpose(1, 2)
@@ -127,11 +128,11 @@ def damped_step(
 
 
 def solve_positive(matrix: Float[Tensor, "n k k"], right: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
-    """x with A x = b for small symmetric positive A, by Cholesky's A = L L', written out over the batch.
+    """Solution x of A x = b for small symmetric positive A, by Cholesky's A = L L', written out over the
+    batch.
 
-    A library's batched solver takes one matrix after another, which costs more than all else of a step of
-    control; written out, it is a few dozen multiplications that a compiler fuses with what stands around
-    them.
+    A batched library solver takes one matrix after another, which costs more than the rest of a control step;
+    written out, it is a few dozen multiplications that a compiler fuses with the code around them.
     """
     low: list[list[Tensor]] = []
     half: list[Tensor] = []  # L half = b
@@ -150,14 +151,14 @@ def solve_positive(matrix: Float[Tensor, "n k k"], right: Float[Tensor, "n k"]) 
 
 
 def _less(value: Tensor, first: list[Tensor], second: list[Tensor]) -> Tensor:
-    """value - sum of first[m] second[m], over as many as the shorter has."""
+    """value - sum of first[m] second[m], up to the shorter length."""
     for a, b in zip(first, second, strict=False):
         value = value - a * b
     return value
 
 
 def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -> None:
-    """Raises ConfigError for joints that these formulas do not know."""
+    """Raise ConfigError for joints that these formulas do not cover."""
     for name, i in zip(robot.joints, ids, strict=True):
         if int(model.jnt_type[i]) != int(mujoco.mjtJoint.mjJNT_HINGE):
             raise ConfigError(
@@ -171,7 +172,7 @@ def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -
 
 
 def _path(model: Any, body: int) -> list[int]:
-    """From the world's child down to this body."""
+    """Bodies from the world's child down to this body."""
     path = []
     while body != 0:
         path.append(body)

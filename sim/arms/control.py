@@ -1,8 +1,7 @@
-"""From actions to position targets of the servos: three ways to command an arm, for all worlds at once.
+"""Control modes of an arm: actions to position targets of the servos, for all worlds at once.
 
-Each keeps a memory per world: where it wants the joints, or the tool, to be. What is commanded moves that
-wish, and a leash ties the wish to where the arm really is: an arm that is blocked presses, but not without
-bound.
+Each mode keeps a memory per world: the desired joint positions or tool pose. An action moves this target, and
+a leash limits its distance from the arm's measured pose: a blocked arm presses, but with bounded force.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from sim.bodies.pose import Pose, pose_error
 from sim.bodies.rotation import about_z, conjugate, from_rotvec, multiply, to_rotvec
 
 MODES = ("cartesian", "joint_velocity", "joint_position")
-TURNS = {"none": 0, "yaw": 1, "full": 3}  # how a Cartesian command turns the tool -> its numbers
+TURNS = {"none": 0, "yaw": 1, "full": 3}  # how a Cartesian command turns the tool -> number of columns
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a Cartesian command may ask for; one step of control at full action."""
+    """Limits of a Cartesian command; each step is one control step at full action."""
 
     turns: str = "none"
     step_m: float = 0.025
@@ -36,31 +35,31 @@ class Reach:
     leash_rad: float = 0.2
     low_m: tuple[float, float, float] = (0.2, -0.4, 0.0)
     high_m: tuple[float, float, float] = (0.75, 0.4, 0.6)
-    plane: bool = False  # the tool keeps the height where it starts, and a command has no z
+    plane: bool = False  # the tool keeps its initial height, and a command has no z
 
 
 @runtime_checkable
 class Control(Protocol):
-    """Pure: the memory is the caller's. The first columns of an action move the arm; it ignores one for the
-    fingers.
+    """A control mode. Pure: the caller keeps the memory. The first columns of an action move the arm; a
+    column for the fingers is ignored.
     """
 
     action: ActionSpec
 
     def begin(self, q_rad: Float[Tensor, "k j"], tool: Pose) -> Float[Tensor, "k w"]:
-        """The memory of worlds that start here."""
+        """Memory of worlds that start here."""
         ...
 
     def command(
         self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], q_rad: Float[Tensor, "n j"],
         tool: Pose, links: Pose,
     ) -> tuple[Float[Tensor, "n j"], Float[Tensor, "n w"]]:  # fmt: skip
-        """(targets of the servos [rad], the next memory)."""
+        """Targets of the servos [rad], and the next memory."""
         ...
 
 
 class Cartesian:
-    """Moves of the tool, [-1, 1]: x, y, z in the world's axes, then a turn; by damped least squares."""
+    """Tool motion in [-1, 1]: x, y, z in the world's axes, then a turn; solved by damped least squares."""
 
     def __init__(self, chain: KinematicChain, robot: ArmRobot, reach: Reach) -> None:
         if reach.turns not in TURNS:
@@ -114,7 +113,7 @@ class Cartesian:
 
 
 class JointVelocity:
-    """Speeds of the joints [rad/s], within what the maker allows."""
+    """Joint velocities [rad/s] within the manufacturer's limits."""
 
     def __init__(
         self, chain: KinematicChain, robot: ArmRobot, control_hz: float, leash_rad: float = 0.3
@@ -137,7 +136,7 @@ class JointVelocity:
 
 
 class JointPosition:
-    """Positions of the joints [rad], within their ranges; the arm goes there as fast as the leash lets it."""
+    """Joint positions [rad] within their ranges; the arm moves there as fast as the leash allows."""
 
     def __init__(self, chain: KinematicChain, robot: ArmRobot, leash_rad: float = 0.3) -> None:
         named = ", ".join(robot.joints)
@@ -160,8 +159,8 @@ class JointPosition:
 def make_control(
     mode: str, chain: KinematicChain, robot: ArmRobot, reach: Reach, control_hz: float
 ) -> Control:
-    """Raises UnknownNameError for a mode that does not exist, ConfigError where the arm starts outside of its
-    reach.
+    """Control mode by name. Raises UnknownNameError for an unknown mode, ConfigError for an arm that starts
+    out of reach.
     """
     if mode == "joint_velocity":
         return JointVelocity(chain, robot, control_hz)

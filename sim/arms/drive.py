@@ -1,4 +1,4 @@
-"""An arm with or without a gripper, as what a task commands: see `sim.bodies.protocol`."""
+"""Drive of an arm with or without a gripper: see `sim.bodies.protocol`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.arms.ready_poses import ReadyPoses
 from sim.arms.robot import ArmRobot, load_robot
 from sim.arms.view import View, Wiring
 from sim.bodies.pose import Pose
-from sim.bodies.protocol import CONTROL_HZ, Begun, SceneTask
+from sim.bodies.protocol import CONTROL_HZ, DriveStart, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -26,13 +26,13 @@ OFF_TABLE_M = 0.005  # and the height that leaves out the table
 
 @runtime_checkable
 class ManipulationTask(SceneTask, Protocol):
-    """What an arm asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
-    goal.
+    """Members that an arm needs of a task. k = episodes that start, u = uniform numbers of each, g = numbers
+    of its goal.
     """
 
     numbers: int  # u
     reach: Reach
-    grips: bool  # does an action open and close the fingers?
+    grips: bool  # True where an action opens and closes the fingers
     ready_m: tuple[
         tuple[float, float, float], tuple[float, float, float]
     ]  # where the tool starts: a box, low and high
@@ -40,13 +40,14 @@ class ManipulationTask(SceneTask, Protocol):
     def start(
         self, uniform: Float[Tensor, "k u"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: Wiring
     ) -> tuple[Start, Float[Tensor, "k g"]]:
-        """uniform: in (0, 1). The arm starts at `q_rad`, its tool at `tool`."""
+        """Start states and goals of k episodes.
+
+        uniform: in (0, 1). The arm starts at `q_rad`, its tool at `tool`.
+        """
         ...
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n a"]:
-        """A script that solves it in Cartesian control: what to do is a function of what is seen. In [-1,
-        1].
-        """
+        """Command in [-1, 1] of a scripted expert in Cartesian control, a function of the view alone."""
         ...
 
 
@@ -65,7 +66,7 @@ class ArmBody:
 
 
 class ArmDrive:
-    """Arm and fingers: actions move tool or joints, the last number the fingers. See
+    """Drive of arm and fingers: actions move tool or joints, the last number the fingers. See
     `sim.bodies.protocol.Drive`.
     """
 
@@ -88,11 +89,11 @@ class ArmDrive:
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> View:
         return View(physics, self.wiring, goal)
 
-    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
-        """The tool somewhere in the task's box, by the first number."""
+    def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
+        """Start states with the tool in the task's box, drawn by the first number."""
         q_rad, tool = self._ready.draw(uniform[:, 0])
         start, goal = self._task.start(uniform[:, 1:], q_rad, tool, self.wiring)
-        return Begun(start, goal, self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool))))
+        return DriveStart(start, goal, self._control.begin(q_rad, Pose(*(part.to(q_rad) for part in tool))))
 
     def command(
         self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], view: View
@@ -106,15 +107,16 @@ class ArmDrive:
         return ctrl, memory
 
     def script(self, view: View) -> Float[Tensor, "n b"]:
-        """A command of the tool and the fingers, whatever the control."""
+        """Command of the tool and the fingers, in every control mode."""
         return self._task.expert(view, self._task.reach)
 
     def from_script(
         self, wanted: Float[Tensor, "n b"], view: View, memory: Float[Tensor, "n w"]
     ) -> Float[Tensor, "n a"]:
-        """By the same inverse kinematics that Cartesian control uses. A speed moves where the joints were
-        sent, which is ahead of where they are by what the servos lag: so it is counted from there, or the lag
-        would count twice.
+        """Action for a command of the tool, by the inverse kinematics of Cartesian control.
+
+        A joint velocity moves the commanded joints, which are ahead of the measured ones by the servos' lag:
+        it is computed from the commanded ones, or the lag would count twice.
         """
         if self._mode == "cartesian":
             return wanted

@@ -1,5 +1,5 @@
-"""Arms by name: what a task must know of one besides its MJCF. A user's own is a YAML file with these
-keys.
+"""Arms by name: properties that tasks need besides the MJCF. A user's own arm is a YAML file
+with these keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sim.asset_files import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class ArmRobot:
-    """Names are those of the MJCF or URDF `asset`; its servos carry the names of their joints, in the same
+    """An arm. Names are those of the MJCF or URDF `asset`; servos have the names of their joints, in the same
     order.
     """
 
@@ -25,7 +25,7 @@ class ArmRobot:
     asset: str
     joints: tuple[str, ...]
     home_rad: tuple[float, ...]  # elbow up, tool pointing down over the table
-    speed_rad_s: tuple[float, ...]  # what the maker allows
+    speed_rad_s: tuple[float, ...]  # limits of the manufacturer
     fingers: tuple[str, ...] = ()  # slides, open at `open_m`
     open_m: float = 0.0
     tool: str = "tool"  # a site; z points away from the hand
@@ -67,15 +67,15 @@ def load_robot(name: str) -> ArmRobot:
 
 
 def robot_from(data: object, path: Path) -> ArmRobot:
-    """From a file's content; its asset is looked for beside the file. Raises ConfigError that names the
+    """Arm from a file's content; its asset is looked for beside the file. Raises ConfigError that names the
     key.
     """
     known = {field.name for field in fields(ArmRobot)}
     needed = ("name", "asset", "joints", "home_rad", "speed_rad_s")
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{path} describes no arm; expected the keys {', '.join(needed)}, and perhaps fingers, open_m, "
-            "tool."
+            f"{path} describes no arm; expected the keys {', '.join(needed)}, and optionally "
+            "fingers, open_m, tool."
         )
     for key in data:
         if key not in known:

@@ -18,7 +18,7 @@ from sim.engines.protocol import Physics, Start
 
 @dataclass(frozen=True)
 class Wiring(Places):
-    """Which columns of an engine's arrays are the arm's."""
+    """Columns of the arm in an engine's arrays."""
 
     robot: ArmRobot
     chain: KinematicChain
@@ -44,8 +44,8 @@ class Wiring(Places):
         return self.ctrl_of(self.robot.fingers)
 
     def start(self, q_rad: Float[Tensor, "k j"], opening_m: float, width_m: float | None = None) -> Start:
-        """Arm at rest there, fingers at `width_m`, pulled to `opening_m` (from the middle); all else as in
-        the MJCF.
+        """Start state with the arm at rest at `q_rad`, fingers at `width_m` and driven to `opening_m` (from
+        the middle).
         """
         start = self.as_written(len(q_rad))
         start.qpos[:, self.arm] = q_rad
@@ -56,7 +56,7 @@ class Wiring(Places):
 
 
 class View(SceneView):
-    """What tasks of an arm and their experts see of n worlds."""
+    """View of n worlds for arm tasks and their experts."""
 
     def __init__(self, physics: Physics, wiring: Wiring, goal: Float[Tensor, "n g"]) -> None:
         super().__init__(physics, wiring, goal)

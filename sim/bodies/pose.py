@@ -19,5 +19,5 @@ class Pose(NamedTuple):
 
 
 def pose_error(goal: Pose, now: Pose) -> Float[Tensor, "n 6"]:
-    """What is missing: position [m] and rotation vector [rad], in the world."""
+    """Position error [m] and rotation vector [rad] from `now` to `goal`, in the world frame."""
     return torch.cat([goal.m - now.m, to_rotvec(multiply(goal.quat, conjugate(now.quat)))], -1)

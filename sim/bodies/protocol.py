@@ -30,9 +30,9 @@ class SceneTask(Protocol):
     name: str
     scene: str  # a file in sim/assets, or an absolute path
     max_steps: int
-    hold_steps: int  # solved for so many steps in a row is success
+    hold_steps: int  # success: solved for this many steps in a row
     obs_parts: tuple[tuple[str, int, str], ...]  # (name, numbers, unit) of what `observe` returns, in order
-    weights: Mapping[str, float]  # of the reward's terms
+    weights: Mapping[str, float]  # of the terms of the reward
 
     def edit(self, spec: Any) -> None:
         """Write the task's options into the MJCF."""
@@ -56,7 +56,7 @@ class CanFail(Protocol):
         ...
 
 
-class Begun(NamedTuple):
+class DriveStart(NamedTuple):
     """State, goal and control memory of k episodes that start."""
 
     start: Start
@@ -70,11 +70,11 @@ class Drive(Protocol):
     the task's functions, so it takes and returns tensors only.
     """
 
-    action: ActionSpec  # the whole of an action
+    action: ActionSpec  # the complete action
     numbers: int  # uniform numbers that the start of an episode takes
     cloud_m: tuple[
         tuple[float, float, float], tuple[float, float, float]
-    ]  # clouds of points are kept within this box
+    ]  # point clouds are cropped to this box
 
     @property
     def wiring(self) -> Places:
@@ -85,14 +85,14 @@ class Drive(Protocol):
         """View that this body's tasks and their experts read."""
         ...
 
-    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
-        """uniform: in (0, 1)."""
+    def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
+        """Start states of k episodes. uniform: in (0, 1)."""
         ...
 
     def command(
         self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], view: Any
     ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n w"]]:
-        """(targets of all servos, the next memory)."""
+        """Targets of all servos, and the next memory."""
         ...
 
     def script(self, view: Any) -> Float[Tensor, "n b"]:

@@ -15,19 +15,19 @@ def cross(a: Float[Tensor, "*#n 3"], b: Float[Tensor, "*#n 3"]) -> Float[Tensor,
 
 
 def multiply(a: Float[Tensor, "*#n 4"], b: Float[Tensor, "*#n 4"]) -> Float[Tensor, "*#n 4"]:
-    """The rotation b, then a."""
+    """Quaternion product a b: the rotation b, then a."""
     aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
     w = aw * bw - (av * bv).sum(-1, keepdim=True)
     return torch.cat([w, aw * bv + bw * av + cross(av, bv)], -1)
 
 
 def conjugate(a: Float[Tensor, "*n 4"]) -> Float[Tensor, "*n 4"]:
-    """The rotation back."""
+    """Inverse rotation."""
     return torch.cat([a[..., :1], -a[..., 1:]], -1)
 
 
 def rotate(a: Float[Tensor, "*#n 4"], v: Float[Tensor, "*#n 3"]) -> Float[Tensor, "*#n 3"]:
-    """v, turned by a: v + 2 w (u x v) + 2 u x (u x v), with u the vector part."""
+    """v rotated by a: v + 2 w (u x v) + 2 u x (u x v), with u the vector part."""
     twice = 2.0 * cross(a[..., 1:], v)
     return v + a[..., :1] * twice + cross(a[..., 1:], twice)
 
@@ -51,7 +51,7 @@ def about_z(angle_rad: Float[Tensor, " *n"]) -> Float[Tensor, "*n 4"]:
 
 
 def axis_z(a: Float[Tensor, "*n 4"]) -> Float[Tensor, "*n 3"]:
-    """Where the body's z axis points: the third column of its rotation matrix."""
+    """Direction of the body's z axis: the third column of its rotation matrix."""
     w, x, y, z = a.unbind(-1)
     return torch.stack([2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)], -1)
 

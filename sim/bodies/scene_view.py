@@ -1,4 +1,4 @@
-"""What every task sees of n worlds, whatever body it commands: where the scene's things are.
+"""View of a scene that every task has, whatever body it commands: poses of the scene's objects.
 
 Each body adds its own columns to both classes: `sim.arms.view` adds the joints and the tool of an arm.
 """
@@ -21,16 +21,14 @@ from sim.engines.scene import Scene
 
 @dataclass(frozen=True)
 class Places:
-    """Where loose things stand in an engine's arrays. `like`: any tensor of the type and on the device of
-    those.
-    """
+    """Columns of free objects in an engine's arrays. like: a tensor with their dtype and device."""
 
     scene: Scene
     like: Tensor
 
     @cached_property
     def loose(self) -> Mapping[str, tuple[slice, slice]]:
-        """Free joint -> its columns of qpos and qvel."""
+        """Columns of qpos and qvel by free joint."""
         names = [
             name
             for name in self.scene.joints
@@ -39,7 +37,7 @@ class Places:
         return {name: (self.scene.qpos(name), self.scene.qvel(name)) for name in names}
 
     def qpos_of(self, joints: tuple[str, ...]) -> Any:
-        """Their columns of qpos, for indexing: a slice where they stand together."""
+        """Columns of these joints in qpos, for indexing: a slice where they are adjacent."""
         return together([self.scene.qpos(name).start for name in joints])
 
     def qvel_of(self, joints: tuple[str, ...]) -> Any:
@@ -49,14 +47,16 @@ class Places:
         return together([self.scene.ctrl(name) for name in actuators])
 
     def as_written(self, k: int) -> Start:
-        """k worlds as in the MJCF, at rest, the servos' targets 0. Fresh tensors, for a task to fill."""
+        """Start state of k worlds as in the MJCF, at rest, servo targets 0. Fresh tensors, for a task to
+        fill.
+        """
         qpos0, fixture_m, fixture_quat = self._as_written
         ctrl = self.like.new_zeros(k, self.scene.model.nu)
         return Start(qpos0.repeat(k, 1), ctrl, fixture_m.repeat(k, 1, 1), fixture_quat.repeat(k, 1, 1))
 
     @cached_property
     def _as_written(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(qpos, positions and quaternions of fixtures)"""
+        """qpos, and positions and quaternions of fixtures, as in the MJCF."""
         model, rows = self.scene.model, [self.scene.body(name) for name in self.scene.fixtures]
         arrays = (model.qpos0, model.body_pos[rows], model.body_quat[rows])
         qpos0, fixture_m, fixture_quat = (self.like.new_tensor(array) for array in arrays)
@@ -65,9 +65,7 @@ class Places:
 
 @runtime_checkable
 class ToolAmongThings(Protocol):
-    """Where an arm's tool and the scene's things are, all in one frame: the world's, or that of a base it
-    stands on.
-    """
+    """Poses of an arm's tool and of objects in one frame: the world's, or that of the base under the arm."""
 
     @property
     def tool(self) -> Pose: ...
@@ -76,23 +74,23 @@ class ToolAmongThings(Protocol):
 
 
 class SceneView:
-    """Positions in m in the world, quaternions wxyz; fresh at every step."""
+    """View of n worlds. Positions in m in the world frame, quaternions wxyz; made anew at every step."""
 
     def __init__(self, physics: Physics, places: Places, goal: Float[Tensor, "n g"]) -> None:
         self.physics, self.goal, self._places = physics, goal, places
 
     def thing(self, name: str) -> Pose:
-        """Where a loose thing is, by the name of its free joint."""
+        """Pose of a free object, by the name of its free joint."""
         columns = self._places.loose[name][0]
         return Pose(self.physics.qpos[:, columns][:, :3], self.physics.qpos[:, columns][:, 3:])
 
     def body(self, name: str) -> Pose:
-        """Where a body is, by its name in the MJCF."""
+        """Pose of a body, by its name in the MJCF."""
         row = self._places.scene.body(name)
         return Pose(self.physics.body_m[:, row], self.physics.body_quat[:, row])
 
     def joint(self, name: str) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        """(position, speed) of a slide [m, m/s] or a hinge [rad, rad/s]."""
+        """Position and speed of a slide [m, m/s] or a hinge [rad, rad/s]."""
         scene = self._places.scene
         return self.physics.qpos[:, scene.qpos(name).start], self.physics.qvel[:, scene.qvel(name).start]
 
@@ -100,12 +98,12 @@ class SceneView:
         return self.physics.qvel[:, self._places.loose[name][1]][:, :3]
 
     def spin_rad_s(self, name: str) -> Float[Tensor, "n 3"]:
-        """About the axes of the thing itself."""
+        """Angular velocity about the object's own axes."""
         return self.physics.qvel[:, self._places.loose[name][1]][:, 3:]
 
 
 def together(columns: list[int]) -> Any:
-    """A slice where that is enough: a view costs less than a copy."""
+    """A slice for adjacent columns: a view costs less than a copy."""
     if columns and columns == list(range(columns[0], columns[0] + len(columns))):
         return slice(columns[0], columns[0] + len(columns))
     return torch.tensor(columns, dtype=torch.long)

@@ -83,13 +83,13 @@ class Engine(Protocol):
         height: int,
         width: int,
         kind: str = "rgb",
-        look: VisualRandomisation | None = None,
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         """Picture of a world from a camera.
 
         By kind: (h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m];
         (h, w, 4) float32 "rgbd", both from one rendering; (h, w) int32 "segment": body indices, -1 for the
-        sky. look: changed cameras, colours and light.
+        sky. visuals: changed cameras, colours and light.
         """
         ...
 

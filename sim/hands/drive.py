@@ -1,4 +1,4 @@
-"""A hand as what a task commands: positions of its joints, on a leash. See `sim.bodies.protocol`."""
+"""Drive of a hand: joint position targets on a leash. See `sim.bodies.protocol`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec
-from sim.bodies.protocol import Begun, SceneTask
+from sim.bodies.protocol import DriveStart, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand, load_hand
 from sim.hands.view import HandView, HandWiring, wire
 
 MODES = ("joint_position",)
-CLOUD_M = ((-0.3, -0.3, 0.0), (0.3, 0.3, 0.5))  # the hand and what is above it
-LEASH_RAD = 0.2  # a servo's target is at most so far from where its joint is
+CLOUD_M = ((-0.3, -0.3, 0.0), (0.3, 0.3, 0.5))  # the hand and the space above it
+LEASH_RAD = 0.2  # maximum distance of a servo's target from its joint
 
 
 @runtime_checkable
 class HandTask(SceneTask, Protocol):
-    """What a hand asks for besides. k = episodes that start, u = uniform numbers each takes, g = numbers of a
-    goal.
+    """Members that a hand needs of a task. k = episodes that start, u = uniform numbers of each, g = numbers
+    of a goal.
     """
 
     numbers: int  # u
@@ -32,13 +32,15 @@ class HandTask(SceneTask, Protocol):
     def start(
         self, uniform: Float[Tensor, "k u"], start: Start, wiring: HandWiring
     ) -> tuple[Start, Float[Tensor, "k g"]]:
-        """uniform: in (0, 1). start: the hand at rest, all else as in the MJCF; fresh tensors, to be
+        """Start states and goals of k episodes.
+
+        uniform: in (0, 1). start: the hand at rest, everything else as in the MJCF; fresh tensors, to be
         filled.
         """
         ...
 
     def expert(self, view: HandView) -> Float[Tensor, "n fj"]:
-        """How far the joints are to move [rad]: what to do is a function of what is seen.
+        """Joint motion of the expert [rad], a function of the view alone.
 
         Raises ConfigError for a variant of the task that the script cannot do.
         """
@@ -46,7 +48,7 @@ class HandTask(SceneTask, Protocol):
 
 
 class HandBody:
-    """The hand `options.robot`. Raises UnknownNameError for a hand or control that there is not."""
+    """The hand `options.robot`. Raises UnknownNameError for an unknown hand or control."""
 
     def __init__(self, task: HandTask, options: Any) -> None:
         if options.control not in MODES:
@@ -62,7 +64,7 @@ class HandBody:
 
 
 class HandDrive:
-    """An action is where the joints are to be [rad]; they go there as fast as the leash lets them."""
+    """An action is the joint positions [rad]; the joints go there as fast as the leash allows."""
 
     def __init__(self, scene: Scene, hand: Hand, task: HandTask, like: Tensor) -> None:
         self._task = task
@@ -74,14 +76,14 @@ class HandDrive:
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> HandView:
         return HandView(physics, self.wiring, goal)
 
-    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
-        """At rest, fingers bent over the palm."""
+    def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
+        """Start states at rest, fingers bent over the palm."""
         wiring = self.wiring
         start = wiring.as_written(len(uniform))
         start.qpos[:, wiring.joints] = wiring.home_rad
         start.ctrl[:, wiring.servos] = wiring.home_rad
         begun, goal = self._task.start(uniform, start, wiring)
-        return Begun(begun, goal, begun.qpos[:, :0])
+        return DriveStart(begun, goal, begun.qpos[:, :0])
 
     def command(
         self, memory: Float[Tensor, "n 0"], action: Float[Tensor, "n a"], view: HandView
@@ -92,7 +94,7 @@ class HandDrive:
         return ctrl, memory
 
     def script(self, view: HandView) -> Float[Tensor, "n a"]:
-        """Moves of the joints as fractions of the leash."""
+        """Joint motions as fractions of the leash."""
         return (self._task.expert(view) / LEASH_RAD).clamp(-1.0, 1.0)
 
     def from_script(

@@ -1,11 +1,11 @@
-"""A finger gait that turns a box on the palm about the vertical: two pairs of facing fingers take turns.
+"""Finger gait that turns a box on the palm about the vertical: two pairs of facing fingers alternate.
 
 One pair holds the box between two faces and turns it as far as its fingers reach; the other waits beside the
-faces that it can turn furthest, then takes over, and the first returns. What a pair does is a function of
-where its tips are and whether they touch, so the gait goes on from wherever noise has led it.
+faces that it can turn furthest, then takes over, and the first returns. The action of a pair depends only on
+the positions of its tips and their contacts, so the gait recovers from noise.
 
 f = fingers; p = pairs, f = 2 p: finger i faces finger p + i. Angles in rad, about the vertical, of a pair
-from where it stands straight.
+relative to its straight position.
 """
 
 from __future__ import annotations
@@ -21,26 +21,24 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Gait:
-    """Measures of the gait; one step of control where it says step."""
+    """Parameters of the gait; a step is one control step."""
 
-    reach_rad: float = 0.6  # how far a pair turns, either way
-    stroke_rad: float = 0.4  # a stroke begins with so much before it at least
-    near_rad: float = 0.2  # to where a stroke begins, or ends: near enough to grip, or to be relieved
-    turn_rad: float = 0.15  # a step's turn of the box
-    swing_rad: float = 0.35  # a step's turn of a pair in the air
+    reach_rad: float = 0.6  # range of a pair, either way
+    stroke_rad: float = 0.4  # minimum range of a stroke
+    near_rad: float = 0.2  # tolerance of the start and the end of a stroke
+    turn_rad: float = 0.15  # turn of the box per step
+    swing_rad: float = 0.35  # turn of a pair in the air per step
     done_rad: float = 0.03
-    open_m: float = 0.058  # from the middle of the box to a tip in the air
-    press_m: float = 0.005  # how deep the goal of a holding tip lies under the face
-    close_m: float = 0.010  # a step's way of a tip towards the face
-    centre_m: float = 0.003  # a step's way of a held box back to the middle of the palm
-    height_m: float = 0.162  # of the tips in the air
-    rest_m: float = (
-        0.1575  # of the middle of a box that lies on the palm; a held one is pressed down to there
-    )
+    open_m: float = 0.058  # distance of a tip in the air from the middle of the box
+    press_m: float = 0.005  # depth of a holding tip's goal below the face
+    close_m: float = 0.010  # motion of a tip towards the face per step
+    centre_m: float = 0.003  # motion of a held box back to the middle of the palm per step
+    height_m: float = 0.162  # height of tips in the air
+    rest_m: float = 0.1575  # height of the middle of a box on the palm; a held box is pressed down to it
 
 
-class Seen(NamedTuple):
-    """What the gait looks at. The palm's middle is the world's."""
+class GaitState(NamedTuple):
+    """State that the gait observes. The palm's middle is the world's."""
 
     tips_m: Float[Tensor, "n f 3"]
     touching: Bool[Tensor, "n f"]
@@ -49,8 +47,8 @@ class Seen(NamedTuple):
     to_go_rad: Float[Tensor, " n"]
 
 
-def tip_goals(seen: Seen, gait: Gait) -> Float[Tensor, "n f 3"]:
-    """Where the tips are to go next [m]."""
+def tip_goals(seen: GaitState, gait: Gait) -> Float[Tensor, "n f 3"]:
+    """Next positions of the tips [m]."""
     n, f, _ = seen.tips_m.shape
     p = f // 2
     flat_m = seen.tips_m[..., :2]
@@ -70,7 +68,7 @@ def tip_goals(seen: Seen, gait: Gait) -> Float[Tensor, "n f 3"]:
     closes = ~turns & (leads | spent) & near
     opens = ~turns & ~closes & (away_m < gait.open_m - 0.007)
 
-    # More than is to go: servos under load come short of what they are asked for.
+    # Beyond the remaining angle: servos under load do not reach their target.
     step = (1.5 * seen.to_go_rad[:, None]).clamp(-gait.turn_rad, gait.turn_rad)
     step = torch.where(done | (room < gait.done_rad), 0.0, step)
     swing = (start - turned).clamp(-gait.swing_rad, gait.swing_rad)
@@ -93,18 +91,16 @@ def tip_goals(seen: Seen, gait: Gait) -> Float[Tensor, "n f 3"]:
 def leader(
     holding: Bool[Tensor, "n p"], room: Float[Tensor, "n p"], off: Float[Tensor, "n p"]
 ) -> Bool[Tensor, "n p"]:
-    """Which pair turns: one that holds, with most room of several; else the one nearest to where it
-    begins.
-    """
+    """Pair that turns: one that holds, with the most range left; else the pair nearest to its start."""
     first = torch.zeros_like(off)
-    first[:, 0] = 0.1  # of two alike, or all would change their minds at every step
+    first[:, 0] = 0.1  # prefers the current pair of two equal ones, or the choice would alternate
     score = torch.where(holding, 10.0 + room, first - off)
     return torch.nn.functional.one_hot(score.argmax(1), holding.shape[1]).bool()
 
 
 def start_angle(box_rad: Float[Tensor, " n"], sense: Float[Tensor, " n"], gait: Gait) -> Float[Tensor, " n"]:
-    """Where a stroke in this sense (1 or -1) begins: as square to two faces as the room for a stroke
-    allows.
+    """Start of a stroke in this direction (1 or -1): as square to two faces as the range of a
+    stroke allows.
     """
     square = wrapped(box_rad, math.pi / 2)[:, None] + (math.pi / 2) * torch.arange(-1, 2).to(box_rad)
     most = torch.where(sense > 0.0, gait.reach_rad - gait.stroke_rad, gait.reach_rad)[:, None]
@@ -115,5 +111,5 @@ def start_angle(box_rad: Float[Tensor, " n"], sense: Float[Tensor, " n"], gait: 
 
 
 def wrapped(angle_rad: Tensor, period_rad: float = 2.0 * math.pi) -> Tensor:
-    """The same angle within half a period of zero."""
+    """Angle within half a period of zero."""
     return torch.remainder(angle_rad + 0.5 * period_rad, period_rad) - 0.5 * period_rad

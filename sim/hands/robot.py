@@ -1,4 +1,4 @@
-"""Hands by name: what a task must know of one besides its MJCF."""
+"""Hands by name: properties that tasks need besides the MJCF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sim.asset_files import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Fingers that look at each other across a palm, all alike. Names are those of the MJCF `asset`.
+    """Fingers that face each other across a palm, all alike. Names are those of the MJCF `asset`.
 
     Finger `east` has the joints east0 ... east3, servos of the same names, a site `east_tip` in the middle of
     its rounded end and a touch sensor `east_skin`. Finger i and finger i + half of them face each other.
@@ -49,7 +49,7 @@ HANDS = {
 
 
 def load_hand(name: str) -> Hand:
-    """Raises UnknownNameError."""
+    """A hand by name. Raises UnknownNameError."""
     if name not in HANDS:
         raise UnknownNameError("hand", name, HANDS)
     return HANDS[name]

@@ -1,4 +1,4 @@
-"""What tasks of a hand see of n worlds: joints, fingertips, and how a tip moves with its joints.
+"""View of n worlds for tasks of a hand: joints, fingertips, and the fingertips' Jacobian.
 
 f = fingers, j = joints of one finger; f j = joints of the hand, finger by finger.
 """
@@ -18,15 +18,14 @@ from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand
 
-_FELT_N = 0.02  # less is no touch
+_FELT_N = 0.02  # minimum force of a touch
 
 
 @dataclass(frozen=True)
 class HandWiring(Places):
-    """Which columns of an engine's arrays are the hand's, and its measures. Whole before anything is
-    compiled:
+    """Columns of the hand in an engine's arrays, and its dimensions.
 
-    a tensor that is made while a compiler traces is none.
+    Everything is computed before compilation: tensors made while a compiler traces have no values.
     """
 
     hand: Hand
@@ -44,7 +43,7 @@ class HandWiring(Places):
 
 
 def wire(scene: Scene, hand: Hand, like: Tensor) -> HandWiring:
-    """Raises UnknownNameError where the scene's hand lacks a name."""
+    """Columns of the scene's hand. Raises UnknownNameError for a missing name."""
     places, model = Places(scene, like), scene.model
     joints = [model.joint(name) for name in hand.joints]
     tips = [scene.site(f"{finger}_tip") for finger in hand.fingers]
@@ -63,7 +62,7 @@ def wire(scene: Scene, hand: Hand, like: Tensor) -> HandWiring:
 
 
 class HandView(SceneView):
-    """Positions in m in the world."""
+    """View of n worlds. Positions in m in the world frame."""
 
     def __init__(self, physics: Physics, wiring: HandWiring, goal: Float[Tensor, "n g"]) -> None:
         super().__init__(physics, wiring, goal)
@@ -79,7 +78,7 @@ class HandView(SceneView):
 
     @property
     def touching(self) -> Bool[Tensor, "n f"]:
-        """Does the last link of a finger touch anything?"""
+        """True where the last link of a finger touches anything."""
         felt: Tensor = self.physics.touch_n[:, self._wiring.skins] > _FELT_N
         return felt
 

@@ -1,4 +1,4 @@
-"""Which body a task of the suite `mobile` commands: a base, or a base with an arm on it."""
+"""Body that a task of the suite `mobile` commands: a base, or a base with an arm on it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""A base of two driven wheels, as what a task commands: see `sim.bodies.protocol`.
+"""Drive of a base with two driven wheels: see `sim.bodies.protocol`.
 
-An action is a wish for forward and turning speed. The wish follows it no faster than the base's rises. Wheels
-that would have to turn too fast slow both speeds alike, so that the curve stays. What is left becomes targets
-of servos:
+An action commands forward and turning speed. Their rate of change is limited. Where a wheel would turn too
+fast, both speeds are reduced by the same factor, so that the curvature stays. They become servo targets:
 
     (x, y)* = (x, y) + (v u + tau v w n) lead        yaw* = yaw + w lead        lead = kv / kp + dt / 2
 
 u and n point ahead and to the left at the heading of mid-step, yaw + w dt / 2. A servo with kv much larger
-than kp dt, told to be `lead` further, moves at that speed: kp (x* - x) = kv v in mid-step. tau = mass / kv is
-how far it is behind; with that term, what it does in a curve points along u: tyres do not slip aside.
+than kp dt and its target `lead` ahead moves at that speed: kp (x* - x) = kv v in mid-step. tau = mass / kv is
+its delay; with the term in tau the velocity in a curve points along u, without lateral slip.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.bodies.protocol import CONTROL_HZ, Begun, SceneTask
+from sim.bodies.protocol import CONTROL_HZ, DriveStart, SceneTask
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
@@ -32,28 +31,31 @@ MODES = ("twist",)
 
 @runtime_checkable
 class BaseTask(SceneTask, Protocol):
-    """What a base asks for besides. k = episodes that start, u = uniform numbers of each, g = numbers of its
-    goal.
+    """Members that a base needs of a task. k = episodes that start, u = uniform numbers of each, g = numbers
+    of its goal.
     """
 
     numbers: int  # u
     cloud_m: tuple[
         tuple[float, float, float], tuple[float, float, float]
-    ]  # clouds of points are kept within this box
+    ]  # point clouds are cropped to this box
 
     def start(
         self, uniform: Float[Tensor, "k u"], wiring: BaseWiring
     ) -> tuple[Float[Tensor, "k 3"], Start, Float[Tensor, "k g"]]:
-        """uniform: in (0, 1). (x [m], y [m] and heading [rad] of the base, all else, the goal)"""
+        """Pose of the base (x [m], y [m], heading [rad]), start state of everything else, and the goal.
+
+        uniform: in (0, 1).
+        """
         ...
 
     def expert(self, view: BaseView, base: BaseRobot) -> Float[Tensor, "n 2"]:
-        """(forward [m/s], turn [rad/s])"""
+        """Forward [m/s] and turning speed [rad/s] of the expert."""
         ...
 
 
 class BaseDrive:
-    """See `sim.bodies.protocol.Drive`. Its memory is the wish for speed."""
+    """See `sim.bodies.protocol.Drive`. Its memory is the commanded speed."""
 
     def __init__(self, scene: Scene, base: BaseRobot, task: BaseTask, like: Tensor) -> None:
         self._base, self._task = base, task
@@ -65,11 +67,11 @@ class BaseDrive:
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> BaseView:
         return BaseView(physics, self.wiring, goal)
 
-    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
+    def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
         pose, start, goal = self._task.start(uniform, self.wiring)
         start.qpos[:, self.wiring.pose] = pose
         start.ctrl[:, self.wiring.servos] = pose
-        return Begun(start, goal, pose.new_zeros(len(pose), 2))
+        return DriveStart(start, goal, pose.new_zeros(len(pose), 2))
 
     def command(
         self, memory: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"], view: BaseView
@@ -89,7 +91,7 @@ class BaseDrive:
 
 
 class Wheels:
-    """From commanded speeds to targets of the servos."""
+    """Servo targets from commanded speeds."""
 
     def __init__(self, scene: Scene, base: BaseRobot, like: Tensor) -> None:
         self._base, self._dt_s = base, 1.0 / CONTROL_HZ
@@ -104,7 +106,7 @@ class Wheels:
         self._rise = like.new_tensor([base.rise_m_s2, base.rise_rad_s2]) * self._dt_s
 
     def wish(self, before: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
-        """(forward, turn) that the wheels are asked for now."""
+        """Forward and turning speed within the limits of rate and wheels."""
         wish = before + (action - before).maximum(-self._rise).minimum(self._rise)
         rim = wish[:, 0].abs() + 0.5 * self._base.track_m * wish[:, 1].abs()  # of the faster wheel
         return wish * (self._base.wheel_m_s / rim.clamp_min(self._base.wheel_m_s))[:, None]

@@ -1,8 +1,7 @@
-"""A base with an arm on it, as what a task commands: see `sim.bodies.protocol`. The arm's part is in the base's
-frame.
+"""Drive of a base with an arm on it: see `sim.bodies.protocol`. The arm is commanded in the base's frame.
 
-An action: forward and turning speed as in `sim.mobile.drive`; moves of the tool in the base's axes, as in
-Cartesian control of an arm that stands still; the fingers. The tool's wish rides on the base.
+An action: forward and turning speed as in `sim.mobile.drive`; tool motion in the base's axes, as in Cartesian
+control of a fixed arm; the fingers. The desired tool pose moves with the base.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sim.arms.ready_poses import ReadyPoses
 from sim.arms.robot import PANDA, ArmRobot
 from sim.arms.view import Wiring
 from sim.bodies.pose import Pose
-from sim.bodies.protocol import Begun, SceneTask
+from sim.bodies.protocol import DriveStart, SceneTask
 from sim.bodies.rotation import about_z, multiply, rotate
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
@@ -36,9 +35,9 @@ MOUNT_M = (0.1, 0.0, 0.34)  # on the base's deck
 
 
 def mount_arm(spec: Any) -> None:
-    """Put the arm on the base of a scene, with a camera at its wrist, and one on a mast behind it."""
+    """Mount the arm on the base of a scene, with a camera at its wrist and one on a mast behind it."""
     part = mujoco.MjSpec.from_file(str(ARM.path))
-    part.default.name = "arm"  # or MuJoCo writes a class without a name, which it cannot read again
+    part.default.name = "arm"  # MuJoCo cannot read an unnamed class that it has written
     spec.attach(part, frame=spec.body("base").add_frame(pos=MOUNT_M), prefix="")
     wrist = spec.body("hand").add_camera(name="wrist", pos=(0.06, 0.0, -0.02), fovy=75.0)
     wrist.quat = (0.0, 0.70710678, 0.70710678, 0.0)  # along the fingers
@@ -57,13 +56,13 @@ def mount_arm(spec: Any) -> None:
 
 @dataclass(frozen=True)
 class ManipulatorWiring(BaseWiring):
-    """The base's columns, and the arm's."""
+    """Columns of the base and of the arm."""
 
     arm: Wiring
 
 
-class Local(NamedTuple):
-    """What stands where in the base's frame: x ahead, y to the left, the floor at 0."""
+class BaseFrame(NamedTuple):
+    """View in the base's frame: x ahead, y to the left, the floor at 0."""
 
     view: ManipulatorView
     tool: Pose
@@ -73,14 +72,14 @@ class Local(NamedTuple):
 
 
 class ManipulatorView(BaseView):
-    """View of n worlds; see `BaseView`. Names without `local` are in the world."""
+    """View of n worlds; see `BaseView`. Names without `local` are in the world frame."""
 
     def __init__(self, physics: Physics, wiring: ManipulatorWiring, goal: Float[Tensor, "n g"]) -> None:
         super().__init__(physics, wiring, goal)
         self._arm = wiring.arm
         chain = wiring.arm.chain
         tool = chain.tool_pose(physics.body_m[:, chain.tool_body], physics.body_quat[:, chain.tool_body])
-        self.local = Local(self, self.pose_from_base(tool))
+        self.local = BaseFrame(self, self.pose_from_base(tool))
 
     @property
     def q_rad(self) -> Float[Tensor, "n j"]:
@@ -93,7 +92,7 @@ class ManipulatorView(BaseView):
 
     @property
     def links(self) -> Pose:
-        """In the base's frame, (n, j, ...)."""
+        """Poses of the links in the base's frame, (n, j, ...)."""
         rows = self._arm.chain.links
         m, quat = self.physics.body_m[:, rows], self.physics.body_quat[:, rows]
         back = about_z(-self.yaw_rad)[:, None].expand_as(quat)
@@ -104,19 +103,19 @@ class ManipulatorView(BaseView):
         return Pose(rotate(back, pose.m - self._floor), multiply(back, pose.quat))
 
     def heading_from_base(self, yaw_rad: Float[Tensor, " n"]) -> Float[Tensor, "n 2"]:
-        """(cos, sin)"""
+        """Cosine and sine of a heading as seen from the base."""
         return torch.stack([(yaw_rad - self.yaw_rad).cos(), (yaw_rad - self.yaw_rad).sin()], -1)
 
     @property
     def _floor(self) -> Float[Tensor, "n 3"]:
-        """The origin of the base's frame."""
+        """Origin of the base's frame."""
         return torch.nn.functional.pad(self.xy_m, (0, 1))
 
 
 @runtime_checkable
 class ManipulatorTask(SceneTask, Protocol):
-    """What base and arm ask for besides. k = episodes that start, u = uniform numbers of each, g = of the
-    goal.
+    """Members that base and arm need of a task. k = episodes that start, u = uniform numbers of each, g = of
+    the goal.
     """
 
     numbers: int  # u
@@ -129,19 +128,21 @@ class ManipulatorTask(SceneTask, Protocol):
     def start(
         self, uniform: Float[Tensor, "k u"], start: Start, wiring: ManipulatorWiring
     ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, "k g"]]:
-        """Fills `start`, in which the arm is ready. (x [m], y [m], heading [rad] of the base; the goal)"""
+        """Pose of the base (x [m], y [m], heading [rad]) and the goal; fills `start`, in which the arm is
+        ready.
+        """
         ...
 
     def expert(
         self, view: ManipulatorView, base: BaseRobot
     ) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n b"]]:
-        """(forward [m/s] and turn [rad/s]; tool and fingers in [-1, 1])"""
+        """Forward [m/s] and turning speed [rad/s] of the expert; tool and fingers in [-1, 1]."""
         ...
 
 
 class ManipulatorDrive:
-    """See `sim.bodies.protocol.Drive`. Its memory: the wish for speed (2), and for the tool's pose in the base's
-    frame (7).
+    """See `sim.bodies.protocol.Drive`. Its memory: the commanded speed (2), and the desired tool pose in the
+    base's frame (7).
     """
 
     def __init__(
@@ -165,14 +166,14 @@ class ManipulatorDrive:
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> ManipulatorView:
         return ManipulatorView(physics, self.wiring, goal)
 
-    def start(self, uniform: Float[Tensor, "k u"]) -> Begun:
-        """The tool somewhere in the task's box, by the first number."""
+    def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
+        """Start states with the tool in the task's box, drawn by the first number."""
         q_rad, tool = self._ready.draw(uniform[:, 0])
         start = self.wiring.arm.start(q_rad, self._robot.open_m)
         pose, goal = self._task.start(uniform[:, 1:], start, self.wiring)
         start.qpos[:, self.wiring.pose] = pose
         start.ctrl[:, self.wiring.servos] = pose
-        return Begun(start, goal, torch.cat([pose.new_zeros(len(pose), 2), tool.m, tool.quat], -1))
+        return DriveStart(start, goal, torch.cat([pose.new_zeros(len(pose), 2), tool.m, tool.quat], -1))
 
     def command(
         self, memory: Float[Tensor, "n 9"], action: Float[Tensor, "n a"], view: ManipulatorView

@@ -1,10 +1,10 @@
-"""Ways on a true map, for scripted experts: how far it is to the goal from everywhere, and where the way
-leads.
+"""Paths on a true map, for scripted experts: distance to the goal from every cell, and the direction of the
+path.
 
     D(cell) = min over 8 neighbours of  D(neighbour) + step * cost(neighbour),      D(goal) = 0
 
-by sweeps over all cells of all maps at once until nothing changes (Bellman and Ford). Cells that the base
-does not fit into cost so much that a way never leads through, only out of them. h, w = cells; n = maps.
+by sweeps over all cells of all maps at once until nothing changes (Bellman and Ford). Cells too narrow for
+the base cost so much that a path never leads through them, only out of them. h, w = cells; n = maps.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch import Tensor
 from sim.mobile.surroundings import Shapes, clearance
 
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
-_SOLID = 1e3  # times as dear as free floor
+_SOLID = 1e3  # cost relative to free floor
 
 
 def distances(
     cost: Float[Tensor, "n h w"], goal: Int[Tensor, "n 2"], cell_m: float
 ) -> Float[Tensor, "n h w"]:
-    """[m] on free floor where the cost is 1. goal: row and column."""
+    """Distance to the goal [m] on free floor with cost 1. goal: row and column."""
     n, h, w = cost.shape
     far = torch.full((n, h + 2, w + 2), math.inf, dtype=cost.dtype)
     rows = torch.arange(n)
@@ -43,7 +43,7 @@ def distances(
 
 
 def followers(distance: Float[Tensor, "n h w"]) -> Int[Tensor, "n hw"]:
-    """The flat index of the neighbour that every cell's way leads to; at the goal, itself."""
+    """Flat index of the next cell on the path from every cell; at the goal, itself."""
     n, h, w = distance.shape
     padded = torch.nn.functional.pad(distance, (1, 1, 1, 1), value=math.inf)
     beside = torch.stack([padded[:, 1 + i : 1 + i + h, 1 + j : 1 + j + w] for i, j in _AROUND])
@@ -54,14 +54,10 @@ def followers(distance: Float[Tensor, "n h w"]) -> Int[Tensor, "n hw"]:
 
 
 class Planner:
-    """Remembers every world's map until its obstacles or its goal move. A memo: what it says is a function of
-    both.
-    """
+    """Paths with a cache of every world's map, until its obstacles or its goal move."""
 
     def __init__(self, half_m: float, cell_m: float, margin_m: float) -> None:
-        """A square of 2 half_m about the origin; `margin_m`: the base's radius, and what it keeps clear of
-        things.
-        """
+        """A square of 2 half_m about the origin; `margin_m`: the base's radius and its clearance."""
         self._half_m, self._cell_m, self._margin_m = half_m, cell_m, margin_m
         self._cells = round(2 * half_m / cell_m)
         axis = (torch.arange(self._cells, dtype=torch.float64) + 0.5) * cell_m - half_m
@@ -71,7 +67,7 @@ class Planner:
     def ahead(
         self, shapes: Shapes, goal_m: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], cells: int
     ) -> Float[Tensor, "n 2"]:
-        """The point of the way that is so many cells ahead [m, world]. Maps are in the host's memory."""
+        """Point of the path this many cells ahead [m, world]. Maps are in the host's memory."""
         like, shapes = goal_m, Shapes(*(part.cpu() for part in shapes))
         goal_m, xy_m = goal_m.cpu(), xy_m.cpu()
         self._refresh(shapes, goal_m)
@@ -108,8 +104,8 @@ class Planner:
 def pursue(
     target: Float[Tensor, "n 2"], forward_m_s: Float[Tensor, " n"], turn_rad_s: float
 ) -> Float[Tensor, "n 2"]:
-    """(forward, turn) towards a point in the base's frame: on the spot where it lies aside, slower where it
-    curves.
+    """Forward and turning speed towards a point in the base's frame: turning in place for a point aside,
+    slower in curves.
     """
     bearing = torch.atan2(target[:, 1], target[:, 0])
     forward = forward_m_s * (1.0 - bearing.abs() / 0.9).clamp(0.0, 1.0)

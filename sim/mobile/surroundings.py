@@ -1,8 +1,7 @@
-"""What stands around a base: boxes and posts (upright cylinders) of a scene, and what laser and bumper make
-of them.
+"""Surroundings of a base: boxes and posts (upright cylinders) of a scene, as laser and bumper measure them.
 
-Geometry in the plane at the laser's height, a pure function of where bodies are: the same in every engine.
-g = shapes, r = rays.
+Geometry in the plane at the laser's height, a pure function of body poses: the same in every engine. g =
+shapes, r = rays.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Shapes(NamedTuple):
 
 
 class Surroundings:
-    """All that a scene's fixed and placed bodies have at a height, and that collides."""
+    """Colliding fixed and placed bodies of a scene at a height."""
 
     def __init__(self, scene: Scene, height_m: float, like: Tensor) -> None:
         model, data = scene.model, mujoco.MjData(scene.model)
@@ -57,20 +56,23 @@ class Surroundings:
 
 
 def lidar(
-    origin_m: Float[Tensor, "n 2"], heading_rad: Float[Tensor, " n"], bearing_rad: Float[Tensor, " r"], shapes: Shapes,
+    origin_m: Float[Tensor, "n 2"],
+    heading_rad: Float[Tensor, " n"],
+    bearing_rad: Float[Tensor, " r"],
+    shapes: Shapes,
     most_m: float,
-) -> Float[Tensor, "n r"]:  # fmt: skip
-    """Distance to the first shape along every ray [m], `most_m` where there is none; 0 inside of one.
+) -> Float[Tensor, "n r"]:
+    """Distance to the first shape along every ray [m], `most_m` where there is none; 0 inside a shape.
 
-    Boxes by slabs, in their own axes: a ray is inside between the last of its entries and the first of its exits.
-    Posts by |o + t d| = radius:  t = -o.d - sqrt((o.d)^2 - |o|^2 + radius^2).
+    Boxes by the slab method, in their own axes: a ray is inside between its last entry and its first exit.
+    Posts by |o + t d| = radius: t = -o.d - sqrt((o.d)^2 - |o|^2 + radius^2).
     """
     angle = heading_rad[:, None] + bearing_rad  # (n, r)
-    to_x, to_y = angle.cos()[:, None], angle.sin()[:, None]  # where rays lead, in the world
+    to_x, to_y = angle.cos()[:, None], angle.sin()[:, None]  # direction of rays, in the world frame
     boxes = len(shapes.box_half_m)
     x, y = (origin_m[:, None] - shapes.m)[..., None].unbind(-2)  # (n, g, 1), of the origin from each shape
     nearest = torch.full_like(angle, most_m)
-    if boxes:  # rays last: loops over them are long enough for a processor's vectors
+    if boxes:  # rays last: loops over them are long enough for vector instructions
         yaw = shapes.yaw_rad[:, :boxes, None]
         c, s, bx, by = yaw.cos(), yaw.sin(), x[:, :boxes], y[:, :boxes]
         half_x, half_y = shapes.box_half_m[..., None].unbind(1)  # (b, 1)
@@ -110,14 +112,14 @@ def clearance(point_m: Float[Tensor, "n q 2"], shapes: Shapes) -> Float[Tensor, 
 
 
 def _slab(place: Tensor, direction: Tensor, half_m: Tensor) -> tuple[Tensor, Tensor]:
-    """(entry, exit) of a ray that starts at `place` into |x| <= half."""
+    """Entry and exit of a ray that starts at `place` into |x| <= half."""
     safe = torch.where(direction.abs() < 1e-9, 1e-9, direction)
     one, other = (-half_m - place) / safe, (half_m - place) / safe
     return one.minimum(other), one.maximum(other)
 
 
 def _stands(model: Any, data: Any, geom: int, height_m: float) -> bool:
-    """Does this geom collide, stand upright in the surroundings, and reach that height?"""
+    """True for a geom that collides, stands upright in the surroundings, and reaches that height."""
     body, kind = int(model.geom_bodyid[geom]), int(model.geom_type[geom])
     collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
     if not collides or kind not in (_BOX, _CYLINDER) or int(model.body_dofnum[model.body_rootid[body]]) > 0:

@@ -1,6 +1,4 @@
-"""What tasks of a base and their experts see of n worlds, and which columns of an engine's arrays are the
-base's.
-"""
+"""View of n worlds for tasks of a base and their experts; the base's columns in the arrays of an engine."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from sim.mobile.surroundings import Shapes, Surroundings, clearance, lidar
 
 @dataclass(frozen=True)
 class BaseWiring(Places):
-    """The base's place in the arrays. `around` is made beforehand: while a kernel is traced, tensors are not
-    real.
-    """
+    """Columns of the base. `around` is made beforehand: while a kernel is traced, tensors have no values."""
 
     base: BaseRobot
     around: Surroundings
@@ -47,13 +43,13 @@ class BaseWiring(Places):
 
 
 def laser_of(scene: Scene) -> tuple[float, float, float]:
-    """Where the laser is, in the base's frame [m]."""
+    """Position of the laser in the base's frame [m]."""
     x, y, z = scene.site("laser")[1].tolist()
     return x, y, z
 
 
 class BaseView(SceneView):
-    """Headings in rad about the world's z, speeds along and about the base's own axes."""
+    """View of n worlds. Headings in rad about the world's z, speeds along and about the base's own axes."""
 
     def __init__(self, physics: Physics, wiring: BaseWiring, goal: Float[Tensor, "n g"]) -> None:
         super().__init__(physics, wiring, goal)
@@ -65,28 +61,28 @@ class BaseView(SceneView):
 
     @property
     def yaw_rad(self) -> Float[Tensor, " n"]:
-        """As the wheels count it: whole turns included."""
+        """Heading, counting whole turns."""
         return self.physics.qpos[:, self._base.pose][:, 2]
 
     @property
     def twist(self) -> Float[Tensor, "n 2"]:
-        """(forward [m/s], turn [rad/s])"""
+        """Forward [m/s] and turning speed [rad/s]."""
         x, y, turn = self.physics.qvel[:, self._base.speed].unbind(-1)
         return torch.stack([x * self.yaw_rad.cos() + y * self.yaw_rad.sin(), turn], -1)
 
     @property
     def shapes(self) -> Shapes:
-        """What stands around it, at the height of the laser."""
+        """Shapes around the base at the height of the laser."""
         return self._base.around.shapes(self.physics)
 
     def from_base(self, point_m: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
-        """A point of the world, as seen from the base: x ahead, y to the left [m]."""
+        """A point of the world in the base's frame: x ahead, y to the left [m]."""
         x, y = (point_m - self.xy_m).unbind(-1)
         c, s = self.yaw_rad.cos(), self.yaw_rad.sin()
         return torch.stack([c * x + s * y, c * y - s * x], -1)
 
     def lidar_m(self, bearing_rad: Float[Tensor, " r"], most_m: float) -> Float[Tensor, "n r"]:
-        """What the base's laser measures, without noise: bearings from straight ahead, to the left."""
+        """Laser ranges without noise: bearings from straight ahead, to the left."""
         x, y, _ = self._base.laser_m
         c, s = self.yaw_rad.cos(), self.yaw_rad.sin()
         origin = self.xy_m + torch.stack([c * x - s * y, s * x + c * y], -1)
@@ -94,5 +90,5 @@ class BaseView(SceneView):
 
     @property
     def clearance_m(self) -> Float[Tensor, " n"]:
-        """From the circle around the base to the nearest thing; negative inside of it."""
+        """Distance from the circle around the base to the nearest object; negative inside."""
         return clearance(self.xy_m[:, None], self.shapes)[:, 0] - self._base.base.radius_m

@@ -1,4 +1,4 @@
-"""Cameras of a scene as observations: pictures, depths and point clouds, taken anew where something has
+"""Cameras of a scene as observations: pictures, depths and point clouds, rendered again where something
 changed.
 """
 
@@ -25,17 +25,17 @@ from sim.tasks.table import TaskOptions
 SENSES = ("rgb", "depth", "points", "segmentation")
 _KEYS = {"rgb": "image", "depth": "depth", "points": "points", "segmentation": "segmentation"}
 _SEGMENTS = ", ".join(f"{i} {name}" for i, name in enumerate(SEGMENTS))
-FAR_M = 10.0  # of a depth: the sky is no farther
+FAR_M = 10.0  # maximum depth, also of the sky
 
 Box = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
 class Cameras:
-    """`names` of cameras of the scene and what they give, `senses`, both joined by "+".
+    """Camera observations. `names` of cameras of the scene and their `senses`, both joined by "+".
 
     image.<camera> (h, w, 3) uint8, depth.<camera> (h, w) float32 [m] along the camera's axis, points.<camera>
-    (p, 3) float32 [m] in the world, within `box_m`, segmentation.<camera> (h, w, 1) uint8, places in
-    `SEGMENTS`. Raises UnknownNameError for a camera or a sense that there is not.
+    (p, 3) float32 [m] in the world, within `box_m`, segmentation.<camera> (h, w, 1) uint8, indices of
+    `SEGMENTS`. Raises UnknownNameError for an unknown camera or sense.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Cameras:
             raise ConfigError(f"senses={senses} needs cameras to sense with, such as cameras=view.")
         self._mounts = {name: self._mount(name) for name in self._names}
         self._low_m, self._high_m = (torch.tensor(corner, dtype=torch.float32) for corner in box_m)
-        self._looks: list[VisualRandomisation | None] = [None] * engine.num_envs
+        self._visuals: list[VisualRandomisation | None] = [None] * engine.num_envs
         self._classes = torch.from_numpy(classes(engine.scene.model))
 
     @property
@@ -65,13 +65,13 @@ class Cameras:
         }
         return {f"{_KEYS[sense]}.{name}": specs[sense] for name in self._names for sense in self._senses}
 
-    def begin(self, worlds: Iterable[int], looks: Sequence[VisualRandomisation]) -> None:
-        """From now on these worlds look so."""
-        for world, look in zip(worlds, looks, strict=True):
-            self._looks[world] = look
+    def begin(self, worlds: Iterable[int], visuals: Sequence[VisualRandomisation]) -> None:
+        """Set the appearance of these worlds."""
+        for world, each in zip(worlds, visuals, strict=True):
+            self._visuals[world] = each
 
     def take(self, physics: Physics, worlds: Iterable[int], before: Obs | None = None) -> Obs:
-        """What the cameras see now in these worlds, and in the others what they saw before. Fresh tensors."""
+        """Camera observations: new ones of these worlds, `before` of the others. Fresh tensors."""
         if not self._names:
             return {}
         n, rows = self._engine.num_envs, list(worlds)
@@ -87,22 +87,22 @@ class Cameras:
         return found
 
     def _sense(self, name: str, world: int, physics: Physics, found: Obs) -> None:
-        side, look = self._side_px, self._looks[world]
+        side, visuals = self._side_px, self._visuals[world]
         if "segmentation" in self._senses:
-            bodies = self._engine.render(world, name, side, side, "segment", look)
+            bodies = self._engine.render(world, name, side, side, "segment", visuals)
             found[f"segmentation.{name}"][world] = self._classes[bodies.long()][..., None]
         if not {"depth", "points"} & set(self._senses):
             if "rgb" in self._senses:
-                found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", look)
+                found[f"image.{name}"][world] = self._engine.render(world, name, side, side, "rgb", visuals)
             return
-        if "rgb" in self._senses:  # both from one drawing, which is what a picture costs
-            both = self._engine.render(world, name, side, side, "rgbd", look)
+        if "rgb" in self._senses:  # one rendering for both: rendering is the cost of a picture
+            both = self._engine.render(world, name, side, side, "rgbd", visuals)
             found[f"image.{name}"][world], depth_m = (
                 both[..., :3].to(torch.uint8),
                 both[..., 3].clamp_max(FAR_M),
             )
         else:
-            depth_m = self._engine.render(world, name, side, side, "depth", look).clamp_max(FAR_M)
+            depth_m = self._engine.render(world, name, side, side, "depth", visuals).clamp_max(FAR_M)
         if "depth" in self._senses:
             found[f"depth.{name}"][world] = depth_m
         if "points" in self._senses:
@@ -114,7 +114,7 @@ class Cameras:
             )
 
     def _mount(self, name: str) -> tuple[int, Pose, Float[Tensor, "h w 3"]]:
-        """(the body that it is on, where on it, where its pixels look)"""
+        """Body of a camera, its pose on it, and the directions of its pixels."""
         model = self._engine.scene.model
         row = self._engine.scene.camera(name)
         place, turn = (
@@ -125,5 +125,5 @@ class Cameras:
 
 
 def make_cameras(engine: Engine, options: TaskOptions, box_m: Box) -> Cameras:
-    """As the options say; clouds are kept within the box."""
+    """Cameras of these options; point clouds are cropped to the box."""
     return Cameras(engine, options.cameras, options.senses, options.image_size, options.points, box_m)

@@ -1,4 +1,4 @@
-"""What is left behind when physics fails: enough to look at the last instant, and to simulate it again."""
+"""Dump of a world whose physics diverged: enough to inspect its last state and to simulate it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-MOST_FILES = 20  # a task that fails all the time shall not fill a disk
+MOST_FILES = 20  # a task that always diverges must not fill a disk
 
 
 def dump_diverged(
@@ -22,10 +22,10 @@ def dump_diverged(
     before: Mapping[str, Tensor],
     action: Float[Tensor, "n a"],
 ) -> None:
-    """Write the engine's state before the step and the action, one file per world, into the working folder;
+    """Write the engine's state before the step and the action, one file per world, into the working folder,
     and warn.
 
-    before: what `Engine.save` returned; tensors whose first axis is the worlds are cut to the one.
+    before: the result of `Engine.save`; tensors whose first axis is the worlds are cut to the one.
     """
     n, written = len(diverged), []
     for world in diverged.nonzero()[:, 0].tolist():

@@ -1,9 +1,9 @@
-"""The scripted experts of tasks in scenes, with a noise dial, in every control mode.
+"""Scripted experts of tasks in scenes, with adjustable noise, in every control mode.
 
-    wanted = clip(script(what the scene looks like) + noise * N(0, I), -1, 1)
+    command = clip(script(view) + noise * N(0, I), -1, 1)
 
-Of an arm the script commands the tool. Where joints are commanded, its wish goes through the same inverse
-kinematics that Cartesian control uses, and the joints that come out are the action.
+The script of an arm commands the tool. Where joints are commanded, its command goes through the inverse
+kinematics of Cartesian control, and the resulting joints are the action.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.table import suite_of
 from sim.vec.keyed_random import keyed_normal
 
-_STREAM = 2  # of an episode's random numbers, beside those that the environment draws
+_STREAM = 2  # stream of an episode's random numbers, besides those of the environment
 
 
 class SceneExpert:
-    """`noise`: standard deviation in units of a full command; white, keyed by (seed, episode seed, step)."""
+    """noise: standard deviation in units of a full command; white, keyed by (seed, episode seed, step)."""
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
         if not 0.0 <= noise < float("inf"):
@@ -37,7 +37,7 @@ class SceneExpert:
         """Act in the lanes of this environment. Raises EnvError for one of another kind."""
         if not isinstance(env, TaskVecEnv):
             raise EnvError(
-                f"The expert of {self._named} acts in manipulation environments, found {env.spec.name}."
+                f"The expert of {self._named} acts in environments of tasks in scenes, found {env.spec.name}."
             )
         self._env = env
 
@@ -45,7 +45,7 @@ class SceneExpert:
     def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n a"]:
         if self._env is None:
             raise EnvError(
-                f"The expert of {self._named} sees the scene, and has not been shown the environment. Make "
+                f"The expert of {self._named} reads the state of the scene and has no environment yet. Make "
                 "it by make_expert(name, noise, seed, env)."
             )
         action = self._env.script()
@@ -55,8 +55,8 @@ class SceneExpert:
         return self._env.from_script(action.clamp(-1.0, 1.0)).to("cpu", torch.float32)
 
     def memory(self) -> Tensor:
-        """It remembers nothing."""
+        """Empty: the expert has no state."""
         return torch.zeros(0)
 
     def recall(self, memory: Tensor) -> None:
-        """There is nothing to recall."""
+        """Do nothing: the expert has no state."""

@@ -1,14 +1,13 @@
-"""System identification: which stiffness, damping and delay make the simulated arm move as a recorded one
-did.
+"""System identification: stiffness, damping and delay with which the simulated arm moves as recorded.
 
     min over theta   || q_sim(theta; q_0, dq_0, commands) - q_recorded ||^2 / s^2  +  || theta / p ||^2
 
-summed over segments and steps. theta: logarithms of factors on each servo's kp and kv, and, where the arm's
-servos are motors (`sim.actuators`), of one factor on all lags and one on all no-load speeds; for every delay
-that is asked about. A joint that hardly moves says nothing about its servo: the prior, p = 0.5 beside noise
-of s = 1 mrad, keeps it where the model has it. Many steps ahead, not one: errors of one step are the
-sensors', errors of a second are the model's. Gauss and Newton with differences, all shifted parameters and
-all segments simulated at once as worlds of one engine.
+summed over segments and steps. theta: logarithms of factors on each servo's kp and kv, and, for servos with
+motors (`sim.actuators`), of one factor on all lags and one on all no-load speeds; solved for every delay in
+question. A joint that hardly moves does not identify its servo: the prior, p = 0.5 beside noise of s = 1
+mrad, keeps it at the model's value. Predictions over many steps, not one: errors of one step are dominated by
+the sensors, errors of a second by the model. Gauss-Newton with finite differences; all shifted parameters and
+all segments are simulated at once as worlds of one engine.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from sim.engines.scene import Scene
 PRIOR, KNOWN = (
     0.5,
     0.25,
-)  # standard deviation of a logarithm before any motion; below which it counts as found
+)  # prior standard deviation of a logarithm; below this it counts as identified
 MOST_ROUNDS = 24  # simulations per delay, at most: of errors and of their slopes
-_NOISE_RAD = 1e-3  # of encoders, and of what the model leaves out
+_NOISE_RAD = 1e-3  # noise of encoders and model errors
 _LEAD = 4  # steps of 50 ms: no servo lags for longer
-_OF_MOTORS = ("lag", "no_load")  # play shows in motion too seldom to be fitted
-_SHIFT, _BOUND = 0.02, 1.6  # of a logarithm: for differences; the largest that is believed (a factor of five)
+_OF_MOTORS = ("lag", "no_load")  # motion shows play too rarely to fit it
+_SHIFT, _BOUND = 0.02, 1.6  # of a logarithm: step of finite differences; bound (a factor of five)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,8 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What was found. Standard deviations are of the factors' logarithms, by the curvature at the
-    best fit; that of the prior where motion said nothing.
+    """Result. Standard deviations are of the factors' logarithms, by the curvature at the best fit; that of
+    the prior where the motion is not informative.
     """
 
     kp: Float[ndarray, " j"]  # factors
@@ -61,7 +60,7 @@ class Fit:
     kp_std: Float[ndarray, " j"]
     kv_std: Float[ndarray, " j"]
     delay: int  # steps
-    rms_rad: float  # of the segments that it was fitted to
+    rms_rad: float  # on the segments of the fit
     motors: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # "lag", "no_load": (factor, std)
 
     @property
@@ -72,13 +71,13 @@ class Fit:
 
     @property
     def found(self) -> Bool[ndarray, " j"]:
-        """Joints whose servos the motion says something about."""
+        """Joints whose servos the motion identifies."""
         found: Bool[ndarray, " j"] = np.maximum(self.kp_std, self.kv_std) < KNOWN
         return found
 
 
 class ArmModel:
-    """The simulated arm, moved as commanded from many starts under many parameters."""
+    """Simulated arm, driven by recorded commands from many starts under many parameters."""
 
     def __init__(self, wiring: Wiring, substeps: int) -> None:
         self._wiring, self._substeps = wiring, substeps
@@ -87,9 +86,9 @@ class ArmModel:
         self.motors = tuple(name for name in _OF_MOTORS if motors is not None and motors.has(f"{name}_scale"))
 
     def errors(self, segments: Segments, theta: Float[ndarray, "p t"], delay: int) -> Float[ndarray, "p r"]:
-        """Simulated less recorded joint positions [rad] under each row of parameters; r = s h j.
+        """Simulated minus recorded joint positions [rad] for each row of parameters; r = s h j.
 
-        theta: of the stiffnesses (j), of the dampings (j), of what `motors` names.
+        theta: of the stiffnesses (j), of the dampings (j), of those in `motors`.
         """
         p, (s, h1, j) = len(theta), segments.q_rad.shape
         engine = self._engine(p * s)
@@ -112,7 +111,7 @@ class ArmModel:
         qvel[:, self._wiring.arm_speed] = dq
         lead = segments.command_rad.shape[1] - (h1 - 1)
         ctrl, found = start.ctrl.clone(), np.empty((p, s, h1 - 1, j))
-        if lead > delay:  # servos that lag are on their way
+        if lead > delay:  # lagging servos have not arrived yet
             start.ctrl[:, self._wiring.servos] = self._reached(
                 segments.command_rad[:, : lead - delay], factors, p
             )
@@ -129,7 +128,7 @@ class ArmModel:
     def _reached(
         self, before_rad: Float[ndarray, "s d j"], factors: Float[Tensor, "ps t"], p: int
     ) -> Float[Tensor, "ps j"]:
-        """Where lagging targets are after these commands."""
+        """Positions of lagging targets after these commands."""
         commands = torch.from_numpy(np.tile(before_rad, (p, 1, 1)))
         reached = commands[:, 0]
         if "lag" in self.motors and self._scene.motors is not None:
@@ -142,7 +141,7 @@ class ArmModel:
 
     @property
     def lead(self) -> int:
-        """Commands before a stretch that it takes to know where lagging targets are."""
+        """Number of commands before a stretch that determine the lagging targets."""
         return _LEAD if "lag" in self.motors else 0
 
     @property
@@ -158,7 +157,7 @@ class ArmModel:
 def fit(
     model: ArmModel, segments: Segments, delays: Sequence[int], told: Callable[[], object] = lambda: None
 ) -> Fit:
-    """The best parameters under the best delay. told: called after every simulation, for a progress bar."""
+    """Best parameters and delay. told: called after every simulation, for a progress bar."""
     j = segments.q_rad.shape[2]
     size, weight = 2 * j + len(model.motors), _NOISE_RAD / PRIOR
     best: tuple[float, int, ndarray, ndarray] | None = None
@@ -203,9 +202,9 @@ def cut(
     steps: int,
     most_delay: int,
 ) -> Segments:
-    """One episode, ends = t + 1, in stretches of `steps`, each with the commands before it.
+    """Stretches of `steps` from one episode, ends = t + 1, each with the commands before it.
 
-    Raises DataError if it is too short.
+    Raises DataError for an episode that is too short.
     """
     starts = range(most_delay, len(command_rad) - steps + 1, steps)
     if not starts:

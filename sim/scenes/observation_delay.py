@@ -1,6 +1,4 @@
-"""Observations that arrive late: what n worlds showed in the last steps, of which each is told an older
-one.
-"""
+"""Delayed observations: the last observations of n worlds, of which each world receives an older one."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from torch import Tensor
 
 from robo_rl.core.protocols import Obs
 
-_NAME = "late_"  # of what it keeps, in a snapshot
+_NAME = "late_"  # prefix of its keys in a snapshot
 
 
 class ObservationDelay:
-    """most: steps that an observation is late at most; with 0 everything passes through and nothing is kept.
+    """most: maximum delay in steps; with 0 observations pass through and nothing is kept.
 
-    Before an episode is as old as its delay, its first observation is what is known.
+    In the first steps of an episode the delayed observation is its first one.
     """
 
     def __init__(self, most: int) -> None:
@@ -28,7 +26,7 @@ class ObservationDelay:
         self._delay = torch.zeros(0, dtype=torch.int64)
 
     def begin(self, worlds: Int[Tensor, " k"], obs: Obs, delay: Int[Tensor, " k"]) -> None:
-        """These of all n worlds have just begun, and show rows of `obs` (n, ...)."""
+        """Start episodes in these of all n worlds, with first observations `obs` (n, ...)."""
         if self._most == 0:
             return
         for key, value in obs.items():
@@ -44,7 +42,7 @@ class ObservationDelay:
         self._delay = old.to(delay.device).index_copy(0, worlds, delay)
 
     def hear(self, obs: Obs) -> Obs:
-        """All worlds show `obs` (n, ...) now; what they are told."""
+        """Push the observations `obs` (n, ...) of all worlds and return the delayed ones."""
         if self._most == 0:
             return obs
         for key, value in obs.items():
@@ -52,7 +50,7 @@ class ObservationDelay:
         return self.told()
 
     def told(self) -> Obs:
-        """What was told last."""
+        """Last delayed observation."""
         rows = torch.arange(len(self._delay), device=self._delay.device)
         return {
             key: past[rows.to(past.device), self._delay.to(past.device)] for key, past in self._past.items()
@@ -67,8 +65,8 @@ class ObservationDelay:
         return {_NAME + key: value.clone() for key, value in kept.items()}
 
     def load(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """From a snapshot, whatever else it holds and wherever it lay. device: of states; pictures are the
-        host's.
+        """Restore from a snapshot, which may hold other keys. device: of states; pictures stay in the host's
+        memory.
         """
         mine = {
             key.removeprefix(_NAME): value.clone() for key, value in saved.items() if key.startswith(_NAME)

@@ -1,7 +1,7 @@
-"""From a depth picture to a point cloud in the world's frame.
+"""Point clouds in the world frame from depth pictures.
 
 A pinhole camera without distortion, x to the right, y up, looking along -z (OpenGL's and MuJoCo's frame);
-pixel centres stand at half numbers.
+pixel centres have half-integer coordinates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sim.bodies.rotation import rotate
 
 
 def rays(height: int, width: int, fovy_rad: float) -> Float[Tensor, "h w 3"]:
-    """Where each pixel looks in the camera's frame, with -1 along its z axis; the first row on top."""
+    """Direction of each pixel in the camera's frame, with -1 along its z axis; the first row on top."""
     focal_px = 0.5 * height / math.tan(0.5 * fovy_rad)
     across = (torch.arange(width) + 0.5 - 0.5 * width) / focal_px
     up = (0.5 * height - torch.arange(height) - 0.5) / focal_px
@@ -29,9 +29,10 @@ def cloud(
     depth_m: Float[Tensor, "h w"], rays: Float[Tensor, "h w 3"], camera: Pose,
     low_m: Float[Tensor, " 3"], high_m: Float[Tensor, " 3"], count: int,
 ) -> Float[Tensor, "p 3"]:  # fmt: skip
-    """`count` points within the box, taken evenly over those that the camera sees, row by row.
+    """`count` points within the box, sampled evenly over the visible ones, row by row.
 
-    Fewer than that repeat; none at all leave zeros. camera: where it stands (3,), wxyz (4,), in the world.
+    Fewer points are repeated; without any the result is zero. camera: position (3,), quaternion wxyz (4,), in
+    the world.
     """
     points = camera.m + rotate(camera.quat, depth_m[..., None] * rays)
     inside = ((points >= low_m) & (points <= high_m)).all(-1)

@@ -1,10 +1,10 @@
-"""Domain randomisation as data: what differs from episode to episode, each number a function of the episode's
+"""Domain randomisation as data: parameters that differ between episodes, each a function of the episode's
 seed.
 
-factor = low (high / low)^u        of mass, friction, stiffness and damping: as often halved as doubled
-delay  = low ... high, whole steps of control, before an action takes effect or an observation arrives
-seen   = true + noise * N(0, I)    by the unit of each part of the observation
-look   = cameras moved and turned, colours and light scaled; see `sim.engines.visual_randomisation`
+    factor = low (high / low)^u        of mass, friction, stiffness and damping: log-uniform
+    delay  = low ... high, whole steps of control, before an action takes effect or an observation arrives
+    noise  = N(0, 1) * standard deviation, by the unit of each part of the observation
+    visual = cameras moved and turned, colours and light scaled; see `sim.engines.visual_randomisation`
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _FACTORS = (*_SCALES, "colour", "light")
 _LOOKS = ("camera_m", "camera_rad", "colour", "light")
 _DELAYS, _SIZES = ("action_delay", "obs_delay"), ("camera_m", "camera_rad")
 MOST_STEPS = 10
-UNITS = ("m", "rad", "m/s", "rad/s", "1")  # of what manipulation tasks observe
+UNITS = ("m", "rad", "m/s", "rad/s", "1")  # units of observations of tasks in scenes
 
 
 @dataclass(frozen=True, slots=True)
 class Randomise:
-    """Ranges (low, high) of factors; (1, 1) leaves as it is."""
+    """Ranges (low, high) of factors; (1, 1) changes nothing."""
 
-    mass: tuple[float, float] = (1.0, 1.0)  # of each body by itself
+    mass: tuple[float, float] = (1.0, 1.0)  # of each body separately
     friction: tuple[float, float] = (1.0, 1.0)  # of all contacts of a world
     kp: tuple[float, float] = (1.0, 1.0)  # of each servo
     kv: tuple[float, float] = (1.0, 1.0)
     damping: tuple[float, float] = (1.0, 1.0)  # of each joint
-    strength: tuple[float, float] = (1.0, 1.0)  # of the most force or torque of each servo
+    strength: tuple[float, float] = (1.0, 1.0)  # of the maximum force or torque of each servo
     no_load: tuple[float, float] = (1.0, 1.0)  # of the speed at which each servo's torque-speed curve ends
     lag: tuple[float, float] = (1.0, 1.0)  # of each servo's lag
     backlash: tuple[float, float] = (1.0, 1.0)  # of each servo's play
     action_delay: tuple[int, int] = (0, 0)  # steps
     obs_delay: tuple[int, int] = (0, 0)  # steps; states and pictures alike
-    camera_m: float = 0.0  # a camera stands so far off, at most, along each axis
-    camera_rad: float = 0.0  # and is turned so far about each
-    colour: tuple[float, float] = (1.0, 1.0)  # of red, green and blue of every shape by itself
+    camera_m: float = 0.0  # maximum shift of a camera along each axis
+    camera_rad: float = 0.0  # maximum turn about each axis
+    colour: tuple[float, float] = (1.0, 1.0)  # of red, green and blue of every shape separately
     light: tuple[float, float] = (1.0, 1.0)
     noise: Mapping[str, float] = field(
         default_factory=dict
@@ -92,7 +92,7 @@ class Randomise:
         return any(getattr(self, name) != (1.0, 1.0) for name in _SCALES)
 
     def changes(self, scene: Scene, seeds: Int[Tensor, " k"]) -> dict[str, Tensor]:
-        """What `Engine.randomise` takes for episodes with these seeds."""
+        """Argument of `Engine.randomise` for episodes with these seeds."""
         model = scene.model
         counts = {"mass": model.nbody, "friction": 1, "kp": model.nu, "kv": model.nu, "damping": model.nv}
         uniform = keyed_uniform(seeds, 0, sum(counts.values()), _PARAMETERS).T
@@ -110,25 +110,25 @@ class Randomise:
         return made
 
     @property
-    def changes_looks(self) -> bool:
+    def changes_visuals(self) -> bool:
         return any(getattr(self, name) != type(self).__dataclass_fields__[name].default for name in _LOOKS)
 
-    def looks(self, scene: Scene, seeds: Int[Tensor, " k"]) -> list[VisualRandomisation]:
-        """How episodes with these seeds look."""
+    def visuals(self, scene: Scene, seeds: Int[Tensor, " k"]) -> list[VisualRandomisation]:
+        """Appearances of episodes with these seeds."""
         uniform = keyed_uniform(seeds, 0, numbers(scene.model), _LOOK).T.cpu()
         how = (self.camera_m, self.camera_rad, self.colour, self.light)
         return [draw_visuals(row, scene.model, *how) for row in uniform]
 
     def delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
-        """Steps until an action takes effect."""
+        """Delay of actions in steps."""
         return _steps(self.action_delay, seeds, _DELAY)
 
     def obs_delays(self, seeds: Int[Tensor, " k"]) -> Int[Tensor, " k"]:
-        """Steps until an observation arrives."""
+        """Delay of observations in steps."""
         return _steps(self.obs_delay, seeds, _OBS_DELAY)
 
     def spread(self, parts: tuple[tuple[str, int, str], ...]) -> Float[Tensor, " o"] | None:
-        """Standard deviation of every number of an observation; None where nothing is noisy."""
+        """Standard deviation of every number of an observation; None without noise."""
         sizes = [self.noise.get(unit, 0.0) for _, count, unit in parts for _ in range(count)]
         return torch.tensor(sizes) if any(sizes) else None
 
@@ -143,7 +143,7 @@ def _steps(between: tuple[int, int], seeds: Int[Tensor, " k"], stream: int) -> I
 def seen(
     obs: Float[Tensor, "n o"], spread: Float[Tensor, " o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
 ) -> Float[Tensor, "n o"]:
-    """What sensors say at this step of these episodes."""
+    """Observations with sensor noise at this step of these episodes."""
     return obs + spread * keyed_normal(seeds, age, obs.shape[1], _NOISE).T
 
 

@@ -1,6 +1,4 @@
-"""Random starts of episodes and what is seen there, for many at once: a few cost as much, and few end in one
-step.
-"""
+"""Random starts of episodes and their first observations, computed in batches: a few cost as much as one."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
-from sim.bodies.protocol import Begun, Drive, SceneTask
+from sim.bodies.protocol import Drive, DriveStart, SceneTask
 from sim.engines.forward_kinematics import ForwardKinematics
 from sim.engines.protocol import Engine, Start
 from sim.vec.keyed_random import keyed_uniform
@@ -23,33 +21,31 @@ _START = 0  # stream of an episode's random numbers
 
 
 class EpisodeStart(NamedTuple):
-    """How k episodes begin, and what is seen then, without noise."""
+    """Start and first observation, without noise, of k episodes."""
 
-    begun: Begun
+    begun: DriveStart
     obs: Float[Tensor, "k o"]  # float32
 
 
 class ResetPrefetch:
-    """How episodes begin. A start is its seed's alone, so that it may be drawn at any time, whatever comes
-    then.
-    """
+    """Starts of episodes. A start depends on its seed alone, so it can be computed before it is needed."""
 
     _first: EpisodeStart
 
     def __init__(self, task: SceneTask, drive: Drive, engine: Engine) -> None:
         self._task, self._drive, self._device = task, drive, engine.device
         self._standing = ForwardKinematics(engine.scene)
-        self._row: dict[int, int] = {}  # seed -> where its start stands in what was drawn
+        self._row: dict[int, int] = {}  # seed -> row of its start in the batch
 
     def of(self, taken: Sequence[int], seeds: Iterator[int] | None) -> EpisodeStart:
-        """Starts of the episodes `taken`, in fresh tensors. seeds: where those after them will come from."""
+        """Starts of the episodes `taken`, in fresh tensors. seeds: source of the following seeds."""
         if any(seed not in self._row for seed in taken):
             coming = list(dict.fromkeys([*taken, *_next(seeds, AHEAD)]))
             self._first = self._draw(torch.tensor(coming, device=self._device))
             self._row = {seed: row for row, seed in enumerate(coming)}
         rows = torch.tensor([self._row[seed] for seed in taken], device=self._device)
         (start, goal, memory), obs = self._first
-        return EpisodeStart(Begun(_rows(start, rows), goal[rows], memory[rows]), obs[rows])
+        return EpisodeStart(DriveStart(_rows(start, rows), goal[rows], memory[rows]), obs[rows])
 
     def _draw(self, seeds: Int[Tensor, " k"]) -> EpisodeStart:
         begun = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
@@ -58,7 +54,7 @@ class ResetPrefetch:
 
 
 def _next(seeds: Iterator[int] | None, count: int) -> Iterator[int]:
-    """Seeds that will come, without taking them: only an `EpisodeSeeds` can tell."""
+    """Following seeds, without consuming them: only an `EpisodeSeeds` can tell."""
     return (
         islice(EpisodeSeeds(seeds.root, seeds.count), count) if isinstance(seeds, EpisodeSeeds) else iter(())
     )

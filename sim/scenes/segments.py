@@ -1,4 +1,4 @@
-"""What a body of a scene is to whoever looks at it: the same classes for every task, robot and engine."""
+"""Segmentation classes of the bodies of a scene: the same for every task, robot and engine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BACKGROUND, _FIXTURE, _OBJECT, _ROBOT = range(len(SEGMENTS))
 
 
 def classes(model: Any) -> UInt8[ndarray, " bodies"]:
-    """Place in `SEGMENTS` of every body, and last, so also at -1, of the sky: bodies = model.nbody + 1.
+    """Index in `SEGMENTS` of every body, and last, so also at -1, of the sky: bodies = model.nbody + 1.
 
-    robot: all that hangs together with a joint that an actuator moves, and what it holds for good. object:
-    what else can move. fixture: what cannot, in an episode, such as a cabinet or a wall. background: the
+    robot: bodies connected to an actuated joint, with rigidly held objects. object: other bodies that can
+    move. fixture: bodies that stay in place during an episode, such as a cabinet or a wall. background: the
     world itself, with floor and table, and the sky.
     """
     at_joint = model.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT)

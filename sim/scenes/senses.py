@@ -1,6 +1,4 @@
-"""What a manipulation environment tells of n worlds: its numbers with sensor noise, its cameras, and all that
-late.
-"""
+"""Observations of a task in a scene: state with sensor noise, cameras, and delay."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from sim.scenes.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot")
-OWN = (  # parts that a robot's own sensors tell, and where it was told to go
+OWN = (  # parts measured by a robot's own sensors, and its commands
     "tool",
     "heading",
     "opening",
@@ -41,10 +39,10 @@ OWN = (  # parts that a robot's own sensors tell, and where it was told to go
 
 
 class Senses:
-    """State and pictures, by an episode's seed and age. Observations are (n, ...), kept by whoever asks.
+    """State and pictures, by an episode's seed and age. Observations are (n, ...); the caller keeps them.
 
-    parts: name, numbers and unit of what the task observes. known: "all" of it, or "robot", what a robot's
-    own encoders tell; the rest has to be seen by cameras. Raises UnknownNameError.
+    parts: name, numbers and unit of the task's observation. known: "all" of it, or "robot", the readings of
+    the robot's own encoders; cameras must show the rest. Raises UnknownNameError.
     """
 
     def __init__(
@@ -64,10 +62,8 @@ class Senses:
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
         self._spread = None if spread is None else spread.to(engine.device)
-        self._late = ObservationDelay(randomise.obs_delay[1])
-        self._shown: tuple[int, VisualRandomisation] | None = (
-            None  # the last seed that was asked for, and its look
-        )
+        self._delay = ObservationDelay(randomise.obs_delay[1])
+        self._shown: tuple[int, VisualRandomisation] | None = None  # last seed and its appearance
         unit = ", ".join(f"{part} {unit}" for part, _, unit in parts)
         state = ArraySpec((sum(count for _, count, _ in parts),), unit=unit)
         self.specs = {"state": state, **cameras.specs}
@@ -76,38 +72,41 @@ class Senses:
         self, state: Float[Tensor, "n o"], good: Bool[Tensor, " n"], physics: Physics,
         seeds: Int[Tensor, " n"], age: Int[Tensor, " n"], before: Obs,
     ) -> Obs:  # fmt: skip
-        """What all worlds are told once they have moved; before: what they were told last, and where a state
-        is no good, still are. Fresh tensors.
+        """Observations of all worlds after a step.
+
+        before: the last observations, which are kept where a state is not sane. Fresh tensors.
         """
         pictures = self._cameras.take(physics, range(len(state)))
         told = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
-        return self._late.hear({"state": told, **pictures})
+        return self._delay.hear({"state": told, **pictures})
 
     def at_start(
-        self, worlds: Int[Tensor, " k"], state: Float[Tensor, "k o"], physics: Physics, seeds: Int[Tensor, " k"],
+        self,
+        worlds: Int[Tensor, " k"],
+        state: Float[Tensor, "k o"],
+        physics: Physics,
+        seeds: Int[Tensor, " k"],
         before: Obs | None,
-    ) -> Obs:  # fmt: skip
-        """What the worlds that have just begun are told, and the others were told before; None: all have
-        begun.
-        """
-        self._look(worlds, seeds)
+    ) -> Obs:
+        """First observations of worlds that start, and `before` of the others; None: all worlds start."""
+        self._set_visuals(worlds, seeds)
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
         if before is not None:
             begun = before["state"].index_copy(0, worlds, begun)
         told = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
-        self._late.begin(worlds, told, self._randomise.obs_delays(seeds))
+        self._delay.begin(worlds, told, self._randomise.obs_delays(seeds))
         return told
 
-    def look_of(self, seed: int) -> VisualRandomisation | None:
-        """How the episode of this seed looks; None: as the model has it."""
-        if not self._randomise.changes_looks:
+    def visuals_of(self, seed: int) -> VisualRandomisation | None:
+        """Appearance in the episode of this seed; None: that of the model."""
+        if not self._randomise.changes_visuals:
             return None
         if self._shown is None or self._shown[0] != seed:
-            self._shown = seed, self._randomise.looks(self._engine.scene, torch.tensor([seed]))[0]
+            self._shown = seed, self._randomise.visuals(self._engine.scene, torch.tensor([seed]))[0]
         return self._shown[1]
 
     def save(self) -> dict[str, Tensor]:
-        return self._late.save()
+        return self._delay.save()
 
     def load(
         self,
@@ -116,17 +115,17 @@ class Senses:
         physics: Physics,
         seeds: Int[Tensor, " n"],
     ) -> Obs:
-        """What was told when this was saved. state: that of then, as it was told."""
+        """Restore and return the observations of a snapshot. state: the delayed one at that time."""
         every = torch.arange(len(state), device=seeds.device)
-        self._look(every, seeds)
+        self._set_visuals(every, seeds)
         if self._randomise.obs_delay[1]:
-            self._late.load(saved, seeds.device)
-            return self._late.told()
+            self._delay.load(saved, seeds.device)
+            return self._delay.told()
         return {"state": state, **self._cameras.take(physics, range(len(state)))}
 
-    def _look(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
-        if self._randomise.changes_looks and self._cameras.specs:
-            self._cameras.begin(worlds.tolist(), self._randomise.looks(self._engine.scene, seeds))
+    def _set_visuals(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
+        if self._randomise.changes_visuals and self._cameras.specs:
+            self._cameras.begin(worlds.tolist(), self._randomise.visuals(self._engine.scene, seeds))
 
     def _noisy(
         self, state: Float[Tensor, "n o"], seeds: Int[Tensor, " n"], age: Int[Tensor, " n"]
@@ -135,6 +134,6 @@ class Senses:
         return kept if self._spread is None else seen(kept, self._spread, seeds, age)
 
 
-def handed_out(told: Obs) -> Obs:
-    """For the caller to keep, in the host's memory."""
-    return {key: value.clone().cpu() for key, value in told.items()}
+def to_host(obs: Obs) -> Obs:
+    """Copy of observations in the host's memory, for the caller to keep."""
+    return {key: value.clone().cpu() for key, value in obs.items()}

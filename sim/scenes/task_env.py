@@ -1,6 +1,4 @@
-"""Tasks in scenes behind the contract of `VecEnv`, on any engine: one task, one body, one way to command
-it.
-"""
+"""Tasks in scenes as a `VecEnv`, on any engine: one task, one body, one control mode."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
 from sim.scenes.randomise import load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
-from sim.scenes.senses import Senses, handed_out
+from sim.scenes.senses import Senses, to_host
 from sim.scenes.task_kernels import Counts, TaskKernels, TaskRules, begin_counts
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec.history import place_of, seeds_of
@@ -38,18 +36,18 @@ _KEPT = ("_delay", "_goal", "_queue", "_memory", "_episode_seed", "_age", "_held
 
 
 class TaskVecEnv:
-    """n worlds of one task, each episode a pure function of its seed and its actions.
+    """n worlds of one task; each episode is a function of its seed and its actions only.
 
-    With sparse rewards an episode ends with success; `terminate_on_success` says otherwise. Where physics has
-    failed, with speeds beyond reason or not finite, the episode ends as a failure, `info["diverged"]` says
-    so, and its last observation is the last sane one. What `step` takes and returns lies in the host's
-    memory, whatever the engine's device: it is small, and replay is there.
+    With sparse rewards an episode ends with success, unless `terminate_on_success` says otherwise. Where
+    physics diverges (extreme or non-finite speeds) the episode ends as a failure with `info["diverged"]`, and
+    its last observation is the last sane one. `step` takes and returns tensors in the host's memory, whatever
+    the engine's device: they are small, and the replay is there.
     """
 
     _physics: Physics
-    _told: Obs
+    _obs: Obs
     _goal: Float[Tensor, "n g"]
-    _memory: Float[Tensor, "n w"]  # of the control
+    _memory: Float[Tensor, "n w"]  # of the control mode
     _delay: Tensor  # (n,) steps until an action takes effect
     _queue: Float[Tensor, "n d a"]  # the last actions, newest first
     _episode_seed: Tensor  # (n,) int64
@@ -84,29 +82,29 @@ class TaskVecEnv:
 
     @property
     def wiring(self) -> Any:
-        """Which columns of the engine's arrays are the body's: what its `Drive` says."""
+        """Columns of the body in the engine's arrays: see `Drive`."""
         return self._drive.wiring
 
     @property
     def view(self) -> Any:
-        """The worlds as tasks and experts see them."""
+        """View of the worlds for tasks and experts."""
         return self._drive.view(self._physics, self._goal)
 
     def script(self) -> Float[Tensor, "n b"]:
-        """What the task's expert wants now, in [-1, 1]; of an arm, a command of its tool and fingers."""
+        """Command of the task's expert, in [-1, 1]; for an arm, of its tool and fingers."""
         return self._drive.script(self.view)
 
     def from_script(self, wanted: Float[Tensor, "n b"]) -> Float[Tensor, "n a"]:
-        """Such a wish in the actions of this environment's control."""
+        """Action of this control mode for a command of `script`."""
         return self._drive.from_script(wanted, self.view, self._memory)
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
-        late, device = self._randomise.action_delay[1], self._engine.device
+        most_delay, device = self._randomise.action_delay[1], self._engine.device
         self._delay = torch.zeros(self.num_envs, dtype=torch.long, device=device)
-        self._told = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
-        self._queue = self._memory.new_zeros(self.num_envs, 1 + late, self.spec.action.dim)
-        return handed_out(self._told)
+        self._obs = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
+        self._queue = self._memory.new_zeros(self.num_envs, 1 + most_delay, self.spec.action.dim)
+        return to_host(self._obs)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -132,13 +130,13 @@ class TaskVecEnv:
         if bool(diverged.any()):
             dump_diverged(self.spec.name, diverged, seed, self._age, before, action)
         ended = judged.terminated | judged.truncated
-        final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._told)
-        self._told = final
+        final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._obs)
+        self._obs = final
         if bool(ended.any()):
             worlds = ended.nonzero()[:, 0]
-            self._told = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
+            self._obs = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
         info = {
-            "final_obs": handed_out(final),
+            "final_obs": to_host(final),
             "final_mask": ended.cpu(),
             "success": success.cpu(),
             "episode_seed": seed.clone().cpu(),
@@ -148,12 +146,10 @@ class TaskVecEnv:
         paid, terminated, truncated = (
             each.cpu() for each in (judged.reward, judged.terminated, judged.truncated)
         )
-        return handed_out(self._told), paid, terminated, truncated, info
+        return to_host(self._obs), paid, terminated, truncated, info
 
     def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
-        """The action that takes effect now: the one of some steps ago; before that, the one an episode began
-        with.
-        """
+        """Action that takes effect now: an earlier one, or the first of the episode."""
         if self._randomise.action_delay[1] == 0:
             return action
         first = (self._age == 0)[:, None, None]
@@ -166,8 +162,8 @@ class TaskVecEnv:
         ctrl, self._memory = self._kernels.command(self._memory, action, self._physics)
         return ctrl
 
-    def _begin(self, worlds: Tensor, taken: list[int], told: Obs | None) -> Obs:
-        """Start these worlds anew. What all of them are told then; `told`: what they were told before."""
+    def _begin(self, worlds: Tensor, taken: list[int], before: Obs | None) -> Obs:
+        """Start episodes in these worlds; observations of all. before: the last observations."""
         worlds = worlds.to(self._engine.device)
         seeds = torch.tensor(taken, device=worlds.device)
         (start, goal, memory), obs = self._starts.of(taken, self._seeds)
@@ -183,20 +179,20 @@ class TaskVecEnv:
             "_held": counts.held,
             "_success": counts.success,
         }
-        if self._randomise.action_delay[1]:  # what is queued goes with an episode's first action
+        if self._randomise.action_delay[1]:  # the queue is filled by an episode's first action
             fresh["_delay"] = self._randomise.delays(seeds)
         for name, value in fresh.items():
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
         self._physics = self._engine.physics()
-        return self._senses.at_start(worlds, obs, self._physics, seeds, told)
+        return self._senses.at_start(worlds, obs, self._physics, seeds, before)
 
     def snapshot(self) -> dict[str, Any]:
-        """The whole state: copying it is cheaper than simulating there again."""
+        """Complete state: copying it is cheaper than simulating up to it again."""
         place = place_of(self._seeds)
         kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
         return {
-            "env": self.spec.name, "obs": self._told["state"].clone(), **kept, **self._senses.save(),
+            "env": self.spec.name, "obs": self._obs["state"].clone(), **kept, **self._senses.save(),
             **{f"engine_{key}": value for key, value in self._engine.save().items()},
             "seeds_root": None if place is None else list(place[0]),
             "seeds_count": None if place is None else place[1],
@@ -225,21 +221,21 @@ class TaskVecEnv:
         told = self._senses.load(
             snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed
         )
-        self._told = told
-        return handed_out(told)
+        self._obs = told
+        return to_host(told)
 
     def render(self, lane: int = 0) -> Tensor:
         size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"
-        look = None if self._seeds is None else self._senses.look_of(int(self._episode_seed[lane]))
-        return self._engine.render(lane, "view", size, size, kind, look)
+        visuals = None if self._seeds is None else self._senses.visuals_of(int(self._episode_seed[lane]))
+        return self._engine.render(lane, "view", size, size, kind, visuals)
 
     @property
     def model(self) -> Any:
         """mujoco.MjModel of the scene, not to be changed: for viewers."""
         return self._engine.scene.model
 
-    def stand(self, data: Any, lane: int = 0) -> None:
-        """Bring the bodies of `data` (mujoco.MjData) to where those of a lane are."""
+    def pose_bodies(self, data: Any, lane: int = 0) -> None:
+        """Set the bodies of `data` (mujoco.MjData) to those of a lane."""
         place_bodies(self._engine.scene, self._physics, lane, data)
 
     def close(self) -> None:
@@ -247,7 +243,7 @@ class TaskVecEnv:
 
 
 def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
-    """The task's scene with the body in it, whose servos are what the actuator model says."""
+    """The task's scene with the body in it, and the actuator model in its servos."""
     model = load_actuator(actuator)
 
     def edit(spec: Any) -> None:
@@ -260,5 +256,5 @@ def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
 
 
 def make_task_env(task: str, num_envs: int, **options: Any) -> TaskVecEnv:
-    """By the options of `sim.tasks.table.TaskOptions`, as a name spells them."""
+    """Environment by options of `sim.tasks.table.TaskOptions`, as in a name."""
     return TaskVecEnv(task, num_envs, TaskOptions(**options))

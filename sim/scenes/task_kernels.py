@@ -1,6 +1,7 @@
-"""What a step of a task computes beside physics, as two pure functions that a compiler can fuse.
+"""Computations of a step besides physics, as two pure functions that a compiler can fuse.
 
-command: from actions to the targets of all servos.   judge: from states to observation, reward, success and the end.
+command: from actions to the targets of all servos. judge: from states to observation, reward, success and the
+end.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ FASTEST = 1e3  # m/s or rad/s
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """How a task's episodes are paid and end."""
+    """Rewards and endings of a task's episodes."""
 
-    dense: bool  # paid by the reward's terms at every step; else for success alone
+    dense: bool  # reward: weighted terms at every step, or success alone
     max_steps: int
     ends_with_success: bool
 
 
 class Counts(NamedTuple):
-    """What is kept of n running episodes."""
+    """Counters of n running episodes."""
 
     age: Int[Tensor, " n"]  # steps made
-    held: Int[Tensor, " n"]  # steps in a row that counted as solved
+    held: Int[Tensor, " n"]  # consecutive solved steps
     success: Bool[Tensor, " n"]
 
 
 class Judged(NamedTuple):
-    """What a step has brought."""
+    """Result of a step."""
 
     obs: Float[Tensor, "n o"]  # float32
-    sane: Bool[Tensor, " n"]  # is physics what it should be? else the episode has ended, as a failure
+    sane: Bool[Tensor, " n"]  # finite, and no extreme speed; otherwise the episode ends as a failure
     reward: Float[Tensor, " n"]  # float32
     terminated: Bool[Tensor, " n"]
     truncated: Bool[Tensor, " n"]
@@ -48,7 +49,7 @@ class Judged(NamedTuple):
 
 
 class TaskKernels:
-    """Both functions of one task and what it commands, for n worlds."""
+    """Both functions of a task and its body, for n worlds."""
 
     def __init__(
         self, task: SceneTask, drive: Drive, physics: Physics, rules: TaskRules, *, compiled: bool
@@ -65,12 +66,12 @@ class TaskKernels:
     def command(
         self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], physics: Physics
     ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n w"]]:
-        """(targets of all servos, the control's next memory)."""
+        """Targets of all servos, and the next memory."""
         ctrl, memory = self._run_command(memory, action, *_parts(physics))
         return ctrl, memory
 
     def judge(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> Judged:
-        """counts: before the step that led to this state of physics."""
+        """Result of the step that led to this state. counts: before the step."""
         obs, sane, reward, terminated, truncated, *after = self._run_judge(goal, *counts, *_parts(physics))
         return Judged(obs, sane, reward, terminated, truncated, Counts(*after))
 
@@ -84,8 +85,7 @@ class TaskKernels:
         physics, rules = Physics(*state), self._rules
         view = self._drive.view(physics, goal)
         obs = self._task.observe(view).to(torch.float32)
-        # A comparison with NaN is false. Nothing of an arm's world moves that fast; what does is about to
-        # overflow.
+        # A comparison with NaN is false. Bodies in these scenes are slower, unless they diverge.
         sane = (
             (physics.qvel.abs() < FASTEST).all(1)
             & torch.isfinite(physics.qpos).all(1)

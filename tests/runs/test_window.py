@@ -38,7 +38,7 @@ def test_bodies_stand_where_the_engine_has_them(engine: str) -> None:
     env.reset(count(3))
     assert isinstance(env, Staged)
     data = mujoco.MjData(env.model)
-    env.stand(data)
+    env.pose_bodies(data)
     mouth = env.view.body("hole").m[0].numpy()  # type: ignore[attr-defined]
     np.testing.assert_allclose(data.body("hole").xpos, mouth, atol=1e-6)
     np.testing.assert_allclose(data.xpos, env.view.physics.body_m[0].numpy(), atol=1e-6)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The simulated arm: MuJoCo's C engine in this process, stepped by the caller."""
+"""Simulated six-axis arm: C MuJoCo in this process, stepped by the caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOME_RAD = (0.0, 0.4, 1.2, 0.0, 0.9, 0.0)
 
 @cache
 def arm_model() -> Any:
-    """The compiled model; shared, because nothing changes it."""
+    """Compiled model; shared, because nothing changes it."""
     return mujoco.MjModel.from_xml_path(str(ASSET))
 
 
@@ -36,7 +36,7 @@ class SimulatedArm:
         self.place(np.array(HOME_RAD))
 
     def place(self, position_rad: Float[ndarray, " 6"]) -> None:
-        """At rest there, its servos pulling nowhere else."""
+        """Put the arm at rest at these joint positions, with servo targets there."""
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:] = position_rad
         self.data.ctrl[:] = position_rad
@@ -44,32 +44,32 @@ class SimulatedArm:
         mujoco.mj_forward(self.model, self.data)
 
     def reset(self) -> None:
-        """At home, at rest."""
+        """Put the arm at rest at home."""
         self.place(np.array(HOME_RAD))
 
     def read(self) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 6"]]:
-        """(position [rad], velocity [rad/s]), copies."""
+        """Joint positions [rad] and velocities [rad/s], as copies."""
         return self.data.qpos.copy(), self.data.qvel.copy()
 
     def command(self, position_rad: Float[ndarray, " 6"]) -> None:
-        """Where the servos pull from now on, kept within the joints' ranges."""
+        """Set the servo targets, clipped to the joint ranges."""
         self.data.ctrl[:] = np.clip(position_rad, self.low_rad, self.high_rad)
 
     def advance(self, dt_s: float) -> None:
-        """Let time pass; what is less than a step of the engine is kept for the next call."""
+        """Advance the time; a remainder below one physics step is kept for the next call."""
         step_s = self.model.opt.timestep
         steps = int((self._left_s + dt_s) / step_s + 1e-6)
         self._left_s += dt_s - steps * step_s
         mujoco.mj_step(self.model, self.data, steps)
-        mujoco.mj_kinematics(self.model, self.data)  # sites belong to the state that was reached
+        mujoco.mj_kinematics(self.model, self.data)  # site positions of the new state
 
     def tool_m(self) -> Float[ndarray, " 3"]:
-        """Where the tool is."""
+        """Position of the tool."""
         place: Float[ndarray, " 3"] = self.data.site_xpos[self._tool].copy()
         return place
 
     def show_goal(self, goal_m: Float[ndarray, " 3"]) -> None:
-        """The red ball of pictures."""
+        """Place the red ball of pictures."""
         self.data.mocap_pos[0] = goal_m
 
     def jacobian(self) -> Float[ndarray, "3 6"]:

@@ -1,4 +1,4 @@
-"""A camera of the simulated arm's scene, for whoever shows what it sees to others."""
+"""Camera of the simulated arm's scene, for camera nodes."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class ArmCamera:
         return self._renderer.render()
 
     def depth_m(self) -> Float[ndarray, "h w"]:
-        """Along the camera's axis; the sky is at the far end of what is drawn."""
+        """Depth along the camera's axis; the sky is at the far end of the rendered range."""
         self._place()
         return self._renderer.depth_m()
 
     def rgbd(self) -> tuple[UInt8[ndarray, "h w 3"], Float[ndarray, "h w"]]:
-        """Both from one drawing."""
+        """Colour and depth from one rendering."""
         self._place()
         both = self._renderer.rgbd()
         return both[..., :3].astype(np.uint8), np.ascontiguousarray(both[..., 3])
 
     def _place(self) -> None:
-        """Cameras and lights where the arm's kinematics put them."""
+        """Update cameras and lights by the arm's kinematics."""
         mujoco.mj_camlight(self._body.model, self._body.data)

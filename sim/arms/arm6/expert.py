@@ -1,10 +1,11 @@
-"""A scripted expert for the arm: inverse kinematics, then a calm way there.
+"""Scripted expert for the arm: inverse kinematics, then a slow motion to the goal.
 
     v = clip((q* - q) / lag, +-1.2 rad/s), within 0.6 dq +- 0.4 rad/s ;   action = q + lag v + noise
 
-q* puts the tool on the goal (damped least squares over the first three joints, the others at home). The
-servos follow a moving command `lag` late, so the command runs that far ahead, and near the goal is q* itself:
-an error of whoever learns it does not become a speed. A function of the observation alone, but for the noise.
+q* puts the tool at the goal (damped least squares over the first three joints, the others at home). The
+servos follow a moving command with a delay of `lag`, so the command is ahead by that much; near the goal it
+is q* itself, so that a learner's error does not become a velocity. It is a function of the observation alone,
+except for the noise.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _DAMPING_M, _REMEMBERED = 0.02, 4096
 
 
 class ArmExpert:
-    """`noise`: standard deviation of what is added to its actions, as a share of 0.06 rad; it wanders, over
-    0.2 s.
+    """Expert with noise. noise: standard deviation of the AR(1) noise on its actions, as a share of 0.06 rad;
+    correlation time 0.2 s.
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
@@ -64,7 +65,7 @@ class ArmExpert:
         return action
 
     def _pose(self, goal_m: Float[ndarray, " 3"]) -> Float[ndarray, " 6"]:
-        """q*, remembered."""
+        """q*, cached."""
         key = goal_m.astype(np.float32).tobytes()
         if key not in self._poses:
             self._poses[key] = inverse_kinematics(self._body, goal_m)
@@ -73,7 +74,7 @@ class ArmExpert:
         return self._poses[key]
 
     def _draw(self, episode_seed: int, step: int) -> Float[ndarray, "t 6"]:
-        """Wandering noise of one episode, of unit variance, long enough for `step`."""
+        """AR(1) noise of one episode, of unit variance, at least up to `step`."""
         have = self._draws.get(episode_seed)
         if have is None or len(have) <= step:
             rng = np.random.default_rng(derive_seed("arm expert", self._seed, episode_seed))
@@ -91,9 +92,7 @@ class ArmExpert:
 def inverse_kinematics(
     body: SimulatedArm, goal_m: Float[ndarray, " 3"], steps: int = 60
 ) -> Float[ndarray, " 6"]:
-    """The pose near home whose tool is at the goal, or as near as its first three joints bring it. Moves
-    `body`.
-    """
+    """Pose near home with the tool at the goal, or as near as its first three joints allow. Moves `body`."""
     pose = np.array(HOME_RAD)
     for _ in range(steps):
         body.place(pose)

@@ -1,4 +1,4 @@
-"""The arm's tasks as lanes of the vector environment: joint position targets in, joint state and goal out."""
+"""Tasks of the arm as lanes of a vector environment: joint position targets in, joint state and goal out."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ArmLane:
 def start_of(
     task: Arm6ReachTask, body: SimulatedArm, seed: int
 ) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 3"]]:
-    """(start [rad], goal [m]) of the episode with this seed. Moves `body`."""
+    """Start [rad] and goal [m] of the episode with this seed. Moves `body`."""
     rng = np.random.default_rng(seed)
     start_rad = task.start_rad(rng.uniform(-1.0, 1.0, 6))
     body.place(task.goal_rad(rng.uniform(-1.0, 1.0, 3)))

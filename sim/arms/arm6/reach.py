@@ -1,5 +1,5 @@
-"""Reach a point with an arm's tool and stay there: reset, observation, reward and success, for any engine and
-any arm.
+"""Move an arm's tool to a point and stay there: reset, observation, reward and success, for any engine and
+arm.
 
 Observation `state` (15,): joint positions [rad] (6), velocities [rad/s] (6), the goal [m, base frame] (3).
 Success: the tool stays within `radius_m` of the goal for `hold_steps` steps in a row.
@@ -21,31 +21,31 @@ CONTROL_HZ = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Arm6ReachTask:
-    """Starts and goals lie around `home_rad`, within `spread_rad`; a goal turns the first three joints
-    alone.
+    """Reach task. Starts and goals lie around `home_rad`, within `spread_rad`; a goal turns the first three
+    joints only.
     """
 
     home_rad: tuple[float, ...]
     spread_rad: tuple[float, ...] = (0.6, 0.3, 0.3, 0.1, 0.1, 0.1)
-    lead_rad: float = 0.4  # actions go this much beyond where starts and goals lie
+    lead_rad: float = 0.4  # margin of actions beyond the range of starts and goals
     radius_m: float = 0.03
     hold_steps: int = 10
     max_steps: int = 150
 
     def start_rad(self, unit: Float[ndarray, " 6"]) -> Float[ndarray, " 6"]:
-        """unit: uniform in [-1, 1]."""
+        """Start of an episode. unit: uniform in [-1, 1]."""
         start: Float[ndarray, " 6"] = np.array(self.home_rad) + np.array(self.spread_rad) * unit
         return start
 
     def action_limits(
         self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"]
     ) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
-        """The part of the joints' ranges that the task needs: what is learned in [-1, 1] is finer for it."""
+        """Part of the joint ranges that the task needs: actions in [-1, 1] are then finer."""
         reach = np.array(self.spread_rad) + self.lead_rad
         return np.maximum(low_rad, self.home_rad - reach), np.minimum(high_rad, self.home_rad + reach)
 
     def goal_rad(self, unit: Float[ndarray, " 3"]) -> Float[ndarray, " 6"]:
-        """A pose whose tool is the goal: every goal can be reached."""
+        """Joint positions with the tool at the goal: every goal can be reached."""
         goal = np.array(self.home_rad)
         goal[:3] += np.array(self.spread_rad[:3]) * unit
         return goal
@@ -62,7 +62,7 @@ class Arm6ReachTask:
         return float(np.linalg.norm(tool_m - goal_m)) <= self.radius_m
 
     def reward(self, tool_m: Float[ndarray, " 3"], goal_m: Float[ndarray, " 3"], dense: bool) -> float:
-        """Sparse: 1 where the tool is at the goal. Dense: minus the distance in metres."""
+        """Reward of a step. Sparse: 1 with the tool at the goal. Dense: minus the distance in metres."""
         return -float(np.linalg.norm(tool_m - goal_m)) if dense else float(self.is_there(tool_m, goal_m))
 
 
@@ -72,7 +72,7 @@ def reach_spec(
     low_rad: Float[ndarray, " j"],
     high_rad: Float[ndarray, " j"],
 ) -> EnvSpec:
-    """Units name what they count, joint by joint: `robo-rl contract` compares them with a robot."""
+    """Contract of the environment. Units name joints, which `robo-rl contract` compares with a robot's."""
     named = ", ".join(joints)
     unit = f"rad: {named}; rad/s: {named}; m: goal_x, goal_y, goal_z"
     low, high = (tuple(limit.tolist()) for limit in task.action_limits(low_rad, high_rad))

@@ -55,7 +55,7 @@ class Pillars:
         p.setCollisionFilterGroupMask(body, -1, PILLAR_GROUP, DRONE_GROUP, physicsClientId=client)
         return body
 
-    def stand(self, axes_m: Float[ndarray, "2 a each"], there: Bool[ndarray, "a each"]) -> None:
+    def place_cylinders(self, axes_m: Float[ndarray, "2 a each"], there: Bool[ndarray, "a each"]) -> None:
         """Put them where these axes are; those that are not there are buried. What stays where it is is not
         touched.
         """

@@ -92,7 +92,7 @@ class BulletWorld:
         p, client = self._p, self._client
         return np.array([bool(p.getContactPoints(body, physicsClientId=client)) for body in self._bodies])
 
-    def stand(
+    def place_cylinders(
         self, axes_m: Float[ndarray, "2 a m"], there: Bool[ndarray, "a m"], radius_m: float, height_m: float
     ) -> None:
         """Cylinders in every arena, on the floor at z = 0; of the same number and size whenever this is
@@ -101,7 +101,7 @@ class BulletWorld:
         if self._pillars is None:
             origin = self._origin[:, :: self.per_arena]
             self._pillars = Pillars(self._p, self._client, origin, axes_m.shape[2], radius_m, height_m)
-        self._pillars.stand(axes_m, there)
+        self._pillars.place_cylinders(axes_m, there)
 
     def pressed(self) -> Bool[ndarray, "3 n"]:
         """Masks of the drones pushed in the last sub-step by a drone, by a cylinder, by the floor.

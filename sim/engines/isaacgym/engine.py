@@ -120,12 +120,12 @@ class IsaacGymEngine:
         height: int,
         width: int,
         kind: str = "rgb",
-        look: VisualRandomisation | None = None,
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         self._place(data, world)
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind, look)
+        return self._pictures.take(camera, height, width, kind, visuals)
 
     def close(self) -> None:
         self._pictures.close()

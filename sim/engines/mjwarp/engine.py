@@ -129,7 +129,7 @@ class WarpEngine:
         height: int,
         width: int,
         kind: str = "rgb",
-        look: VisualRandomisation | None = None,
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         model, data = self.scene.model, self._pictures.data
         data.qpos[:] = self._state["qpos"][world].cpu().numpy()
@@ -137,7 +137,7 @@ class WarpEngine:
         data.mocap_quat[:] = self._state["mocap_quat"][world].cpu().numpy()
         mujoco.mj_kinematics(model, data)
         mujoco.mj_camlight(model, data)
-        return self._pictures.take(camera, height, width, kind, look)
+        return self._pictures.take(camera, height, width, kind, visuals)
 
     def close(self) -> None:
         self._graphs.clear()

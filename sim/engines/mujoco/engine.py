@@ -152,13 +152,13 @@ class MujocoEngine:
         height: int,
         width: int,
         kind: str = "rgb",
-        look: VisualRandomisation | None = None,
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         mujoco.mj_setState(self.scene.model, data, self._rows[world], self._signature)
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind, look)
+        return self._pictures.take(camera, height, width, kind, visuals)
 
     def close(self) -> None:
         self._pictures.close()

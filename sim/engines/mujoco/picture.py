@@ -24,7 +24,7 @@ class ScenePictures:
 
     def __init__(self, model: Any) -> None:
         self._original = self._model = model
-        self._looked: VisualRandomisation | None = None
+        self._shown: VisualRandomisation | None = None
         self._data: Any = None
         self._cameras = [model.camera(i).name for i in range(model.ncam)]
         self._renderers: dict[tuple[str, int, int, bool], Any] = {}
@@ -36,7 +36,12 @@ class ScenePictures:
         return self._data
 
     def take(
-        self, camera: str, height: int, width: int, kind: str = "rgb", look: VisualRandomisation | None = None
+        self,
+        camera: str,
+        height: int,
+        width: int,
+        kind: str = "rgb",
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         """Picture as in `Engine.render`."""
         from sim.render.renderer import MujocoRenderer
@@ -45,9 +50,9 @@ class ScenePictures:
             raise UnknownNameError("kind of picture", kind, KINDS)
         if camera not in self._cameras:
             raise UnknownNameError("camera", camera, self._cameras)
-        if look is not self._looked:
-            self._change(look)
-        if look is not None:
+        if visuals is not self._shown:
+            self._change(visuals)
+        if visuals is not None:
             mujoco.mj_camlight(self._model, self.data)
         key = (camera, height, width, kind == "pretty")
         if key not in self._renderers:
@@ -61,13 +66,13 @@ class ScenePictures:
             return torch.from_numpy(renderer.rgbd())
         return torch.from_numpy(renderer.depth_m() if kind == "depth" else renderer.bodies())
 
-    def _change(self, look: VisualRandomisation | None) -> None:
+    def _change(self, visuals: VisualRandomisation | None) -> None:
         """Apply an appearance to a copy of the model: the scene's own model is shared."""
         if self._model is self._original:
             self.close()  # renderers keep the model that they were made with
             self._model = deepcopy(self._original)
-        (plain(self._original) if look is None else look).show(self._model, self._original)
-        self._looked = look
+        (plain(self._original) if visuals is None else visuals).show(self._model, self._original)
+        self._shown = visuals
 
     def close(self) -> None:
         for renderer in self._renderers.values():

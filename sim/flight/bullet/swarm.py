@@ -48,7 +48,7 @@ class BulletSwarm:
         if not torch.equal(cylinders, self._cylinders):
             self._cylinders = cylinders.clone()
             axes = cylinders.double().numpy()
-            self.engine.world.stand(
+            self.engine.world.place_cylinders(
                 axes, axes[0] < 0.5 * ABSENT_M, self._world.cylinder_m, self._world.room_m[2]
             )
 

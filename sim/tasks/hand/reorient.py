@@ -23,7 +23,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.arms.chain import damped_step
 from sim.bodies.rotation import about_z, conjugate, multiply, rotate, to_rotvec, yaw_of
 from sim.engines.protocol import Start
-from sim.hands.gait import Gait, Seen, tip_goals
+from sim.hands.gait import Gait, GaitState, tip_goals
 from sim.hands.view import HandView, HandWiring
 from sim.tasks.scripted import between
 
@@ -122,7 +122,7 @@ class ReorientTask:
         cube = view.thing("cube")
         tips_m = view.tips_m
         to_go_rad = yaw_of(multiply(view.goal, conjugate(cube.quat)))
-        seen = Seen(tips_m, view.touching, cube.m, yaw_of(cube.quat), to_go_rad)
+        seen = GaitState(tips_m, view.touching, cube.m, yaw_of(cube.quat), to_go_rad)
         way_m = (tip_goals(seen, self.gait) - tips_m).clamp(-_FURTHEST_M, _FURTHEST_M)
         n, f, _ = tips_m.shape
         away_rad = (view.rest_rad - view.q_rad).view(n * f, -1)

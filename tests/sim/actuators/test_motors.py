@@ -231,8 +231,8 @@ def test_wrong_numbers_are_sentences(tmp_path: Path, text: str, says: str) -> No
         ("arm/lift:actuator=dcmotor", "dc_motor"),
         ("arm/lift:actuator=none.yaml", "none.yaml"),
         ("arm/lift:actuator=3", "expected text"),
-        ("arm/lift:actuator=dc_motor,engine=isaacgym", "no actuator models"),
-        ("arm/lift:actuator=lag,engine=mjwarp", "no actuator models"),
+        ("arm/lift:actuator=dc_motor,engine=isaacgym", "only the friction"),
+        ("arm/lift:actuator=lag,engine=mjwarp", "only the friction"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, says: str) -> None:

@@ -46,7 +46,7 @@ def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.Monkey
     """Of two cameras in two worlds four drawings, which show what each sense alone shows, to the last bit."""
     alone = {sense: _env(cameras="view+front", senses=sense, engine=engine) for sense in ("rgb", "depth")}
     both = _env(cameras="view+front", senses="rgb+depth", engine=engine)
-    seen = [env._told for env in (*alone.values(), both)]
+    seen = [env._obs for env in (*alone.values(), both)]
     assert seen[0].keys() | seen[1].keys() == seen[2].keys()
     for key in seen[2].keys() - {"state"}:
         assert seen[2][key].equal(seen[0][key] if key in seen[0] else seen[1][key]), key
@@ -147,7 +147,7 @@ def test_a_camera_that_is_off_errs_in_the_cloud(tmp_path: Path) -> None:
         _env(1, 200, cameras="view", senses="points", points=9999, randomise=name) for name in ("none", path)
     )
     a, b = (env.reset(EpisodeSeeds(("off", 3)))["points.view"][0] for env in (plain, moved))
-    shift = -moved._senses._cameras._looks[0].camera_m[0]  # type: ignore[union-attr]
+    shift = -moved._senses._cameras._visuals[0].camera_m[0]  # type: ignore[union-attr]
     off = torch.cdist(b, a + shift).amin(1)
     assert float(off.median()) < 0.003
     assert float(torch.cdist(b, a).amin(1).median()) > 2 * float(off.median())

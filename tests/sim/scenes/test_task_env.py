@@ -212,7 +212,7 @@ def test_an_expert_must_see_the_scene() -> None:
     expert = SceneExpert("lift")
     with pytest.raises(EnvError, match="make_expert"):
         expert.act({}, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(EnvError, match="manipulation"):
+    with pytest.raises(EnvError, match="tasks in scenes"):
         expert.watch(make_env("arm6/reach", 1))
     assert isinstance(make_env("arm/lift", 1), TaskVecEnv)
 
@@ -280,7 +280,7 @@ def test_a_snapshot_from_a_file_goes_to_the_engines_device(
     monkeypatch.setattr(
         env._engine, "device", torch.device("meta")
     )  # stands for a GPU: it computes shapes alone
-    monkeypatch.setattr(task_env, "handed_out", dict)
+    monkeypatch.setattr(task_env, "to_host", dict)
     told = env.restore(snapshot)
     kept = [told["state"], *(getattr(env, name) for name in task_env._KEPT)]
     assert {value.device.type for value in kept} == {"meta"}

@@ -55,7 +55,7 @@ def test_the_bases_frame_is_mujocos() -> None:
     links = env.wiring.arm.chain.links
     for world in range(3):
         data = mujoco.MjData(model)
-        env.stand(data, world)
+        env.pose_bodies(data, world)
         turn, origin = data.body("base").xmat.reshape(3, 3), data.body("base").xpos
 
         def seen(point_m: Any, turn: Any = turn, origin: Any = origin) -> torch.Tensor:

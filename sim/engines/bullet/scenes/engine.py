@@ -109,12 +109,12 @@ class BulletEngine:
         height: int,
         width: int,
         kind: str = "rgb",
-        look: VisualRandomisation | None = None,
+        visuals: VisualRandomisation | None = None,
     ) -> Tensor:
         data = self._pictures.data
         place(self.scene.model, data, self._qpos[world], *apart(self._fixtures[world]))
         mujoco.mj_camlight(self.scene.model, data)
-        return self._pictures.take(camera, height, width, kind, look)
+        return self._pictures.take(camera, height, width, kind, visuals)
 
     def close(self) -> None:
         self._pictures.close()
