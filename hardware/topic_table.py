@@ -31,7 +31,8 @@ def quality_rows() -> list[str]:
     words = {True: "reliable", False: "best effort"}
     for profile, quality in QUALITY.items():
         durability = "transient local" if quality.latched else "volatile"
-        offers, asks = words[quality.offers_reliable], words[quality.asks_reliable]
+        offers = words[quality.offers_reliable]
+        asks = "any of these, three subscriptions" if quality.latched else words[quality.asks_reliable]
         rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {quality.depth} |")
     return rows
 

@@ -26,7 +26,7 @@ from hardware.bus.timers import Timers
 from robo_rl.core.errors import BusError
 
 _CHECK_S = 0.05  # largest time between two checks of `until`
-_RELIABILITY, _DURABILITY = 11, 2  # ids of these policies in DDS
+_RELIABILITY = 11  # id of this policy in DDS
 
 
 @dataclass
@@ -225,6 +225,5 @@ class InProcessBus:
 
 def _fits(offered: Quality, asked: Quality) -> int | None:
     """None if the two match, otherwise the id of the DDS policy that differs."""
-    if asked.asks_reliable and not offered.offers_reliable:
-        return _RELIABILITY
-    return _DURABILITY if asked.latched and not offered.latched else None
+    reliable = any(not ask.reliable for ask in asked.asked()) or offered.offers_reliable
+    return None if reliable else _RELIABILITY

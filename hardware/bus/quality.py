@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hardware.bus.protocol import Profile
@@ -15,6 +16,40 @@ class Quality:
     asks_reliable: bool
     latched: bool
     depth: int
+
+    def asked(self) -> tuple[Ask, ...]:
+        """Subscriptions that a topic of this profile takes; the first matches every publisher of the type.
+
+        A latched topic takes three. Asking for transient local alone shuts out ordinary publishers, such as
+        `ros2 topic pub`, and asking for volatile alone misses what was published before.
+        """
+        if not self.latched:
+            return (Ask(self.asks_reliable, latched=False),)
+        return (Ask(False, latched=False), Ask(True, latched=False), Ask(True, latched=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Reliability and durability that one subscription asks for."""
+
+    reliable: bool
+    latched: bool
+
+
+class Repeats:
+    """Drops messages that another subscription of the same topic delivered just before.
+
+    Only the last message is compared. A latched message of the past can arrive after a newer one; the newer
+    one is then delivered again, so that the state at the end is the publisher's.
+    """
+
+    def __init__(self) -> None:
+        self._last: Hashable = None
+
+    def fresh(self, key: Hashable) -> bool:
+        """True if `key` (the sender's stamp and what was sent) differs from that of the call before."""
+        repeated, self._last = key == self._last, key
+        return not repeated
 
 
 QUALITY = {

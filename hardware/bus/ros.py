@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
 from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY
+from hardware.bus.quality import QUALITY, Ask, Quality, Repeats
 from hardware.bus.ros_messages import message_class, new
 from hardware.bus.shield import shielded
 from hardware.bus.watch import TopicWatch, watch
@@ -74,7 +74,9 @@ class RosBus:
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:
         """See `Bus.publisher`. rclpy itself logs mismatched qualities of service."""
         full = resolve(topic, self.namespace, self.name)
-        made = self._node.create_publisher(message_class(WIRE[kind].ros_type), topic, quality(profile, True))
+        made = self._node.create_publisher(
+            message_class(WIRE[kind].ros_type), topic, offered(QUALITY[profile])
+        )
         self._publishers.append((made, profile))
 
         def publish(message: M) -> None:
@@ -127,14 +129,24 @@ class RosBus:
         full = self._node.resolve_topic_name(topic)  # after remapping
         watched = None if raw else watch(full, kind, profile, self.now())
 
+        quality, repeats = QUALITY[profile], Repeats()
+        asked = quality.asked()
+
         def receive(message: Any, info: Any) -> None:
+            if len(asked) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
+                return
             received_s = self._received_s(info)
             if watched is not None and (notice := watched.on_message(received_s)) is not None:
                 self._warn(notice)
             on_message(message, received_s)
 
         ros_type = message_class(WIRE[kind].ros_type)
-        self._node.create_subscription(ros_type, topic, receive, quality(profile, False), raw=raw)
+        for ask in asked:
+            # The first one matches every publisher and reports mismatches; those of the others are no fault.
+            events = {} if ask is asked[0] else {"event_callbacks": _silent()}
+            self._node.create_subscription(
+                ros_type, topic, receive, qos_profile(ask, quality.depth), raw=raw, **events
+            )
         if watched is not None:
             self._watches.append(watched)
 
@@ -234,18 +246,36 @@ class RosBus:
         return now_s - max(0.0, time.time() - at_ns / 1e9) if at_ns > 0 else now_s
 
 
-def quality(profile: Profile, publishing: bool) -> Any:
-    """The profile as rclpy's QoSProfile, for a publisher or a subscription."""
+def offered(quality: Quality) -> Any:
+    """What a publisher offers, as rclpy's QoSProfile."""
+    return qos_profile(Ask(quality.offers_reliable, quality.latched), quality.depth)
+
+
+def qos_profile(ask: Ask, depth: int) -> Any:
+    """Reliability and durability as rclpy's QoSProfile, keeping the last `depth` messages."""
     from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-    chosen = QUALITY[profile]
-    reliable = chosen.offers_reliable if publishing else chosen.asks_reliable
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
-        depth=chosen.depth,
-        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-        durability=DurabilityPolicy.TRANSIENT_LOCAL if chosen.latched else DurabilityPolicy.VOLATILE,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if ask.reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if ask.latched else DurabilityPolicy.VOLATILE,
     )
+
+
+def _silent() -> Any:
+    """Event callbacks of a subscription that log nothing about publishers which do not match it."""
+    try:
+        from rclpy.event_handler import SubscriptionEventCallbacks
+    except ImportError:  # ROS 2 Humble
+        from rclpy.qos_event import SubscriptionEventCallbacks
+
+    return SubscriptionEventCallbacks(use_default_callbacks=False)
+
+
+def _content(message: Any) -> Hashable:
+    """What a message says, to compare it with another of its topic; latched messages are small."""
+    return message if isinstance(message, bytes) else repr(message)
 
 
 def why_no_rclpy(error: ImportError) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from hardware.bus.dds.cdr import INSTALL, ros_types
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, mismatch
+from hardware.bus.quality import QUALITY, Repeats, mismatch
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
@@ -86,7 +86,7 @@ class DdsBus:
 
         full, made = self._topic(topic, kind)
         write = self._types.write
-        qos = self._types.profile_qos(QUALITY[profile], True, self._ros.type_hash(WIRE[kind].ros_type))
+        qos = self._types.writer_qos(QUALITY[profile], self._ros.type_hash(WIRE[kind].ros_type))
         writer = _Writer(full, DataWriter(self._participant, made, qos), QUALITY[profile].offers_reliable)
         self._writers.append(writer)
         self._graph.add([], [writer.dds])
@@ -142,11 +142,19 @@ class DdsBus:
         from cyclonedds.sub import DataReader
 
         full, made = self._topic(topic, kind)
-        qos = self._types.profile_qos(QUALITY[profile], False, self._ros.type_hash(WIRE[kind].ros_type))
-        dds = DataReader(self._participant, made, qos)
-        reader = _Reader(full, dds, lambda cdr, info, received_s: on_message(cdr, received_s), watched)
-        self._attach(reader)
-        self._graph.add([reader.dds], [])
+        quality, type_hash = QUALITY[profile], self._ros.type_hash(WIRE[kind].ros_type)
+        asked, repeats = quality.asked(), Repeats()
+
+        def hear(cdr: bytes, info: Any, received_s: float) -> None:
+            sent = info.publication_handle, info.source_timestamp, cdr
+            if len(asked) == 1 or repeats.fresh(sent):
+                on_message(cdr, received_s)
+
+        for ask in asked:
+            dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
+            # The first reader matches every publisher; what the others do not match is no fault.
+            self._attach(_Reader(full, dds, hear, watched, first=ask is asked[0]))
+            self._graph.add([dds], [])
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self._timers.add(period_s, callback, self.now())
@@ -308,15 +316,20 @@ class _Writer:
 
 class _Reader:
     def __init__(
-        self, topic: str, dds: Any, on_sample: Callable[[bytes, Any, float], None], watch: TopicWatch | None
+        self,
+        topic: str,
+        dds: Any,
+        on_sample: Callable[[bytes, Any, float], None],
+        watch: TopicWatch | None,
+        first: bool = True,
     ) -> None:
-        self.topic, self.dds, self.on_sample, self.watch = topic, dds, on_sample, watch
+        self.topic, self.dds, self.on_sample, self.watch, self.first = topic, dds, on_sample, watch, first
         self.since_s = time.monotonic()
         self.condition: Any = None
 
     def mismatched(self) -> int | None:
         status = self.dds.get_requested_incompatible_qos_status()
-        return int(status.last_policy_id) if status.total_count_change > 0 else None
+        return int(status.last_policy_id) if self.first and status.total_count_change > 0 else None
 
     def close(self) -> None:
         self.condition = self.dds = None

@@ -17,7 +17,7 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.util import duration
 
 from hardware.bus.dds.cdr import RosTypes
-from hardware.bus.quality import Quality
+from hardware.bus.quality import Ask, Quality
 from robo_rl.core.errors import BusError
 
 BLOCK_MS = 100  # largest time that a writer waits for a slow reader, so that logging cannot block control
@@ -185,7 +185,11 @@ def endpoint_qos(reliable: bool, latched: bool, depth: int, user_data: str = "")
     return Qos(*policies)
 
 
-def profile_qos(quality: Quality, publishing: bool, type_hash: str) -> Qos:
-    """Quality of service of a publisher or subscriber of a topic."""
-    reliable = quality.offers_reliable if publishing else quality.asks_reliable
-    return endpoint_qos(reliable, quality.latched, quality.depth, f"typehash={type_hash};")
+def writer_qos(quality: Quality, type_hash: str) -> Qos:
+    """Quality of service that a publisher offers."""
+    return endpoint_qos(quality.offers_reliable, quality.latched, quality.depth, f"typehash={type_hash};")
+
+
+def reader_qos(ask: Ask, quality: Quality, type_hash: str) -> Qos:
+    """Quality of service that one subscription of a profile asks for."""
+    return endpoint_qos(ask.reliable, ask.latched, quality.depth, f"typehash={type_hash};")

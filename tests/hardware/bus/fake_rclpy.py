@@ -53,6 +53,7 @@ def install(monkeypatch: Any) -> World:
         ".context": (Context,),
         ".signals": (SignalHandlerOptions,),
         ".clock": (Clock, ClockType),
+        ".event_handler": (SubscriptionEventCallbacks,),
         ".duration": (Duration,),
     }
     modules = {f"rclpy{place}": ModuleType(f"rclpy{place}") for place in places}
@@ -95,6 +96,11 @@ class Clock:
 class Duration:
     def __init__(self, *, seconds: float = 0, nanoseconds: int = 0) -> None:
         self.nanoseconds = int(seconds * 1e9) + nanoseconds
+
+
+class SubscriptionEventCallbacks:
+    def __init__(self, *, use_default_callbacks: bool = True) -> None:
+        self.use_default_callbacks = use_default_callbacks
 
 
 class Context:
@@ -182,6 +188,7 @@ class Node:
         qos_profile: Any,
         *,
         callback_group: Any = None,
+        event_callbacks: Any = None,
         raw: bool = False,
     ) -> Any:
         with_info = len(inspect.signature(callback).parameters) == 2
@@ -192,10 +199,11 @@ class Node:
             qos=qos_profile,
             node=self,
             raw=raw,
+            warns=event_callbacks is None or event_callbacks.use_default_callbacks,
         )
         world.subscriptions.append(made)
-        for message in world.latched.get(made.topic, []) if qos_profile.latched else []:
-            deliver(made, message)
+        for message, sent_ns in world.latched.get(made.topic, []) if qos_profile.latched else []:
+            deliver(made, message, sent_ns)
         return made
 
     def create_timer(
@@ -237,15 +245,16 @@ class Publisher:
         assert isinstance(msg, self.msg_type)
         if not self.node.context.up:
             raise RuntimeError("publisher's context is invalid")
+        sent_ns = time.time_ns()
         if self.qos.latched:
-            world.latched[self.topic] = [msg]
+            world.latched[self.topic] = [(msg, sent_ns)]
         for subscription in world.subscriptions:
             matches = (
                 self.qos.reliable >= subscription.qos.reliable
                 and self.qos.latched >= subscription.qos.latched
             )
             if subscription.topic == self.topic and subscription.msg_type is self.msg_type and matches:
-                deliver(subscription, msg)
+                deliver(subscription, msg, sent_ns)
 
     def wait_for_all_acked(self, timeout: Duration) -> bool:
         assert isinstance(timeout, Duration)
@@ -254,8 +263,8 @@ class Publisher:
         return True
 
 
-def deliver(subscription: Any, msg: Any) -> None:
-    info = {"source_timestamp": time.time_ns(), "received_timestamp": world.received_ns}
+def deliver(subscription: Any, msg: Any, sent_ns: int) -> None:
+    info = {"source_timestamp": sent_ns, "received_timestamp": world.received_ns}
     what = serialized(msg) if subscription.raw else msg
     subscription.node.ready.append(lambda: subscription.callback(what, info))
 

@@ -38,6 +38,7 @@ from hardware.bus.dds.types import (
     endpoint_qos,
     join_domain,
     leave_domain,
+    write,
 )
 from hardware.bus.protocol import Bus, Profile
 from robo_rl.core.errors import BusError
@@ -45,6 +46,12 @@ from tests.hardware.records import SAMPLES, same
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 10.0  # a busy machine may take its time; nothing waits for as long when all is well
+
+
+def spin_for(bus: DdsBus, seconds: float) -> None:
+    """Spin so long, whatever comes."""
+    late_s = bus.now() + seconds
+    bus.spin(lambda: bus.now() > late_s)
 
 
 def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
@@ -111,6 +118,38 @@ def test_who_comes_late_hears_what_was_latched(echo: Any, node: DdsBus) -> None:
     wait_for(node, lambda: bool(heard))
     assert heard[0][0] == m.Text("I am here")
     assert asked_s <= heard[0][1] <= node.now()
+
+
+@pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "best effort"])
+@pytest.mark.parametrize("latched", [True, False], ids=["transient local", "volatile"])
+def test_a_latched_topic_hears_publishers_of_any_quality_once(
+    node: DdsBus, reliable: bool, latched: bool
+) -> None:
+    """`ros2 topic pub` is volatile, a driver's button may be best effort: an emergency stop has to arrive."""
+    got: list[bool] = []
+    node.subscribe("estop", m.Flag, Profile.LATCHED, lambda flag, _: got.append(flag.on))
+    topic = Topic(node._participant, "rt/lab/estop", carrier(ros_types(), "std_msgs/msg/Bool"), Qos(PLAIN))
+    button = DataWriter(node._participant, topic, endpoint_qos(reliable, latched, 1))
+    for count, pressed in enumerate((True, False, False, True), start=1):
+        write(button, ros_types().encode(m.Flag(pressed)))
+        wait_for(node, lambda count=count: len(got) >= count)
+        spin_for(node, 0.05)
+    assert got == [True, False, False, True]
+    spin_for(node, 1.2)  # mismatches are reported once a second
+    assert not [line for line in node.said if "quality of service" in line]  # type: ignore[attr-defined]
+
+
+def test_a_latched_message_of_the_past_does_not_stand_behind_a_newer_one(node: DdsBus) -> None:
+    """Who joins while the publisher speaks ends with the newest message, as often as it is tried."""
+    press = node.publisher("estop", m.Flag, Profile.LATCHED)
+    for _ in range(20):
+        got: list[bool] = []
+        press(m.Flag(False))
+        node.subscribe("estop", m.Flag, Profile.LATCHED, lambda flag, _, got=got: got.append(flag.on))
+        press(m.Flag(True))
+        wait_for(node, lambda got=got: bool(got))
+        spin_for(node, 0.02)
+        assert got[-1] is True
 
 
 def test_services_answer_across_processes(echo: subprocess.Popen[str], node: DdsBus) -> None:

@@ -20,7 +20,8 @@ from hardware.bus import ros_messages, watch
 from hardware.bus.choose import choose, make_bus
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Bus, Profile, RawBus
-from hardware.bus.ros import RosBus
+from hardware.bus.quality import Ask
+from hardware.bus.ros import RosBus, qos_profile
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
@@ -43,6 +44,12 @@ def node(world: World) -> Iterator[RosBus]:
     bus = RosBus("tester", "lab")
     yield bus
     bus.close()
+
+
+def spin_for(bus: RosBus, seconds: float) -> None:
+    """Spin so long, whatever comes."""
+    late_s = bus.now() + seconds
+    bus.spin(lambda: bus.now() > late_s)
 
 
 def wait_for(bus: RosBus, true: Callable[[], bool]) -> None:
@@ -93,7 +100,11 @@ def test_qualities_are_those_of_the_profile(node: RosBus, world: World) -> None:
     for profile in Profile:
         node.publisher(profile.value, m.Flag, profile)
         node.subscribe(profile.value, m.Flag, profile, lambda record, _: None)
-    asked = {end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth) for end in world.subscriptions}
+    asked = {
+        end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth)
+        for end in world.subscriptions
+        if end.topic != "/lab/latched"
+    }
     offered = {end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth) for end in world.publishers}
     assert offered == {
         "/lab/command": (True, False, 1),
@@ -101,7 +112,25 @@ def test_qualities_are_those_of_the_profile(node: RosBus, world: World) -> None:
         "/lab/sensor": (False, False, 5),
         "/lab/latched": (True, True, 1),
     }
+    del offered["/lab/latched"]
     assert asked == offered | {"/lab/state": (False, False, 1)}
+
+
+@pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "best effort"])
+@pytest.mark.parametrize("latched", [True, False], ids=["transient local", "volatile"])
+def test_a_latched_topic_hears_publishers_of_any_quality_once(
+    node: RosBus, world: World, reliable: bool, latched: bool
+) -> None:
+    """`ros2 topic pub` is volatile, a driver's button may be best effort: an emergency stop has to arrive."""
+    got: list[bool] = []
+    node.subscribe("estop", m.Flag, Profile.LATCHED, lambda record, _: got.append(record.on))
+    kind, qos = ros_messages.message_class("std_msgs/msg/Bool"), qos_profile(Ask(reliable, latched), 1)
+    button = node._node.create_publisher(kind, "estop", qos)
+    for pressed in (True, False, False, True):
+        button.publish(ros_messages.new("std_msgs/msg/Bool", data=pressed))
+        spin_for(node, 0.05)
+    assert got == [True, False, False, True]
+    assert [end.warns for end in world.subscriptions if end.topic == "/lab/estop"] == [True, False, False]
 
 
 def test_who_comes_late_hears_what_was_latched(node: RosBus) -> None:
