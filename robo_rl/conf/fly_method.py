@@ -30,16 +30,16 @@ class ShacMethod:
 
 @dataclass
 class RewardMethod:
-    """What learners that take rewards have in common."""
+    """Settings of all methods that learn from rewards."""
 
-    lanes: int = setting(64, "drones side by side", at_least=1)
-    reward_size: float = setting(0.05, "factor of every reward", at_least=0.0)
+    lanes: int = setting(64, "number of parallel drones", at_least=1)
+    reward_size: float = setting(0.05, "factor of all rewards", at_least=0.0)
     asymmetric: bool = setting(True, "the critic sees the true state, the rotors and the disturbance")
     reward: str = one_of(
-        "l2f", "task", help="that of Eschmann et al. 2024, or the cost of first-order learning"
+        "l2f", "task", help="reward of Eschmann et al. 2024 (l2f), or the cost of first-order learning (task)"
     )
     positive: bool = setting(
-        False, "alive exp(-cost / alive) instead of alive - cost: leaving is never worth more than staying"
+        False, "reward alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
     )
 
 
@@ -53,10 +53,10 @@ class Td3Method(ReplayConfig, RewardMethod):
     """
 
     name: str = "td3"
-    updates: int = setting(32, "of the critics in a round", at_least=1)
-    warmup_rounds: int = setting(4, "of random actions before learning starts", at_least=0)
+    updates: int = setting(32, "updates of the critics per round", at_least=1)
+    warmup_rounds: int = setting(4, "rounds of random actions before learning starts", at_least=0)
     lesson_rounds: int = setting(
-        49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
+        49, "rounds per lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
     )
     learner: LearnerConfig = field(
         default_factory=lambda: LearnerConfig(
@@ -90,10 +90,10 @@ class SacMethod(ReplayConfig, RewardMethod):
     positive: bool = setting(
         True, "alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
     )
-    updates: int = setting(32, "of the critics in a round", at_least=1)
-    warmup_rounds: int = setting(4, "of random actions before learning starts", at_least=0)
+    updates: int = setting(32, "updates of the critics per round", at_least=1)
+    warmup_rounds: int = setting(4, "rounds of random actions before learning starts", at_least=0)
     lesson_rounds: int = setting(
-        49, "of a lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
+        49, "rounds per lesson of the curriculum, 100,000 steps; 0: no curriculum", at_least=0
     )
     learner: LearnerConfig = field(
         default_factory=lambda: LearnerConfig(
@@ -119,10 +119,10 @@ class SacMethod(ReplayConfig, RewardMethod):
 
 @dataclass
 class PpoMethod(PpoTrainerConfig, RewardMethod):
-    """PPO in thousands of lanes."""
+    """PPO in thousands of parallel lanes."""
 
     name: str = "ppo"
-    lanes: int = setting(1024, "drones side by side", at_least=1)
+    lanes: int = setting(1024, "number of parallel drones", at_least=1)
     ppo: PpoConfig = field(
         default_factory=lambda: PpoConfig(
             rollout=16,

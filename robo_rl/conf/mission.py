@@ -10,16 +10,18 @@ from sim.tasks.stl.plan import PlanConfig
 
 @dataclass
 class MissionConfig(PlanConfig):
-    """`robo-rl mission`: plan and fly missions that are written in signal temporal logic."""
+    """`robo-rl mission`: plan and fly missions in signal temporal logic."""
 
-    missions: list[str] = setting(["reach", "avoid", "order", "patrol", "key"], "names, or YAML")
+    missions: list[str] = setting(
+        ["reach", "avoid", "order", "patrol", "key"], "missions by name, or YAML files"
+    )
     run: str | None = setting(
         None, "a run of `robo-rl fly task=figure8`, whose policy flies; none: train one first"
     )
-    controllers: list[str] = setting(["pid"], "classical controllers to lay beside the policy")
+    controllers: list[str] = setting(["pid"], "classical controllers that fly the same paths for comparison")
     episodes: int = setting(
-        50, "random scenes of every mission, one flight of each pilot in each", at_least=1
+        50, "random scenes per mission; the policy and each controller fly each once", at_least=1
     )
-    seed: int = setting(0, "which scenes", at_least=0)
+    seed: int = setting(0, "seed of the scenes", at_least=0)
     out: str = setting("runs/mission", "results.json and missions.png go here")
     overwrite: bool = setting(False, "replace what is in `out`")

@@ -13,38 +13,46 @@ class TransferConfig:
     """`robo-rl transfer`: a policy in other physics engines, unchanged, on the same starts."""
 
     run: str | None = setting(None, "folder of a run of `robo-rl fly`, `train` or `finetune`, or of a policy")
-    bundle: str | None = setting(None, "or a bundle that it wrote")
-    engine: str = one_of("pybullet", help="that it is flown in, beside the dynamics that it was trained in")
-    engines: str | None = setting(None, "arms: as many as you like, by commas: mujoco,pybullet,mjwarp")
+    bundle: str | None = setting(None, "a bundle, instead of `run`")
+    engine: str = one_of("pybullet", help="engine to fly in, compared with the training dynamics")
+    engines: str | None = setting(
+        None, "arms: engines to compare, separated by commas: mujoco,pybullet,mjwarp"
+    )
     env: str | None = setting(
         None, "arms: another variant of the task, e.g. arm/peg_insert without randomise; none: as trained"
     )
-    effects: str = setting("ground,downwash,drag", "what the air does in it, by commas; or none")
-    height_m: float = setting(1.0, "of the goal over the floor: with 0.2 a miss can be a crash", at_least=0.0)
+    effects: str = setting(
+        "ground,downwash,drag", "aerodynamic effects in the engine, separated by commas; or none"
+    )
+    height_m: float = setting(
+        1.0, "height of the goal over the floor [m]; at 0.2 a miss can be a crash", at_least=0.0
+    )
     above_m: float | None = setting(
-        None, "another craft hovers this far above the goal; none: no other craft"
+        None, "height of another hovering craft above the goal [m]; none: no other craft"
     )
-    rate_hz: float = setting(240.0, "the engine steps at least this often", at_least=60.0)
+    rate_hz: float = setting(240.0, "least rate of the engine's steps [Hz]", at_least=60.0)
     aero: str = setting(
-        "cf2x_gym", "craft whose coefficients of the effects stand in where the flown craft's data have none"
+        "cf2x_gym", "craft whose aerodynamic coefficients replace missing ones of the flown craft"
     )
-    out: str = setting("runs/transfer", "results.json, transfer.png, transfer.mp4")
+    out: str = setting("runs/transfer", "folder of results.json, transfer.png, transfer.mp4")
     episodes: int | None = setting(
-        None, "starts, the same in every engine; none: 1000 flights, 100 of an arm", at_least=1
+        None,
+        "measured episodes, the same starts in every engine; none: 1000 flights, 100 for arms",
+        at_least=1,
     )
-    seed: int = setting(1, "which starts", at_least=0)
+    seed: int = setting(1, "seed of the starts", at_least=0)
     randomize: float = setting(
-        0.0, "half-width of mass, inertia, thrust, lag and drag, the same in both engines", at_least=0.0
+        0.0, "randomisation of mass, inertia, thrust, lag and drag in both engines: half-width", at_least=0.0
     )
-    controllers: list[str] = setting([], "classical ones to fly as well, e.g. [pid,geometric]")
-    craft: str | None = setting(None, "none: the one that the policy was trained on")
-    speed_m_s: float | None = setting(None, "figure8: largest speed; none: as trained", at_least=0.01)
-    eval_s: float | None = setting(None, "length of an episode; none: as trained", at_least=0.1)
-    video: bool = setting(True, "film the flights in the other engine; needs no display")
+    controllers: list[str] = setting([], "classical controllers to fly as well, e.g. [pid,geometric]")
+    craft: str | None = setting(None, "craft to fly; none: that of the training")
+    speed_m_s: float | None = setting(None, "figure8: largest speed [m/s]; none: as trained", at_least=0.01)
+    eval_s: float | None = setting(None, "length of an episode [s]; none: as trained", at_least=0.1)
+    video: bool = setting(True, "record a video of the flights in the other engine; needs no display")
     pretty: bool = setting(
-        False, "film the first one by the engine's own renderer as well, with its onboard camera"
+        False, "also record the first flight with the engine's renderer and an onboard camera"
     )
-    size: list[int] = setting([640, 480], "of that film, in pixels: multiples of 4")
+    size: list[int] = setting([640, 480], "width and height of that video [px], multiples of 4")
 
     @property
     def starts(self) -> int:

@@ -63,7 +63,7 @@ def test_the_craft_is_the_teachers() -> None:
         with_craft_of(VisionConfig(teacher="runs/cf21", craft="racer5"), given)
 
 
-@pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole control"), ("px=4", ">= 16")])
+@pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole number of control"), ("px=4", ">= 16")])
 def test_mistakes_are_answered_in_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
