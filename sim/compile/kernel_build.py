@@ -1,4 +1,4 @@
-"""Building a kernel's machine code: a wait of half a minute, which a stop may end at any moment."""
+"""Building a kernel's machine code, which takes about half a minute and can be interrupted at any time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: Path) -> None:
-    """Write the package of `graph` to `path`, whole or not at all.
+    """Write the package of `graph` to `path` atomically.
 
     Raises EnvError when the C++ compiler fails, KeyboardInterrupt when Ctrl-C or SIGTERM ends the wait.
     """
@@ -35,7 +35,7 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
     partial = path.with_name(f".{path.stem}-{os.getpid()}.pt2")
     try:
         with _stopped_at_once(), warnings.catch_warnings():
-            for kind in (FutureWarning, DeprecationWarning):  # torch warns of its own use of its own names
+            for kind in (FutureWarning, DeprecationWarning):  # torch warns about its own code
                 warnings.simplefilter("ignore", kind)
             exported = torch.export.export(graph, tuple(examples))
             options = dict(OPTIONS)  # a copy: torch adds its own
@@ -46,8 +46,8 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
     except (CppCompileError, InductorError) as error:
         said = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
         raise EnvError(
-            f"The C++ compiler could not build the simulator. It said: {said[-1] if said else error}. See "
-            "whether `g++ --version` works and memory is free (it takes 1 GB), and start again."
+            f"The C++ compiler could not build the simulator: {said[-1] if said else error}. Check that "
+            "`g++ --version` works and that 1 GB of memory is free, and start again."
         ) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -55,7 +55,9 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
 
 @contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Ctrl-C reaches the compiler as well, which dies of it: noted for later, it would be taken for a failed
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt at once.
+
+    Ctrl-C also ends the compiler: if the signal were handled later, its exit would be taken for a failed
     build.
     """
     if threading.current_thread() is not threading.main_thread():

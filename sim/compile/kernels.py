@@ -1,10 +1,9 @@
-"""Compiled kernels: a pure function of tensors becomes one fused loop, built once per machine and kept on
-disk.
+"""Compiled kernels: a pure function of tensors as one fused loop, built once per machine and cached on disk.
 
-PyTorch's ahead-of-time inductor makes the code, so the same function runs eagerly (the reference, in tests),
-on a CPU (C++) and on a GPU (Triton). A kernel file is named by a hash of the traced graph, shapes, device and
-torch version: another formula is another file, and nothing is ever stale. Calling one costs about 5 us, a
-tenth of `torch.compile`.
+PyTorch's ahead-of-time inductor generates the code, so the same function runs eagerly (as the reference in
+tests), on a CPU (C++) and on a GPU (Triton). The name of a kernel file is a hash of the traced graph, shapes,
+device and torch version, so a changed function has another file and no file is ever out of date. A call takes
+about 5 us, a tenth of `torch.compile`.
 """
 
 from __future__ import annotations
@@ -32,17 +31,13 @@ TensorFn = Callable[..., tuple[Tensor, ...]]
 
 @dataclass
 class Kernel:
-    """A compiled function of tensors with fixed shapes. `compile_s`: CPU seconds that building took, 0 from
-    disk.
-    """
+    """A compiled function of tensors with fixed shapes. compile_s: CPU seconds to build it, 0 from disk."""
 
     run: Callable[[list[Tensor]], Sequence[Tensor]]
     compile_s: float
     compiled: bool
-    expected: tuple[Layout, ...] = ()  # of the inputs; empty: any
-    checked: bool = (
-        False  # machine code reads memory as it was told to: the first inputs are compared, later ones not
-    )
+    expected: tuple[Layout, ...] = ()  # layouts of the inputs; empty: any
+    checked: bool = False  # only the first inputs are compared with `expected`; machine code checks nothing
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         if not self.checked:
@@ -64,7 +59,7 @@ class Kernel:
 
 
 def cache_folder() -> Path:
-    """ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl."""
+    """Folder of cached files: ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl."""
     if chosen := os.environ.get("ROBO_RL_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robo-rl"
@@ -75,8 +70,8 @@ def compile_kernel(
 ) -> Kernel:
     """Compile `fn(*tensors) -> tuple of tensors` for the shapes, types and device of `examples`.
 
-    eager: do not compile. Without a C++ compiler on a CPU the function runs eagerly as well, with a warning
-    that says what it costs and what to install. say: told when a first compilation makes the user wait.
+    eager: do not compile. On a CPU without a C++ compiler the function runs eagerly too, with a warning that
+    says what to install. say: called with a message before a first compilation.
     """
     if eager:
         return Kernel(lambda inputs: fn(*inputs), 0.0, compiled=False)
@@ -109,12 +104,12 @@ def compile_kernel(
 def differentiable(
     fn: TensorFn, examples: Sequence[Tensor], wanted: Sequence[int], **options: Any
 ) -> tuple[Callable[..., tuple[Tensor, ...]], float]:
-    """`fn` as an autograd function with a compiled forward and a compiled backward, and the CPU seconds to
-    build them.
+    """`fn` as an autograd function with compiled forward and backward kernels, and the CPU seconds of
+    building them.
 
-    wanted: positions of the inputs that get gradients. The backward kernel computes the forward again from
-    the inputs instead of keeping what lies between: it stays in registers, where memory would cost more than
-    the arithmetic.
+    wanted: positions of the inputs that get gradients. The backward kernel recomputes the forward pass from
+    the inputs instead of storing intermediate values: they stay in registers, and storing them would take
+    more time.
     """
     forward = compile_kernel(fn, examples, **options)
     with torch.no_grad():
@@ -152,9 +147,7 @@ def differentiable(
 
 
 def _name(graph: torch.fx.GraphModule, examples: Sequence[Tensor]) -> str:
-    """Hash of all that the machine code depends on: the printed graph, tensors it closes over, shapes,
-    versions.
-    """
+    """Hash of everything that the machine code depends on: graph, constant tensors, shapes, versions."""
     shapes = [(tuple(x.shape), x.stride(), str(x.dtype), str(x.device)) for x in examples]
     capability = torch.backends.cpu.get_cpu_capability()
     held = [
@@ -189,7 +182,7 @@ def _cpu_s() -> float:
 
 
 def _print(message: str) -> None:
-    """On a line of its own, where a progress bar is on the screen as well."""
+    """Print on a separate line above a progress bar."""
     from tqdm import tqdm
 
     tqdm.write(message, file=sys.stderr)

@@ -1,6 +1,4 @@
-"""Which OpenGL a machine without a display can use, found out before anything is loaded that cannot be
-unloaded.
-"""
+"""Choice of the OpenGL backend on machines without a display, before libraries are loaded for good."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _SMALL_PX2 = 256 * 256
 
 @cache
 def backend() -> str:
-    """MUJOCO_GL when it is set; else EGL, then OSMesa, then GLFW where there is a display.
+    """OpenGL backend: MUJOCO_GL when it is set; else EGL, OSMesa, or GLFW on a display, the first that works.
 
     Raises ConfigError for an unknown MUJOCO_GL, MissingDependencyError with the command that installs one
     when there is none.
@@ -47,9 +45,9 @@ def backend() -> str:
 def make_context(width: int, height: int) -> Any:
     """An offscreen OpenGL context of MuJoCo's own kind, with `make_current` and `free`.
 
-    The first one of a process settles how Mesa draws without a GPU: where that is a small picture, in the
-    thread that asks, for handing it to others costs a quarter of a frame. An LP_NUM_THREADS of the user's own
-    is left alone.
+    The first context of a process decides how Mesa renders without a GPU: for small images in the calling
+    thread, because handing work to other threads takes a quarter of a frame's time. LP_NUM_THREADS is
+    respected if set.
     """
     if width * height <= _SMALL_PX2:
         os.environ.setdefault("LP_NUM_THREADS", "0")
@@ -60,7 +58,7 @@ def make_context(width: int, height: int) -> Any:
 
 
 def unusable(error: Exception) -> MissingDependencyError:
-    """What to say when the chosen OpenGL turns out not to work."""
+    """The error to raise when the chosen OpenGL backend does not work."""
     return MissingDependencyError(
         f"OpenGL through '{backend()}' does not work here ({error}). Unset MUJOCO_GL to have one chosen, "
         "or run: apt-get install libegl1 libgl1-mesa-dri libosmesa6"
@@ -68,9 +66,7 @@ def unusable(error: Exception) -> MissingDependencyError:
 
 
 def _egl_works() -> bool:
-    """Does any EGL device initialise? Asked through ctypes: PyOpenGL settles on one platform when it is
-    imported.
-    """
+    """True if any EGL device initialises. Uses ctypes, because PyOpenGL fixes its platform on import."""
     with suppress(OSError, AttributeError):
         egl = ctypes.CDLL("libEGL.so.1")
         egl.eglGetProcAddress.restype = ctypes.c_void_p

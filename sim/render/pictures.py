@@ -1,4 +1,4 @@
-"""Pictures of one simulation, whose renderer is made for the first of them: most lanes never show one."""
+"""Rendered images of one lane, with a renderer created on first use: most lanes are never rendered."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # MuJoCo and OpenGL are loaded when somebody looks
+if TYPE_CHECKING:  # MuJoCo and OpenGL are loaded with the first image
     from sim.render.renderer import MujocoRenderer
 
 
 class LaneRenderer:
-    """Square pictures of `size_px`. camera, view, upright: as in `sim.render.renderer.MujocoRenderer`."""
+    """Square images of `size_px`. camera, view, upright: as in `sim.render.renderer.MujocoRenderer`."""
 
     def __init__(
         self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str, Any] | None = None,
@@ -23,7 +23,7 @@ class LaneRenderer:
         self._renderer: MujocoRenderer | None = None
 
     def render(self) -> NDArray[np.uint8]:
-        """(s, s, 3), s = size_px. Raises MissingDependencyError where no OpenGL works."""
+        """Image (s, s, 3), s = size_px. Raises MissingDependencyError where no OpenGL works."""
         if self._renderer is None:
             from sim.render.renderer import MujocoRenderer
 
@@ -31,7 +31,7 @@ class LaneRenderer:
         return self._renderer.render()
 
     def close(self) -> None:
-        """Free the renderer, if there is one; the next picture makes another. May be called twice."""
+        """Free the renderer, if there is one; the next image creates a new one. May be called twice."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None

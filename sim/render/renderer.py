@@ -1,7 +1,7 @@
-"""Pictures of MuJoCo simulations, fast on a CPU: no multisampling, shadows or reflections, but with the sky.
+"""Images of MuJoCo simulations, fast on a CPU: no multisampling, shadows or reflections.
 
-On software OpenGL these three cost more than 90 % of the time of a frame; the sky costs nothing and keeps the
-picture bright. Half of what is left are the facets of round shapes, so small pictures have fewer of them.
+With software OpenGL these three take more than 90 % of the time of a frame; the sky takes none and keeps the
+image bright. The facets of round shapes take half of the remaining time, so small images have fewer of them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from numpy.typing import NDArray
 from sim.render.gl import make_context, unusable
 
 _MAX_GEOMS = 2000
-_SAMPLES = 4  # per pixel, of pretty pictures
-_SMALL_PX = 128  # pictures up to this size show no difference between the two:
-_FINE = {"numslices": 28, "numstacks": 16, "numquads": 4}  # MuJoCo's own
+_SAMPLES = 4  # per pixel, with `pretty`
+_SMALL_PX = 128  # images up to this size look the same with fine and coarse shapes
+_FINE = {"numslices": 28, "numstacks": 16, "numquads": 4}  # MuJoCo's default
 _COARSE = {"numslices": 12, "numstacks": 8, "numquads": 1}
 
 
 class MujocoRenderer:
     """Renders one simulation offscreen. `camera`: a camera of the model, or None for a free one.
 
-    `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`:
-    with shadows, reflections and smooth edges, many times slower. `upright`: pictures of a camera that is
-    mounted upside down are turned by half a turn. Not where the camera moves, or where its depths are to
-    become points: one that looks straight down has its up axis level, now a little above the horizon, now
-    below.
+    `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`
+    adds shadows, reflections and smooth edges, many times slower. `upright` turns images of a camera that is
+    mounted upside down by half a turn. Do not use it for a moving camera or for point clouds: the up axis of
+    a camera that looks straight down is horizontal, and small motions would flip the image.
     """
 
     def __init__(
@@ -59,26 +58,24 @@ class MujocoRenderer:
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
         self._deep = np.empty((height, width), np.float32)
-        # Registered after EGL's own exit function, so run before it: a context must not outlive its display.
+        # Registered after EGL's exit function, so it runs before it: a context must not outlive its display.
         self._at_exit = partial(_close_if_alive, weakref.ref(self))
         atexit.register(self._at_exit)
 
     def render(self) -> NDArray[np.uint8]:
-        """(h, w, 3), the first row on top; fresh. Reads the positions that the last kinematics left."""
+        """New image (h, w, 3), top line first, of the positions from the last kinematics."""
         self._draw()
         mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
         return self._upright(self._pixels)
 
     def depth_m(self) -> NDArray[np.float32]:
-        """(h, w) distance along the camera's axis [m]; the sky is at the far end of what it draws."""
+        """Distance (h, w) along the camera's axis [m]; the sky has the distance of the far plane."""
         self._draw()
         mujoco.mjr_readPixels(None, self._deep, self._viewport, self._gpu)
         return self._metres()
 
     def rgbd(self) -> NDArray[np.float32]:
-        """(h, w, 4): red, green and blue as `render` has them, and `depth_m`, from one drawing instead of
-        two.
-        """
+        """Red, green, blue as in `render` and depth as in `depth_m` (h, w, 4), from one drawing."""
         self._draw()
         mujoco.mjr_readPixels(self._pixels, self._deep, self._viewport, self._gpu)
         return np.concatenate(
@@ -86,23 +83,22 @@ class MujocoRenderer:
         )
 
     def _metres(self) -> NDArray[np.float32]:
-        """The depths that were read last, in metres."""
+        """The depth buffer that was read last, in metres."""
         near_m = self._model.vis.map.znear * self._model.stat.extent
         far_m = self._model.vis.map.zfar * self._model.stat.extent
         # The depth buffer holds z = (1 / near - 1 / d) / (1 / near - 1 / far).
         return self._upright(near_m / (1.0 - self._deep * (1.0 - near_m / far_m))).astype(np.float32)
 
     def bodies(self) -> NDArray[np.int32]:
-        """(h, w) row of the body that each pixel shows, -1 for the sky."""
+        """Index (h, w) of the body in each pixel, -1 for the sky."""
         flags = self._scene.flags
         flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = True
         self._draw()
         flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = False
         mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
         number = self._upright(self._pixels).astype(np.int32) @ np.array([1, 1 << 8, 1 << 16], np.int32)
-        owner = np.full(
-            self._scene.ngeom + 1, -1, np.int32
-        )  # 0 is the background, 1 + i the i-th shape of the scene
+        # 0 is the background, 1 + i the i-th shape of the scene.
+        owner = np.full(self._scene.ngeom + 1, -1, np.int32)
         for shape in self._scene.geoms[: self._scene.ngeom]:
             if int(shape.objtype) == int(mujoco.mjtObj.mjOBJ_GEOM):
                 owner[shape.segid + 1] = self._model.geom_bodyid[shape.objid]
@@ -123,7 +119,7 @@ class MujocoRenderer:
         mujoco.mjr_render(self._viewport, self._scene, self._gpu)
 
     def _upright(self, picture: NDArray[Any]) -> NDArray[Any]:
-        """A copy, the first row on top: OpenGL's first row is the lowest."""
+        """A copy with the top line first: OpenGL's first line is the lowest."""
         turned = self._turns and self._is_upside_down()
         return np.ascontiguousarray(picture[:, ::-1] if turned else picture[::-1])
 
@@ -137,9 +133,7 @@ class MujocoRenderer:
             self._context = None
 
     def _is_upside_down(self) -> bool:
-        """Does the camera's own up axis (second column of its rotation, camera -> world) point to the
-        ground?
-        """
+        """True where the camera's up axis, second column of its rotation (camera -> world), points down."""
         fixed = self._camera.type == mujoco.mjtCamera.mjCAMERA_FIXED
         return bool(fixed and self._data.cam_xmat[self._camera.fixedcamid].reshape(3, 3)[2, 1] < 0)
 
@@ -150,9 +144,7 @@ def _close_if_alive(reference: weakref.ref[MujocoRenderer]) -> None:
 
 
 def _on_gpu(model: Any, width: int, height: int, pretty: bool) -> Any:
-    """The model's shapes in OpenGL's memory, with a buffer of that size to draw in; the model is left as it
-    was.
-    """
+    """OpenGL context with the model's shapes and an offscreen buffer of this size; the model is unchanged."""
     visual = model.vis
     facets = _COARSE if max(width, height) <= _SMALL_PX and not pretty else _FINE
     wanted = [
