@@ -1,9 +1,8 @@
-"""The guard: a driver in a process of its own, which stops the robot when the process that feeds it dies or
-stalls.
+"""Drives a robot from a separate process that stops the robot when the commanding process dies or stalls.
 
-A thread cannot guard its own process: kill -9, or pure-Python work that holds the interpreter, stops both.
-The kernel closes our end of the socket the instant we die; the guard sees that at once, and sees silence
-after `watchdog_s`.
+A thread cannot guard its own process: `kill -9`, or Python code that holds the interpreter, stops both. The
+kernel closes this process's end of the socket when it dies; the guard notices that at once, and notices
+silence after `watchdog_s`.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from typing import Any
 from hardware.guard.wire import error_from_json, from_json, receive, send, to_json
 from robo_rl.core.errors import ConfigError, DriverError
 
-START_S = 60.0  # to import a vendor's package and to connect, which for some robots uploads a program
+START_S = 60.0  # import of a vendor's package and connecting, which for some robots uploads a program
 ANSWER_S = 2.0  # a read or a write that takes longer is a robot that no longer answers
 CLOSE_S = 30.0  # a landing, at most
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Guarded:
-    """A `Driver` whose calls are done by the guarded process."""
+    """A `Driver` whose calls run in the guard's process."""
 
     def __init__(self, name: str, settings: Mapping[str, Any], watchdog_s: float) -> None:
         self._name, self._watchdog_s = name, watchdog_s
@@ -48,12 +47,12 @@ class Guarded:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the guarded process."""
+        """Process id of the guard."""
         return None if self._process is None else self._process.pid
 
     def connect(self) -> None:
         if self._end is None:
-            self.close()  # of one that was given up, and may still be landing
+            self.close()  # of a guard that was given up and may still be landing
             self._start()
         self._names = tuple(self._ask({"call": "connect"}, START_S)["names"])
 
@@ -89,9 +88,9 @@ class Guarded:
                 [sys.executable, "-m", "hardware.guard.process", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # vendors' packages print
+                stdout=subprocess.DEVNULL,  # vendors' packages print to stdout
                 env=os.environ | {"PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C in the terminal is for us; the guard ends when we do
+                start_new_session=True,  # the terminal's Ctrl-C does not reach the guard
             )
         self._end = ours
         self._end.send(self._order.encode())
@@ -122,7 +121,7 @@ class Guarded:
         return answer
 
     def _give_up(self) -> None:
-        """Let go without waiting; the guard, if it still lives, stops the robot because we are gone."""
+        """Close the socket without waiting; a guard that still runs then stops the robot."""
         if self._end is not None:
             self._end.close()
         self._end = None

@@ -1,10 +1,9 @@
-"""The guarded process: one driver, one socket, one deadline. Started by `hardware.guard.guard` alone.
+"""The guard's process: one driver, one socket, one deadline. Started only by `hardware.guard.guard`.
 
-    python -m hardware.guard.process <file descriptor> <pid of the process that feeds it>
+    python -m hardware.guard.process <file descriptor> <pid of the commanding process>
 
-It stops the robot when a command is `watchdog_s` late, when the feeding process is gone, and on SIGTERM. A
-call of the vendor's package that does not come back ends this process: the robot is then left to its own
-watchdog.
+It stops the robot when a command is `watchdog_s` late, when the commanding process is gone, and on SIGTERM.
+If a call of the vendor's package does not return, this process ends, and the robot's own watchdog stops it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from robo_rl.core.errors import ConfigError, DriverError, RoboRLError
 
 
 class Watchdog:
-    """Does what it is asked, one call at a time, and watches the time between commands."""
+    """Executes one driver call at a time and limits the time between commands."""
 
     def __init__(self, driver: Driver[Any, Any], watchdog_s: float, feeder: str) -> None:
         self._driver, self._watchdog_s, self._feeder = driver, watchdog_s, feeder
@@ -33,7 +32,7 @@ class Watchdog:
         self._tripped = ""
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The reply to one call; errors of ours travel as sentences."""
+        """Reply to one call. Errors of this project are sent as sentences."""
         try:
             with at_most(START_S if message["call"] == "connect" else ANSWER_S):
                 return {"value": to_json(self._do(message)), "names": list(self._driver.names)}
@@ -56,26 +55,26 @@ class Watchdog:
             raise DriverError(self._tripped)
         command = from_json(message["command"])
         late_s = 0.0 if self._deadline_s is None else time.monotonic() - self._deadline_s
-        if late_s > 0.0:  # it lay in the socket while this process did not run
+        if late_s > 0.0:  # the call waited in the socket while this process did not run
             self.trip(f"the command came {1e3 * late_s:.0f} ms too late")
             raise DriverError(self._tripped)
         first = self._deadline_s is None
         if (
             first
-        ):  # before it is sent: whatever ends us in the middle of it finds that the robot was commanded
+        ):  # set before sending: an end in the middle of the call must find that the robot was commanded
             self._deadline_s = time.monotonic() + self._watchdog_s
         try:
             sent = self._driver.write(command)
         except RoboRLError:
             self._deadline_s = None if first else self._deadline_s  # nothing was sent
             raise
-        # From the end of the call, which may have taken a while: the limit is on silence, not on the robot's
+        # Counted from the end of the call: the limit is on silence, not on the robot's
         # slowness.
         self._deadline_s = time.monotonic() + self._watchdog_s
         return sent
 
     def left_s(self) -> float | None:
-        """How long to wait for the next call; None: for ever."""
+        """Time to wait for the next call; None waits without limit."""
         return None if self._deadline_s is None else max(1e-4, self._deadline_s - time.monotonic())
 
     def silence(self) -> None:
@@ -90,7 +89,7 @@ class Watchdog:
                 self._driver.stop(why)
 
     def feeder_gone(self) -> None:
-        """Stop, unless it was said before that this is the end."""
+        """Stop the robot, unless the commanding process has closed the connection itself."""
         if self._deadline_s is not None:
             self.trip(f"the process that fed it ({self._feeder}) is gone")
 
@@ -118,8 +117,9 @@ def serve(end: socket.socket, feeder: str) -> None:
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """End this process when the block takes longer: the kernel does it, even while C++ holds the
-    interpreter.
+    """End this process when the block takes longer.
+
+    The kernel does it, even while C++ holds the interpreter.
     """
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:

@@ -1,6 +1,4 @@
-"""What a guard and its driver say to each other: one JSON object per packet of a Unix socket. Nothing is
-unpickled.
-"""
+"""Messages between a guard and its driver: one JSON object per packet of a Unix socket, never a pickle."""
 
 from __future__ import annotations
 
@@ -19,7 +17,9 @@ _RECORDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Recor
 
 
 def to_json(value: Any) -> Any:
-    """Records as {"record": name, field: value, ...}; arrays as lists; floats keep every bit, NaN too."""
+    """Encode records as {"record": name, field: value, ...} and arrays as lists; floats stay exact, NaN
+    included.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         body = {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
         return {"record": type(value).__name__, **body}
@@ -29,8 +29,9 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(data: Any) -> Any:
-    """The inverse of `to_json`; every list is a float64 array. Raises KeyError for a record that does not
-    exist.
+    """Decode what `to_json` wrote; every list becomes a float64 array.
+
+    Raises KeyError for an unknown record.
     """
     if isinstance(data, dict) and "record" in data:
         body = {key: from_json(value) for key, value in data.items() if key != "record"}
@@ -56,7 +57,7 @@ def error_to_json(error: errors.RoboRLError) -> dict[str, str]:
 
 
 def error_from_json(data: dict[str, str]) -> errors.RoboRLError:
-    """The error that the other process raised; DriverError for a kind that only its own module knows."""
+    """Error that the other process raised; DriverError for a class that only its own module knows."""
     kind = getattr(errors, data["error"], errors.DriverError)
     known = (
         isinstance(kind, type)

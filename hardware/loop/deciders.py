@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def decider(bundle: Bundle) -> Decide | None:
-    """The bundle's single-step decisions or its residual corrections; None for one that only makes chunks."""
+    """The bundle's single-step decisions or residual corrections; None for a bundle of chunks alone."""
     if bundle.chunk == 1:
         return SingleStep(bundle)
     return None if bundle.graph(1) is None else Residual(bundle)
@@ -51,7 +51,7 @@ class SingleStep:
         self._decision = 0
 
     def __call__(self, stacked: Seen, action: Float[ndarray, " a"] | None) -> Float[ndarray, " a"]:
-        """The clipped action. Arrays only: at 1 kHz, tensors around one small network cost more than it does."""
+        """The clipped action. Arrays only: at 1 kHz, tensors cost more than one small network."""
         noise = self._zero if self._noise is None else self._noise.draw([0], [self._decision]).numpy()[0]
         self._decision += 1
         decided = self._clipped(self._sample(stacked | {"noise": noise})[0])

@@ -25,7 +25,7 @@ from hardware.safety.timing import STALE_STATE_PERIODS
 
 @runtime_checkable
 class Decide(Protocol):
-    """Turns the stacked observation, and the chunk's action where there is one, into what to command."""
+    """Maps the stacked observation, and the chunk's action where there is one, to the command."""
 
     needs_chunks: bool
 
@@ -33,7 +33,7 @@ class Decide(Protocol):
 
 
 class ActionHead:
-    """One command per tick, or none. `decide` None plays chunks as they are."""
+    """One command per tick, or none. `decide` None plays chunks unchanged."""
 
     def __init__(
         self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1
@@ -47,7 +47,7 @@ class ActionHead:
         self._chunk_order = (-1, -1)
 
     def reset(self) -> None:
-        """A new episode. Chunks of the one before are refused by their stamp."""
+        """Begin a new episode. Chunks of the last one are refused by their stamp."""
         self.epoch += 1
         self.player.reset()
         self._counter.reset()
@@ -55,14 +55,12 @@ class ActionHead:
         self._seen = None
 
     def on_state(self, stamp_s: float, seen: Seen | None, received_s: float) -> None:
-        """A state came; `seen` is what a deciding head is shown of it."""
+        """Take a state; `seen` is the observation of a head that decides."""
         self._counter.see(stamp_s, self.player.played)
         self._seen, self._seen_s = seen, received_s
 
     def on_chunk(self, message: JointTrajectory) -> bool:
-        """Take a chunk; False when it is out of order, from before the reset, empty, not finite, or of no
-        more use.
-        """
+        """Take a chunk; False when it is out of order, empty, not finite, or too late."""
         order = message.epoch, message.sequence
         start = self._counter.find(message.stamp_s)
         if order <= self._chunk_order or start is None or len(message.times_s) == 0:
@@ -73,8 +71,9 @@ class ActionHead:
         return self.player.offer(resampled(message.position_rad, message.times_s, self._period_s), start)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
-        """The command of this tick; None when the state is stale or nothing is queued. Call `done` after
-        sending it.
+        """Command of this tick; None when the state is stale or nothing is queued.
+
+        Call `done` after sending it.
         """
         self.timing.begin(now_s)
         if now_s - self._seen_s > STALE_STATE_PERIODS * self._state_period_s:
@@ -90,5 +89,5 @@ class ActionHead:
         return self._decide(self._history.stacked(), action)
 
     def done(self, now_s: float) -> None:
-        """The tick's work is done."""
+        """Note the end of the tick's work."""
         self.timing.end(now_s)

@@ -1,8 +1,8 @@
-"""Inference in a process of its own, so that it can neither delay nor block the loop that commands the robot.
+"""Inference in a separate process, so that it neither delays nor blocks the loop that commands the robot.
 
-A thread would do both: the interpreter lets one of them run at a time. Observations and chunks pass through
-shared memory, and a word through a pipe; nothing here waits. A child that dies or hangs is seen as a chunk
-that does not come.
+A thread would do both, because the interpreter runs one thread at a time. Observations and chunks pass
+through shared memory, and a word through a pipe; nothing here waits. A child that dies or hangs appears as a
+chunk that does not arrive.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ _CLOSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What is left of the chunk that is being played: `action` (k, a) in the units of the action, from now
-    on.
+    """Rest of the chunk that is being played: `action` (k, a) in the units of the action, from now on.
 
-    The first `certain` of them will have been played when the answer to a request made now comes.
+    The first `certain` actions will have been played when the answer to a request made now arrives.
     """
 
     action: Float[ndarray, "k a"]
@@ -42,20 +41,19 @@ class Running:
 
 @runtime_checkable
 class Inference(Protocol):
-    """Somebody who turns stacked observations into chunks, later."""
+    """Turns stacked observations into chunks, asynchronously."""
 
     ready: bool  # has it said that it can?
-    fault: str  # why it will answer no more; empty while it will
+    fault: str  # why it no longer answers; empty while it does
 
     def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
-        """Ask for a chunk, which goes on where `running` is; False while an answer is still due. Never
-        waits.
-        """
+        """Ask for a chunk that continues `running`; False while an answer is pending. Never waits."""
         ...
 
     def poll(self) -> tuple[Float[ndarray, "k a"], float] | None:
-        """(chunk in the units of the action, seconds that it took), once; None while there is none. Never
-        waits.
+        """(chunk in the units of the action, seconds of inference), once; None while there is none.
+
+        Never waits.
         """
         ...
 
@@ -63,9 +61,9 @@ class Inference(Protocol):
 
 
 class InferenceProcess:
-    """A bundle in a child, which ends with its parent. seed: of the policy's noise.
+    """A bundle in a child process that ends with its parent. seed: of the policy's noise.
 
-    realtime: chunks go on where the one before is (`policies.base.realtime`), inferred by torch from the
+    realtime: chunks continue the chunk being played (`policies.base.realtime`), inferred by torch from the
     bundle's weights.
     """
 
@@ -73,7 +71,7 @@ class InferenceProcess:
         self, bundle: Bundle, device: Device = "auto", threads: int = 1, seed: int = 0, realtime: bool = False
     ) -> None:
         context = mp.get_context("spawn")
-        self.ready, self.fault, self._asked = False, "", False
+        self.ready, self.fault, self._pending = False, "", False
         shapes = {k: ((bundle.obs_steps, *spec.shape), spec.dtype) for k, spec in bundle.env.obs.items()}
         shared = {key: context.RawArray("b", _bytes(*row)) for key, row in shapes.items()}
         answer = ((bundle.chunk, bundle.env.action.dim), "float32")
@@ -95,17 +93,17 @@ class InferenceProcess:
         )
         self.process = context.Process(target=_serve, args=arguments, daemon=True, name="inference")
         self.process.start()
-        theirs.close()  # so that its death is an end of file to us
+        theirs.close()  # so that the child's death is an end of file here
 
     def request(self, seen: Seen, decision: int, running: Running | None = None) -> bool:
-        if self._asked or not self.ready or self.fault:
+        if self._pending or not self.ready or self.fault:
             return False
         for key, target in self._inputs.items():
             target[...] = seen[key]
         known = 0 if running is None else min(len(running.action), len(self._before))
         if running is not None:
             self._before[:known] = running.action[:known]
-        self._asked = True
+        self._pending = True
         try:
             self._pipe.send((decision, 0 if running is None else min(running.certain, known), known))
         except OSError:
@@ -126,7 +124,7 @@ class InferenceProcess:
         if isinstance(word, str):
             self.fault = word
             return None
-        self._asked = False
+        self._pending = False
         return self._chunk.copy(), float(word)
 
     def close(self) -> None:
@@ -146,16 +144,16 @@ def _serve(
     pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any,
     before: Any,
 ) -> None:  # fmt: skip
-    """The child: one request at a time, for as long as somebody asks."""
+    """Serve one request at a time in the child, until the parent closes the pipe."""
     import signal
 
     exit_with_parent()
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # Ctrl-C reaches the whole group; when to end is the parent's say
+    ):  # Ctrl-C reaches the whole group; the parent decides when to end
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
-    with contextlib.suppress(EOFError, OSError):  # the parent is gone: nobody is left to tell
+    with contextlib.suppress(EOFError, OSError):  # the parent is gone
         try:
             _answer(pipe, folder, device, threads, seed, shared, out, before)
         except RoboRLError as error:
@@ -187,7 +185,9 @@ def _answer(
     chunk = _view(out, (bundle.chunk, bundle.env.action.dim), "float32")
     zeros = {key: torch.zeros_like(value) for key, value in inputs.items()}
     for known in (0, bundle.chunk):
-        sample(zeros, noise.draw([0], [0]), 0, known)  # the first calls allocate: not while a robot waits
+        sample(
+            zeros, noise.draw([0], [0]), 0, known
+        )  # the first calls allocate memory: do them before a robot waits
     pipe.send("ready")
     while True:
         decision, certain, known = pipe.recv()

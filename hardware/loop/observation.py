@@ -1,6 +1,4 @@
-"""What a policy is shown, put together from what the bus carries: joint states, pictures, what the task asks
-for.
-"""
+"""Observations of a policy, assembled from messages: joint states, pictures, and the task's goal."""
 
 from __future__ import annotations
 
@@ -21,16 +19,14 @@ from robo_rl.core.spec import ArraySpec
 Seen = dict[str, ndarray]
 Picture = Image | DepthImage
 IMAGE, DEPTH, POINTS = "image.", "depth.", "points."
-FAR_M = (
-    10.0  # of what a depth camera does not know, or says is farther: as the simulators' cameras tell the sky
-)
+FAR_M = 10.0  # unknown depth or depth beyond this, as simulated cameras report the sky
 
 
 class ArmObserver:
     """Builds `state`, `image.<camera>` and `depth.<camera>` of one instant.
 
-    What stands in `state` beside joint positions and velocities is what the task asks for: the topic `goal`.
-    Raises CheckpointError for a bundle that does not name its joints.
+    Entries of `state` beside joint positions and velocities come from the topic `goal`. Raises
+    CheckpointError for a bundle that does not name its joints.
     """
 
     def __init__(self, spec: Mapping[str, ArraySpec]) -> None:
@@ -52,14 +48,12 @@ class ArmObserver:
     def build(
         self, joints: JointState, pictures: Mapping[str, Picture], goal: Float[ndarray, " g"] | None
     ) -> Seen:
-        """The observation, without a batch axis; pictures by key. Raises DataError that says what is
-        missing.
-        """
+        """Observation without a batch axis; pictures by key. Raises DataError that names what is missing."""
         seen: Seen = {}
         if "state" in self.spec:
             known = (
                 goal is not None and self.goal_size > 0
-            )  # who is shown no goal need not care what one is told
+            )  # a policy without a goal input ignores the goal topic
             seen["state"] = self._state(joints, np.asarray(goal) if known else np.zeros(0))
         for key in self.pictures:
             seen[key] = self._picture(key, pictures)
@@ -112,22 +106,20 @@ class ArmObserver:
 
 
 def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:
-    """As policies learned it: what is not known, or farther than 10 m, is 10 m away."""
+    """Depth as policies are trained on it: unknown depth, or depth beyond 10 m, becomes 10 m."""
     kept: Float[ndarray, "h w"] = np.where(depth_m <= FAR_M, depth_m, np.float32(FAR_M)).astype(np.float32)
     return kept
 
 
 def untold(keys: Sequence[str]) -> str:
-    """The sentence about observations that no topic carries."""
+    """Sentence about observations that no topic carries."""
     clouds = any(key.startswith(POINTS) for key in keys)
     hint = " Point clouds are not sent between nodes: train with senses=depth, which is." if clouds else ""
     return f"The bundle needs {', '.join(keys)}, which no node of an arm tells.{hint}"
 
 
 class ObservationHistory:
-    """The last `steps` observations, one per control period, the oldest repeated at the beginning of an
-    episode.
-    """
+    """Last `steps` observations, one per control period; the oldest is repeated at an episode's start."""
 
     def __init__(self, steps: int) -> None:
         self._rows: deque[Seen] = deque(maxlen=steps)

@@ -1,8 +1,7 @@
-"""What of the chunk before is still to be played when the next one is asked for: the bookkeeping of real-time
-chunking.
+"""Bookkeeping of real-time chunking: the part of a chunk still to be played when the next one is requested.
 
-Counted in control periods since the state that a chunk was asked for. The head that plays the chunks counts
-what it really played (`hardware/loop/player.py`); the two part only while the head has nothing to play.
+Counted in control periods since the state of the request. The head that plays the chunks counts what it
+played (`hardware/loop/player.py`); the two counts differ only while the head has nothing to play.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from numpy import ndarray
 
 from hardware.loop.inference import Running
 
-_DELAYS = 10  # inferences whose delay is remembered: the longest of them is what the next one may take
+_DELAYS = 10  # inferences whose delay is remembered: their longest is expected of the next one
 
 
 class RunningPlan:
-    """One chunk, and how far it has been played. Time is handed in."""
+    """One chunk and how far it has been played. Time is an argument."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
@@ -28,31 +27,33 @@ class RunningPlan:
         self.reset()
 
     def reset(self) -> None:
-        """A new episode: nothing is being played, and an answer that is still due does not count."""
+        """Begin a new episode: nothing is being played, and a pending answer does not count."""
         self._chunk: Float[ndarray, "k a"] | None = None
         self._age = self._since_asked = 0  # periods since the chunk's own state; since the newest request
         self._asked_s = math.nan
 
     def tick(self) -> None:
-        """A control period has passed."""
+        """Count one control period."""
         self._age += 1
         self._since_asked += 1
 
     def running(self) -> Running | None:
-        """What is left now, and how much of it will be gone when an answer comes; None when nothing is."""
+        """Rest of the chunk, and how much of it will have been played when an answer arrives; None without
+        one.
+        """
         if self._chunk is None or self._age >= len(self._chunk):
             return None
         left = self._chunk[self._age :]
-        # One more: state, request and head each tick in a phase of their own.
+        # One more, because state, request and head tick at different phases.
         periods = math.ceil(max(self._delays_s, default=0.0) / self._period_s - 1e-6) + 1
         return Running(left, min(periods, len(left)))
 
     def asked(self, now_s: float) -> None:
-        """A request was made for the state of this period."""
+        """Note a request made for the state of this period."""
         self._asked_s, self._since_asked = now_s, 0
 
     def answered(self, chunk: Float[ndarray, "k a"], now_s: float) -> None:
-        """The answer to it, which is played from now on."""
+        """Note the answer to the request; it is played from now on."""
         if math.isnan(self._asked_s):
             return
         self._delays_s.append(now_s - self._asked_s)

@@ -1,9 +1,9 @@
-"""Chunks become one command per tick, whatever the delay of their inference.
+"""Turns chunks into one command per tick, whatever the delay of inference.
 
-A chunk belongs to the instant whose state it was inferred from, counted in actions: `start` is how many had
-been played then. It arrives later, when more were; those it is not asked for any more. So action n of the
-robot is always an answer for action n: none is skipped and none is played twice, however late a chunk is, and
-when the queue runs dry in between the count waits with it.
+A chunk belongs to the state it was inferred from, measured in actions: `start` is the number of actions
+played by then. When it arrives, more have been played, and its first waypoints are skipped. Action n of the
+robot is therefore always the chunk's answer for action n: none is skipped and none is played twice. When the
+queue runs empty, the count waits.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ _REMEMBERED = 2048  # states whose count is kept: 20 s at 100 Hz
 
 
 class ChunkPlayer:
-    """A queue of waypoints at the command rate."""
+    """Queue of waypoints at the command rate."""
 
     def __init__(self) -> None:
         self.played = 0  # actions since the reset
-        self.late = 0  # chunks of which nothing was left when they came
+        self.late = 0  # chunks that arrived too late to play any of
         self._chunk: Float[ndarray, "k j"] | None = None
-        self._start = 0  # the action that the chunk's first waypoint answers
+        self._start = 0  # number of the action for the chunk's first waypoint
 
     def reset(self) -> None:
-        """A new episode: nothing is queued, and nothing was played."""
+        """Begin a new episode: nothing is queued, and nothing has been played."""
         self.played, self._chunk = 0, None
 
     @property
     def left(self) -> int:
-        """Actions still queued."""
+        """Number of actions still queued."""
         return 0 if self._chunk is None else max(0, self._start + len(self._chunk) - self.played)
 
     def offer(self, chunk: Float[ndarray, "k j"], start: int) -> bool:
-        """Play this one from now on. False when it is from the future, from before a newer one, or all too
-        late.
+        """Play this chunk from now on.
+
+        False when it begins in the future, is older than the last one, or is too late.
         """
         if start > self.played or (self._chunk is not None and start < self._start):
             return False
@@ -48,7 +49,7 @@ class ChunkPlayer:
         return True
 
     def next(self) -> Float[ndarray, " j"] | None:
-        """The next action, which counts as played; None when nothing is queued."""
+        """Next action, which counts as played; None when nothing is queued."""
         if self.left == 0 or self._chunk is None:
             return None
         action: Float[ndarray, " j"] = self._chunk[self.played - self._start]
@@ -57,7 +58,7 @@ class ChunkPlayer:
 
 
 class Counter:
-    """Which action was next when a state was seen: found again by the state's stamp, when its chunk comes."""
+    """Number of actions played when a state was received, found again by the state's stamp."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
@@ -66,9 +67,7 @@ class Counter:
         self._seen.append((stamp_s, played))
 
     def find(self, stamp_s: float) -> int | None:
-        """Index of the newest state not after `stamp_s` (one may have been lost on the way here); None before the
-        first.
-        """
+        """Index of the newest state not after `stamp_s` (one may have been lost); None before the first."""
         return next((played for stamp, played in reversed(self._seen) if stamp <= stamp_s), None)
 
     def reset(self) -> None:
@@ -78,10 +77,9 @@ class Counter:
 def resampled(
     position_rad: Float[ndarray, "k j"], times_s: Float[ndarray, " k"], period_s: float
 ) -> Float[ndarray, "n j"]:
-    """Waypoints at other times as one per command period, in between in straight lines; unchanged at the same
-    rate.
+    """Waypoints as one per command period, by linear interpolation; unchanged at equal rates.
 
-    A waypoint is where to be at its time, so the first command is for the end of the first period.
+    A waypoint is the position at its time, so the first command is for the end of the first period.
     """
     count = max(1, round(float(times_s[-1]) / period_s))
     wanted_s = period_s * np.arange(1, count + 1)

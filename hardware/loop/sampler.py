@@ -1,4 +1,4 @@
-"""How the inference process makes a chunk: by the bundle's graph, or by torch where the chunk before guides
+"""Sampling of a chunk in the inference process: by the exported graph, or by torch when the last chunk guides
 it.
 """
 
@@ -23,23 +23,21 @@ Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 
 
 def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
-    """The exported graph; the old chunk is not looked at."""
+    """Sampler that runs the exported graph and ignores the old chunk."""
     policy = OnnxPolicy(bundle, device, threads)
     return lambda obs, noise, certain, known: policy.sample(obs, noise)
 
 
 def check_guidable(bundle: Bundle) -> None:
-    """Raises CheckpointError for a policy whose chunks cannot be guided, before a process is started for
-    it.
-    """
+    """Raise CheckpointError for a policy without guidable chunks, before a process is started for it."""
     flow_base(load_policy(bundle.folder))
 
 
 def guided_sampler(bundle: Bundle, device: Device, old: Float[Tensor, "Tp a"]) -> Sampler:
-    """Real-time chunking from the bundle's weights. old: in the units of the action, rewritten before each
-    call.
+    """Sampler for real-time chunking from the bundle's weights.
 
-    Raises CheckpointError for a policy whose chunks cannot be guided.
+    old: last chunk in the units of the action, rewritten before each call. Raises CheckpointError for a
+    policy whose chunks cannot be guided.
     """
     where = torch.device(
         "cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu"

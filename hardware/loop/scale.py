@@ -1,4 +1,4 @@
-"""Pictures of a camera, scaled to the size that a policy is shown: the same in training and on the robot."""
+"""Scaling of camera pictures to the size in a policy's observation: the same in training and on the robot."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ _SLACK = 0.02  # by which width to height may differ: sizes are whole pixels
 
 
 def scalable(found: tuple[int, int], wanted: tuple[int, int]) -> bool:
-    """Can pictures of this (height, width) become those, without cutting, stretching or enlarging?"""
+    """True when pictures of this (height, width) can be scaled without cropping, stretching or enlarging."""
     ratio = (found[1] * wanted[0]) / (found[0] * wanted[1])
     return found[0] >= wanted[0] and found[1] >= wanted[1] and abs(ratio - 1.0) <= _SLACK
 
 
 def scaled(pixels: ndarray, wanted: tuple[int, int]) -> ndarray:
-    """(h, w, ...) -> (*wanted, ...). Colours are averaged over what becomes one pixel; of depths [m] one
-    stands for them, for the mean of a near and a far one is where nothing is.
+    """Scale (h, w, ...) to (*wanted, ...).
+
+    Colours are averaged over the pixels that become one. Of depths [m] one pixel is taken: the mean of a near
+    and a far surface is a place where nothing is.
     """
     if pixels.shape[:2] == wanted:
         return pixels

@@ -1,4 +1,4 @@
-"""How well a loop keeps time: lateness, jitter, work, missed and skipped deadlines."""
+"""Timing of a loop: lateness, jitter, work, missed and skipped deadlines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from robo_rl.core.durations import Durations
 
-_WINDOW = 4096  # ticks whose times are kept, for how it is going now
+_WINDOW = 4096  # newest ticks, whose times diagnostics report
 
 
 class LoopTiming:
-    """Deadlines are absolute: start + k period. Tell it when each tick begins and ends.
+    """Times of ticks with absolute deadlines, start + k period.
 
-    `late` and `work` hold all ticks, for a report at the end; a diagnosis tells of the newest, for a loop
-    that runs for days must show what it does now.
+    `late` and `work` hold all ticks for the final report; diagnostics report the newest ones only, because a
+    loop that runs for days must show its present state.
     """
 
     def __init__(self, period_s: float) -> None:
@@ -30,15 +30,13 @@ class LoopTiming:
         self._next = 0
 
     def begin(self, now_s: float) -> float:
-        """A tick begins; returns how late it is [s]. Deadlines that passed without a tick count as
-        skipped.
-        """
+        """Note the start of a tick; returns its lateness [s]. Deadlines without a tick count as skipped."""
         if math.isnan(self._start_s) or now_s < self._start_s:
             self._start_s, self._next = now_s, 0
         newest = max(self._next, math.floor((now_s - self._start_s) / self.period_s + 1e-6))
         self.skipped += newest - self._next
         early_s = self._start_s + newest * self.period_s - now_s
-        if early_s > 0.0:  # the first tick was itself late: its deadline was before it
+        if early_s > 0.0:  # the first tick may be late itself: its deadline lies before it
             self._start_s -= early_s
         late_s = max(0.0, -early_s)
         self._begin_s, self._next = now_s, newest + 1
@@ -48,7 +46,7 @@ class LoopTiming:
         return late_s
 
     def end(self, now_s: float) -> None:
-        """It is done; a tick that was not done when the next one was due is missed."""
+        """Note the end of a tick; it is missed if the next one was due before."""
         work_s = now_s - self._begin_s
         self.work.add(work_s)
         self._work_s.append(work_s)
@@ -56,9 +54,7 @@ class LoopTiming:
             self.missed += 1
 
     def figures(self) -> dict[str, float]:
-        """Counts, and milliseconds of all ticks: `work` from the beginning of a tick to its end, `late` from
-        its deadline to its beginning.
-        """
+        """Counts, and milliseconds of all ticks: `work` is a tick's duration, `late` its delay."""
         return self._named(all_ms(self.late), all_ms(self.work))
 
     def values(self) -> dict[str, str]:
@@ -86,12 +82,12 @@ class LoopTiming:
 
 
 def all_ms(durations: Durations) -> tuple[float, float]:
-    """(median, 99th percentile) in ms, to half a per cent; zeros of nothing."""
+    """(median, 99th percentile) in ms, to half a per cent; zeros without values."""
     return 1e3 * durations.percentile_s(50), 1e3 * durations.percentile_s(99)
 
 
 def percentiles_ms(seconds: Collection[float]) -> tuple[float, float]:
-    """(median, 99th percentile) in ms; zeros of nothing."""
+    """(median, 99th percentile) in ms; zeros without values."""
     if not seconds:
         return 0.0, 0.0
     half, most = np.percentile(np.array(seconds), [50, 99]) * 1e3

@@ -30,7 +30,7 @@ _STATUS_S = 0.5
 class ActionHeadNode:
     """`policy/chunk` and `joint_states` in, `command/raw` out, one waypoint per command period.
 
-    A head that is shown pictures commands nothing on one that is older than `pictures.age_s`.
+    A head with pictures in its observation sends no command when one is older than `pictures.age_s`.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class ActionHeadNode:
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
         steps = 1 if bundle is None else bundle.obs_steps
         self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
-        self._bus, self._wanted, self._filter = bus, start, FilterWatch(bus)
+        self._bus, self._enabled, self._filter = bus, start, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._joints = robot.names if bundle is None else named_joints(bundle)
-        self._names, self._heard = frozenset(robot.names), False
+        self._names, self._received_all = frozenset(robot.names), False
         shown = () if self._observer is None else self._observer.pictures
         self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
@@ -59,8 +59,8 @@ class ActionHeadNode:
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
-        """Command no more."""
-        self._wanted = False
+        """Stop commanding."""
+        self._enabled = False
         self._own.leave(why)
         self._report()
         return f"{why}: {self.head.timing}"
@@ -70,13 +70,13 @@ class ActionHeadNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing: what the robot does without commands is the filter's concern."""
+        """Do nothing: without commands the filter holds the robot."""
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         whole = self._names <= set(message.names)
-        if self._heard and not whole:
-            return  # of a gripper, which shares the topic
-        self._heard, seen = whole, None
+        if self._received_all and not whole:
+            return  # a gripper's state, which shares the topic
+        self._received_all, seen = whole, None
         if self._observer is not None and not (self._observer.goal_size and self._goal is None):
             try:
                 seen = self._observer.build(message, self._pictures.fresh(), self._goal)
@@ -93,11 +93,11 @@ class ActionHeadNode:
         self._goal = np.asarray(message.values)
 
     def _start(self) -> Answer:
-        self._wanted = True
+        self._enabled = True
         return True, f"commanding{self._filter.hint}"
 
     def _stop(self) -> Answer:
-        self._wanted = False
+        self._enabled = False
         return True, "stopped"
 
     def _reset(self) -> Answer:
@@ -107,7 +107,7 @@ class ActionHeadNode:
 
     def _tick(self) -> None:
         command = self.head.tick(self._bus.now())
-        if command is not None and self._wanted:
+        if command is not None and self._enabled:
             position = np.asarray(command, dtype=np.float64)[None]
             epoch, stamp_s = self._first_epoch + self.head.epoch, self._bus.stamp()
             self._send(
@@ -117,7 +117,7 @@ class ActionHeadNode:
         self.head.done(self._bus.now())
 
     def _report(self) -> None:
-        level = 0 if self._wanted and not self._faults.present else 1
-        sentence = self._faults.present or ("commanding" if self._wanted else "stopped")
+        level = 0 if self._enabled and not self._faults.present else 1
+        sentence = self._faults.present or ("commanding" if self._enabled else "stopped")
         values = self.head.timing.values() | {"late_chunks": str(self.head.player.late)}
         self._own.tell(level, sentence, values)

@@ -29,15 +29,14 @@ from robo_rl.core.errors import CheckpointError, DataError
 
 STALE = "the robot's state is stale, so the policy is not asked"
 _POLL_S, _STATUS_S = 0.005, 0.5
-_HUNG_S = 2.0  # an answer that takes longer is said to hang
+_HUNG_S = 2.0  # an inference that takes longer is reported as hanging
 
 
 class ArmPolicyNode:
     """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control
     periods.
 
-    Nothing is asked on a state that is older than 3 periods, or a picture that is older than
-    `pictures.age_s`.
+    No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`.
     """
 
     def __init__(
@@ -48,14 +47,14 @@ class ArmPolicyNode:
         self._bus, self._bundle, self._robot, self._inference = bus, bundle, robot, inference
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer, self._history = ArmObserver(bundle.env.obs), ObservationHistory(bundle.obs_steps)
-        self._wanted, self._filter = start, FilterWatch(bus)
+        self._enabled, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
         self._first_epoch = first_epoch(bus)
-        self._asked: tuple[float, float, int] | None = (
-            None  # (stamp of the state, when, epoch) of the open request
+        self._pending: tuple[float, float, int] | None = (
+            None  # (stamp of the state, time, epoch) of the pending request
         )
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
@@ -72,17 +71,17 @@ class ArmPolicyNode:
 
     @property
     def infers(self) -> bool:
-        """Is the inference process there, and has nobody stopped it?"""
-        return self._wanted and self._inference.ready and not self._inference.fault
+        """True while the inference process is ready and inference is not stopped."""
+        return self._enabled and self._inference.ready and not self._inference.fault
 
     @property
     def fault(self) -> str:
-        """Why it will infer no more; empty while it will."""
+        """Why inference has ended; empty while it works."""
         return self._inference.fault
 
     def stop(self, why: str) -> str:
-        """Infer no more."""
-        self._wanted = False
+        """Stop inference."""
+        self._enabled = False
         self._own.leave(why)
         self._report()
         last = f", the last in {1e3 * self._last_s:.1f} ms" if self._inferred else ""
@@ -93,13 +92,13 @@ class ArmPolicyNode:
         return True
 
     def last_word(self) -> None:
-        """The child ends with us."""
+        """End the inference process."""
         self._inference.close()
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         if self._state is None or self._names <= set(
             message.names
-        ):  # else a gripper's, which shares the topic
+        ):  # else a gripper's state, which shares the topic
             self._state = message, received_s
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
@@ -108,12 +107,12 @@ class ArmPolicyNode:
     def _start(self) -> Answer:
         if self._inference.fault:
             return False, f"not started: {self._inference.fault}"
-        self._wanted = True
+        self._enabled = True
         word = "inferring" if self._inference.ready else "starting: the policy is being loaded"
         return True, word + self._filter.hint
 
     def _stop(self) -> Answer:
-        self._wanted = False
+        self._enabled = False
         self._plan.reset()
         return True, "stopped"
 
@@ -124,11 +123,11 @@ class ArmPolicyNode:
         return True, f"episode {self._epoch}"
 
     def _tick(self) -> None:
-        """One control period: look, and ask when it is time."""
+        """Add an observation, and request a chunk when it is time. Once per control period."""
         if self._bundle.chunk == 1:
             self._waits_for = "single actions are decided by action_head: give it the same bundle"
             return
-        if self._state is None or not self._wanted or self._inference.fault:
+        if self._state is None or not self._enabled or self._inference.fault:
             return
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
@@ -145,16 +144,16 @@ class ArmPolicyNode:
         self._wait -= 1
         self._plan.tick()
         if self._wait <= 0:
-            self._ask(message.stamp_s)
+            self._request_chunk(message.stamp_s)
         return None
 
-    def _ask(self, stamp_s: float) -> None:
-        """For a chunk that begins at the newest state; again at the next tick while the answer before is
-        due.
+    def _request_chunk(self, stamp_s: float) -> None:
+        """Request a chunk that begins at the newest state; repeated at the next tick while an answer is
+        pending.
         """
         running = self._plan.running() if self._realtime else None
         if self._inference.request(self._history.stacked(), self._decision, running):
-            self._asked = stamp_s, self._bus.now(), self._epoch
+            self._pending = stamp_s, self._bus.now(), self._epoch
             self._decision += 1
             self._wait = self._bundle.execute
             self._plan.asked(self._bus.now())
@@ -163,14 +162,14 @@ class ArmPolicyNode:
         answer = self._inference.poll()
         if self._inference.fault:
             return self._faults.begin(self._inference.fault, self._bus.now())
-        if answer is None or self._asked is None:
+        if answer is None or self._pending is None:
             return None
         chunk, self._last_s = answer
         self.took.add(self._last_s)
         self._inferred += 1
-        stamp_s, _, epoch = self._asked
-        self._asked = None
-        if epoch == self._epoch and self._wanted:
+        stamp_s, _, epoch = self._pending
+        self._pending = None
+        if epoch == self._epoch and self._enabled:
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
             order, waypoints = (self._first_epoch + epoch, self._sequence), chunk.astype(np.float64)
@@ -179,9 +178,9 @@ class ArmPolicyNode:
         return None
 
     def _report(self) -> None:
-        waits_s = 0.0 if self._asked is None else self._bus.now() - self._asked[1]
+        waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
-        does = "inferring" if self.infers else "loading the policy" if self._wanted else "stopped"
+        does = "inferring" if self.infers else "loading the policy" if self._enabled else "stopped"
         wrong = self._faults.present or self._waits_for
         sentence = self._inference.fault or hangs or wrong or does
         level = 2 if self._inference.fault or hangs else 1 if wrong or not self.infers else 0
@@ -194,7 +193,7 @@ class ArmPolicyNode:
 
 
 def named_joints(bundle: Bundle) -> tuple[str, ...]:
-    """The joints that the bundle commands. Raises CheckpointError for one that does not say."""
+    """Joints that the bundle commands. Raises CheckpointError for a bundle that does not name them."""
     joints = action_joints(bundle.env.action.unit)
     if len(joints) != bundle.env.action.dim:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The camera: pictures as they come, and a sentence when they stop."""
+"""Publishes a camera's pictures, and reports when they stop."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class CameraNode:
     Raises DriverError when there is no camera at the start, and ConfigError for a calibration that cannot be
     used.
 
-    A camera that stops later is said once, shown in its status, and opened again every second: who needs
-    pictures sees them grow old meanwhile. A video file ends, or begins anew; one that is gone by then has
-    ended, and why is said.
+    A camera that fails later is reported once, shown in its status, and opened again every second; nodes that
+    need pictures notice their age. A video file ends or begins anew; one that was deleted meanwhile has
+    ended, and the reason is reported.
     """
 
     def __init__(self, bus: Bus, config: CameraConfig, say: Callable[[str], None] = print) -> None:
@@ -61,7 +61,7 @@ class CameraNode:
         bus.timer(1.0, self._tell)
 
     def stop(self, why: str) -> str:
-        """Nothing moves because of this node."""
+        """Return the closing sentence; nothing moves because of this node."""
         self._own.leave(why)
         self._tell()
         return f"{why}: {self.pictures} pictures were published"
@@ -71,7 +71,7 @@ class CameraNode:
         return True
 
     def last_word(self) -> None:
-        """Let the camera go."""
+        """Close the camera."""
         self._close()
 
     def _close(self) -> None:
@@ -105,7 +105,7 @@ class CameraNode:
             self._inform(self._calibration.info(stamp_s, frame))
 
     def _fits(self, picture: Picture) -> bool:
-        """Is the calibration of pictures of this size? Says once when it is not."""
+        """True when the calibration is for pictures of this size. Reports once when it is not."""
         height, width = picture.shape[:2]
         made_for = self._calibration
         if made_for is None or (width, height) == (made_for.width_px, made_for.height_px):

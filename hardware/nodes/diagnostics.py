@@ -1,4 +1,4 @@
-"""All nodes' own words in one list, and who has fallen silent."""
+"""Collects the status of all nodes in one list, and reports nodes that fall silent."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from hardware.topics import (
     SAFETY_STATE,
 )
 
-SILENT_S = 2.0  # a node that said nothing for this long is stale, unless it said that it ends
+SILENT_S = 2.0  # a node silent for longer is stale, unless it reported its end
 PARTING_S = (
-    3.0  # after a node has said so, what others say comes from that: the filter hears no command, and lands
+    3.0  # faults of other nodes within this time are effects of a node's end, e.g. a filter without commands
 )
 OK, STALE = 0, 3
 _PERIOD_S = 1.0
 
 
 class DiagnosticsNode:
-    """Gathers what policy, loop, filter, camera and driver say of themselves; publishes `diagnostics` at 1
-    Hz.
+    """Collects the status of policy, loop, filter, camera and driver; publishes `diagnostics` at 1 Hz.
 
-    In the terminal it says when a node is no longer well, and when it is again. A node that ends as it was
-    asked to is well, and what its end brings about is no news.
+    Reports in the terminal when a node's level changes. A node that ends as requested is well, and the
+    effects of its end on others are not reported.
     """
 
     def __init__(self, bus: Bus, say: Callable[[str], None] = print) -> None:
         self._bus, self._say = bus, say
         self._levels: dict[str, int] = {}
-        self._heard: dict[str, tuple[Status, float]] = {}
-        self._tell = DIAGNOSTICS.publisher(bus)
+        self._statuses: dict[str, tuple[Status, float]] = {}
+        self._publish = DIAGNOSTICS.publisher(bus)
         for topic in (POLICY_STATUS, LOOP_STATUS, SAFETY_STATE, CAMERA_STATUS, DRIVER_STATUS):
-            topic.subscribe(bus, self._hear)
+            topic.subscribe(bus, self._on_status)
         bus.timer(_PERIOD_S, self._report)
 
     def stop(self, why: str) -> str:
-        """Nothing moves because of this node."""
+        """Return the closing sentence; nothing moves because of this node."""
         return f"{why}: done"
 
     @property
@@ -50,28 +49,28 @@ class DiagnosticsNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing needs saying."""
+        """Do nothing."""
 
-    def _hear(self, message: Diagnostics, received_s: float) -> None:
+    def _on_status(self, message: Diagnostics, received_s: float) -> None:
         for status in message.status:
-            self._heard[status.name] = status, received_s
+            self._statuses[status.name] = status, received_s
 
     def _report(self) -> None:
         now_s = self._bus.now()
-        rows = [_now(status, now_s - at_s) for _, (status, at_s) in sorted(self._heard.items())]
+        rows = [_now(status, now_s - at_s) for _, (status, at_s) in sorted(self._statuses.items())]
         parting = any(
-            ENDS in status.values and now_s - at_s < PARTING_S for status, at_s in self._heard.values()
+            ENDS in status.values and now_s - at_s < PARTING_S for status, at_s in self._statuses.values()
         )
         for row in rows:
             quiet = ENDS in row.values if row.level == OK else parting and row.level < STALE
             if row.level != self._levels.get(row.name, OK) and not quiet:
                 self._levels[row.name] = row.level
                 self._say(f"{row.name}: {row.message}")
-        self._tell(Diagnostics(self._bus.stamp(), tuple(rows)))
+        self._publish(Diagnostics(self._bus.stamp(), tuple(rows)))
 
 
 def _now(status: Status, silent_s: float) -> Status:
-    """What a node said last, or that it has fallen silent since."""
+    """Last status of a node, or that it has been silent since."""
     if silent_s <= SILENT_S:
         return status
     if ENDS in status.values and status.level == OK:

@@ -1,4 +1,4 @@
-"""The node that is the only one to send to a quadcopter."""
+"""The safety filter's node of a quadcopter: the only sender to the craft."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 
 _STATUS_S = 0.5
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
-_AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
-_EARLY = (
-    0.75  # of a period since the last sending: before it, the timer leaves the sending to the next command
-)
+_AGAIN_S = 5.0  # interval between two reports of a fault of the states
+_EARLY = 0.75  # of a period since the last sending: before it, the timer waits for the next command
 
 
 class FlightFilterNode:
@@ -36,11 +34,11 @@ class FlightFilterNode:
         arm: bool = False,
         say: Callable[[str], None] = print,
     ) -> None:
-        self.filter, self._bus, self._period_s, self._wants_arming = filter_, bus, 1.0 / command_hz, arm
+        self.filter, self._bus, self._period_s, self._arm_when_ready = filter_, bus, 1.0 / command_hz, arm
         self._sent_s, self._sequence, self._say = -math.inf, 0, say
         self._drops = DropTeller(bus.name, say)
-        self._faulted_s = -math.inf  # when a fault of the states was said last
-        self._said = filter_.phase, filter_.reason
+        self._fault_reported_s = -math.inf  # last report of a fault of the states
+        self._reported = filter_.phase, filter_.reason
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
@@ -52,7 +50,7 @@ class FlightFilterNode:
 
     def stop(self, why: str) -> str:
         """Land, then fall silent."""
-        self._wants_arming = False
+        self._arm_when_ready = False
         self._own.leave(why)
         self.filter.stop(Reason.LAND_SHUTDOWN)
         self._report()
@@ -65,16 +63,16 @@ class FlightFilterNode:
         return self.filter.phase is FlightPhase.DISARMED
 
     def last_word(self) -> None:
-        """Motors off, whatever was going on."""
+        """Switch the motors off."""
         self._publish(self.filter.last_word())
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         self.filter.on_state(message, received_s)
-        if self.filter.fault and received_s - self._faulted_s > _AGAIN_S:
-            self._faulted_s = received_s
+        if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
+            self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._wants_arming and self.filter.arm(self._bus.now())[0]:
-            self._wants_arming = False
+        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+            self._arm_when_ready = False
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         if self.filter.on_command(message, received_s):
@@ -83,12 +81,12 @@ class FlightFilterNode:
             self._drops.tell("the policy", self.filter.dropped, received_s)
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
-        self._wants_arming &= not message.on  # releasing it moves nothing
+        self._arm_when_ready &= not message.on  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
         self._tick()
 
     def _stop(self) -> Answer:
-        self._wants_arming = False
+        self._arm_when_ready = False
         return self.filter.stop()
 
     def _on_timer(self) -> None:
@@ -97,7 +95,7 @@ class FlightFilterNode:
 
     def _tick(self) -> None:
         self._publish(self.filter.tick(self._bus.now()))
-        if (self.filter.phase, self.filter.reason) != self._said:
+        if (self.filter.phase, self.filter.reason) != self._reported:
             self._report()
 
     def _publish(self, values: Float[ndarray, " 4"] | None) -> None:
@@ -108,7 +106,7 @@ class FlightFilterNode:
 
     def _report(self) -> None:
         filter_ = self.filter
-        self._said = filter_.phase, filter_.reason
+        self._reported = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
         if not flies:

@@ -1,4 +1,4 @@
-"""The node that flies a bundle: one decision per state of the estimator."""
+"""Flies a bundle: one decision per state of the estimator."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class QuadPolicyNode:
     """`odom` and `goal` (a point, in the frame of odom) in, commands of the bundle's level on `flight/raw`
     out.
 
-    hover: for a bundle of thrust and body rates, the thrust 0 to 1 that carries the craft.
+    hover: for a bundle of thrust and body rates, the thrust 0 to 1 at which the craft hovers.
     """
 
     def __init__(
-        self, bus: Bus, bundle: Bundle, observer: FlightObserver, goal_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        self, bus: Bus, bundle: Bundle, observer: FlightObserver,
+        goal_m: tuple[float, float, float] = (0.0, 0.0, 0.0),
         start: bool = True, say: Callable[[str], None] = print, hover: float = 0.5,
     ) -> None:  # fmt: skip
         check_flight(bundle, observer)
         self._units = FlightUnits(bundle.env.action, hover)
-        self._bus, self._observer, self._wanted, self._say = bus, observer, start, say
+        self._bus, self._observer, self._enabled, self._say = bus, observer, start, say
         self._filter, self.timing = FilterWatch(bus), LoopTiming(1.0 / bundle.env.control_hz)
         self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
         self._noise.reset([0], [0])
@@ -63,8 +64,8 @@ class QuadPolicyNode:
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
-        """Decide no more: the filter lands. What has landed it before is said as well."""
-        self._wanted = False
+        """Stop deciding: the filter lands. Reports an earlier reason for landing as well."""
+        self._enabled = False
         self._own.leave(why)
         self._report()
         before = f"; {self._filter.reason}" if self._filter.reason else ""
@@ -76,7 +77,7 @@ class QuadPolicyNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing: landing is the filter's concern."""
+        """Do nothing: the filter lands the craft."""
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
@@ -98,7 +99,7 @@ class QuadPolicyNode:
             return None
         if self._filter.passes and np.isfinite(message.position_m).all():
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
-        if not self._wanted:
+        if not self._enabled:
             return None
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
@@ -118,11 +119,11 @@ class QuadPolicyNode:
         return self.timing.end(self._bus.now())
 
     def _start(self) -> Answer:
-        self._wanted = True
+        self._enabled = True
         return True, f"deciding at every state{self._filter.hint}"
 
     def _stop(self) -> Answer:
-        self._wanted = False
+        self._enabled = False
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:
@@ -132,14 +133,14 @@ class QuadPolicyNode:
 
     def _report(self) -> None:
         wrong = self._bad_frames or self._faults.present or self._bad_goal
-        sentence = wrong or ("deciding" if self._wanted else "stopped")
-        level = 1 if wrong or not self._wanted else 0
+        sentence = wrong or ("deciding" if self._enabled else "stopped")
+        level = 1 if wrong or not self._enabled else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
         self._own.tell(level, sentence, values)
 
 
 def check_flight(bundle: Bundle, observer: FlightObserver) -> None:
-    """Raises CheckpointError for a bundle that this node cannot show what it was trained on."""
+    """Raise CheckpointError for a bundle whose observation this node cannot provide."""
     spec = bundle.env.obs.get("state")
     shown = _SEEN + 4 * observer.history + 3 * observer.integral
     if spec is None or spec.shape != (shown,) or bundle.env.action.dim != 4 or bundle.chunk != 1:

@@ -1,10 +1,8 @@
-"""The recorder: topics as they come, into MCAP, between ~/start and ~/stop; ~/discard throws the running one
-away.
+"""Records topics as received, into MCAP, between ~/start and ~/stop; ~/discard deletes the running recording.
 
-~/success and ~/failure save as ~/stop does, and note which it was; buttons ask for the same by `episode/ask`.
-What a latched topic said before the start stands at the beginning of every recording: the goal, the task in
-words, whether a human has taken over. One to which nothing else came, no state, no picture and no command, is
-thrown away.
+~/success and ~/failure save as ~/stop does, and record the outcome; buttons request the same by
+`episode/ask`. Every recording begins with the last value of each latched topic: goal, task text,
+intervention. A recording without any state, picture or command is deleted.
 """
 
 from __future__ import annotations
@@ -59,11 +57,11 @@ class RecorderNode:
         self._frames = {
             topic.name for topic in told if topic.kind not in (Diagnostics, Flag)
         }  # a recording is of these
-        self._empty = True  # nothing on any of them so far
-        self._latched: dict[str, bytes] = {}  # what latched topics said last, as CDR
+        self._empty = True  # no message on any of them so far
+        self._latched: dict[str, bytes] = {}  # last value of each latched topic, as CDR
         self._running: Recording | None = None
-        self._heard: set[str] = set()  # states and pictures of the running recording, by topic
-        self._known: set[str] = set()  # and of those before it
+        self._received: set[str] = set()  # states and pictures of the running recording, by topic
+        self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
         for sentence in salvage(self._folder, self._types):
@@ -71,20 +69,20 @@ class RecorderNode:
         for topic in topics:
             if isinstance(bus, RawBus):
                 bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
-            else:  # in process there are no bytes: make those that would have come
+            else:  # in process there are no bytes: encode the records
                 topic.subscribe(bus, partial(self._encode, topic.name))
-        self._asks: dict[str, Callable[[], Answer]] = {
+        self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
             "stop": self.save,
             "success": partial(self.save_as, True),
             "failure": partial(self.save_as, False),
             "discard": self.discard,
         }
-        for name, act in self._asks.items():
+        for name, act in self._requests.items():
             bus.service(f"~/{name}", act)
-        ASK.subscribe(bus, self._asked)
+        ASK.subscribe(bus, self._on_request)
         bus.timer(FLUSH_S, self._tick)
-        self._begun = False  # any recording so far?
+        self._begun = False  # any recording so far
         self._publish(Text("idle"))
         if config.start:
             self.begin()
@@ -92,7 +90,7 @@ class RecorderNode:
             say(f"idle: {BEGINS}")
 
     def stop(self, why: str) -> str:
-        """Save what runs."""
+        """Save the running recording."""
         return f"{why}: {self.save()[1]}"
 
     @property
@@ -100,7 +98,7 @@ class RecorderNode:
         return self._running is None
 
     def last_word(self) -> None:
-        """Save what runs, and let the folder go."""
+        """Save the running recording and release the folder."""
         if self._running is not None:
             self.save()
         self._lock.close()
@@ -117,43 +115,41 @@ class RecorderNode:
             self._running = Recording(self._folder, name, self._channels, self._types)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
-        self._heard, self._empty, self._begun = set(), True, True
+        self._received, self._empty, self._begun = set(), True, True
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
 
     def save(self, label: str = "") -> Answer:
-        """Commit the running recording. label: what is said of it besides."""
+        """Commit the running recording. label: added to the report."""
         if self._running is None:
             return False, "nothing is being recorded"
         if self._empty:
-            return False, self._throw_away()
+            return False, self._delete_empty()
         done = self._guarded(lambda running: running.commit())
         running, self._running = self._running, None
         if not done or running is None:
             return False, "the recording broke off; what is on the disk is salvaged at the next start"
         return True, self._tell(
-            f"saved {running.path.name}: {running.messages} messages{self._missed()}{label}"
+            f"saved {running.path.name}: {running.messages} messages{self._missing_topics()}{label}"
         )
 
     def save_as(self, success: bool) -> Answer:
-        """Commit the running recording, with a note on `episode/success`."""
+        """Commit the running recording, with its outcome on `episode/success`."""
         self._write(SUCCESS.name, self._types.encode(Flag(success)), self._bus.now())
         return self.save(f", a {'success' if success else 'failure'}")
 
-    def _missed(self) -> str:
-        """What an operator would rather know now than after fifty episodes: no robot, or a camera that is
-        gone.
-        """
+    def _missing_topics(self) -> str:
+        """Report a missing robot or camera now, not after fifty episodes."""
         states = {JOINT_STATES.name, ODOM.name} & self._channels.keys()
-        lost = sorted(self._known - self._heard)
-        if states and not states & self._heard and not lost:
+        lost = sorted(self._known - self._received)
+        if states and not states & self._received and not lost:
             lost = [" or ".join(sorted(states))]
-        self._known |= self._heard
+        self._known |= self._received
         return f", but nothing on {', '.join(lost)}" if lost else ""
 
-    def _throw_away(self) -> str:
-        """What is as good as no recording would be found only when fifty of them are imported."""
+    def _delete_empty(self) -> str:
+        """Delete an empty recording, which an import would reject only much later."""
         running, self._running = self._running, None
         assert running is not None
         running.discard()
@@ -163,18 +159,18 @@ class RecorderNode:
         )
 
     def discard(self) -> Answer:
-        """Throw the running recording away."""
+        """Delete the running recording."""
         if self._running is None:
             return False, "nothing is being recorded"
         running, self._running = self._running, None
         running.discard()
         return True, self._tell(f"discarded {running.path.name}")
 
-    def _asked(self, ask: Text, received_s: float) -> None:
-        """Do what the topic asks for; the result goes to `episode/status`."""
-        act = self._asks.get(ask.text)
+    def _on_request(self, ask: Text, received_s: float) -> None:
+        """Execute a request of the topic; the result goes to `episode/status`."""
+        act = self._requests.get(ask.text)
         done, sentence = (
-            act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._asks)}")
+            act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._requests)}")
         )
         if not done:
             self._tell(sentence)
@@ -187,10 +183,10 @@ class RecorderNode:
         if profile is Profile.LATCHED:
             self._latched[topic] = cdr
         elif profile in (Profile.STATE, Profile.SENSOR):
-            self._heard.add(topic)
+            self._received.add(topic)
         self._empty &= topic not in self._frames
         if topic == TELEOP.name and not self._begun:
-            self._begun = True  # said once
+            self._begun = True  # reported once
             self._say(f"A human drives, and nothing is recorded: {BEGINS}")
         self._write(topic, cdr, received_s)
 
@@ -200,12 +196,12 @@ class RecorderNode:
             self._add(topic, self._types.encode(record), received_s)
 
     def _write(self, topic: str, cdr: bytes, received_s: float) -> None:
-        """At the sender's kind of time: Unix time, or a simulation's."""
+        """Write a message with the sender's kind of time: Unix time, or a simulation's."""
         unix_ns = round((self._bus.stamp() - (self._bus.now() - received_s)) * 1e9)
         self._guarded(lambda running: running.add(topic, cdr, unix_ns))
 
     def _guarded(self, act: Callable[[Recording], object]) -> bool:
-        """Do it; on a full or broken disk end the recording with a sentence, and keep the node running."""
+        """Call `act`; on a full or broken disk end the recording with a report, and keep the node running."""
         if self._running is None:
             return False
         try:

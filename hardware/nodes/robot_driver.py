@@ -1,9 +1,9 @@
-"""A driver on the bus: `command/safe` to an arm, `joint_states` from it; `flight/safe` to a quadcopter,
-`odom` from it.
+"""A driver on the bus: an arm with `command/safe` and `joint_states`, or a quadcopter with `flight/safe` and
+`odom`.
 
-A state is published once: one that does not come any more must look old to whoever reads it. When commands
-stop, the driver's own watchdog stops the robot; from then on it obeys again after ~/connect. A command that
-lay waiting for as long as the watchdog does, while connecting took its time, is not obeyed any more.
+A state is published once, so that a state that no longer arrives looks old to its readers. When commands
+stop, the driver's own watchdog stops the robot; it accepts commands again after ~/connect. A command that
+waited for longer than the watchdog's time while the driver connected is dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def complain(sentence: str) -> None:
 
 
 class _DriverNode(ABC, Generic[S]):
-    """What both kinds share: reading, telling how it is, connecting again, coming to rest."""
+    """Common part of both kinds: reading, status, connecting again, coming to rest."""
 
     def __init__(
         self, bus: Bus, driver: Driver[Any, Any], state_hz: float, say: Callable[[str], None]
@@ -60,7 +60,7 @@ class _DriverNode(ABC, Generic[S]):
         return self._resting
 
     def last_word(self) -> None:
-        """Stop, and wait for the end of a landing: its radio is ours."""
+        """Stop, and wait for the end of a landing, which needs this process's radio."""
         if not self._closed:
             self._closed = True
             try:
@@ -87,7 +87,7 @@ class _DriverNode(ABC, Generic[S]):
         self._resting = self._is_resting(state)
         if state.received_s > self._newest_s:
             self._newest_s = state.received_s
-            # Stamped with the time of capture: what the robot said some time ago was so then.
+            # Stamped with the time of capture, not of publishing.
             self._publish(state, self._bus.stamp() - max(0.0, self._bus.now() - state.received_s))
 
     @abstractmethod
@@ -97,7 +97,7 @@ class _DriverNode(ABC, Generic[S]):
         return True
 
     def _fail(self, error: DriverError) -> None:
-        """Say it once; nothing is written any more until ~/connect."""
+        """Report a failure once; nothing is sent until ~/connect."""
         if str(error) != self._fault:
             self._fault = str(error)
             self._say(self._fault)
@@ -146,11 +146,11 @@ class ArmDriverNode(_DriverNode[ArmState]):
 
 
 class QuadDriverNode(_DriverNode[QuadState]):
-    """`flight/safe` in, thrust and body rates; `odom` out. level: what flight/safe holds, "rates" or
+    """`flight/safe` in, thrust and body rates; `odom` out. level: content of flight/safe, "rates" or
     "motors".
 
-    ground_m: height in `odom` of what the autopilot has as height 0, so that a craft can hover above where it
-    stood while its task stays around the origin.
+    ground_m: height in `odom` of the autopilot's height 0, so that a craft can hover above its start while
+    the task stays around the origin.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The node that is the only one to send to the robot."""
+"""The safety filter's node of an arm: the only sender to the robot."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY
 WATCHDOG_HZ = (
     200.0,
     500.0,
-)  # how often it looks for what did not come: at least, and at most for the states' sake
-_ON_THE_WAY = 1.5  # looks until a hold that is not sent at this one has reached the robot
+)  # least rate of ticks, and the most that a high state rate leads to
+_ON_THE_WAY = 1.5  # ticks until a hold decided after this one has reached the robot
 _STATUS_S = 0.5
-_AGAIN_S = 5.0  # a fault of the states is said once in so long: they come a hundred times a second
-# A stamp that controllers take as "now". Any other they compare with a clock of their own, which may be a
-# simulator's or another machine's: what ends in its past is refused, what begins in its future waits.
+_AGAIN_S = 5.0  # interval between two reports of a fault of the states
+# A stamp that controllers take as "now". Any other is compared with their own clock, which may be a
+# simulator's or another machine's: a trajectory in its past is refused, one in its future waits.
 NOW_S = 0.0
 
 
@@ -41,10 +41,10 @@ class SafetyFilterNode:
     ) -> None:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
-        self._bus, self._robot, self._wants_arming, self._say = bus, robot, arm, say
+        self._bus, self._robot, self._arm_when_ready, self._say = bus, robot, arm, say
         self._drops = DropTeller(bus.name, say)
-        self._faulted_s = -math.inf  # when a fault of the states was said last
-        self._sequence, self._said = 0, (Phase.DISARMED, self.filter.reason)
+        self._fault_reported_s = -math.inf  # last report of a fault of the states
+        self._sequence, self._reported = 0, (Phase.DISARMED, self.filter.reason)
         self._send = SAFE.publisher(bus)
         self._own = OwnStatus(bus, SAFETY_STATE)
         JOINT_STATES.subscribe(bus, self._on_state)
@@ -59,7 +59,7 @@ class SafetyFilterNode:
 
     def stop(self, why: str) -> str:
         """Brake and fall silent."""
-        self._wants_arming = False
+        self._arm_when_ready = False
         moved = self.filter.phase is not Phase.DISARMED
         self._own.leave(why)
         self.filter.stop(Reason.SHUTDOWN)
@@ -73,16 +73,16 @@ class SafetyFilterNode:
         return self.filter.phase is Phase.DISARMED
 
     def last_word(self) -> None:
-        """Hold, whatever was going on."""
+        """Hold the last position, without time to brake."""
         self._publish(self.filter.last_word())
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         self.filter.on_state(message, received_s)
-        if self.filter.fault and received_s - self._faulted_s > _AGAIN_S:
-            self._faulted_s = received_s
+        if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
+            self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._wants_arming and self.filter.arm(self._bus.now())[0]:
-            self._wants_arming = False
+        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+            self._arm_when_ready = False
 
     def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
         if self.filter.on_command(message, source, received_s):
@@ -95,7 +95,7 @@ class SafetyFilterNode:
         self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
-        self._wants_arming &= not message.on  # releasing it moves nothing
+        self._arm_when_ready &= not message.on  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
         self._tick()
 
@@ -103,14 +103,14 @@ class SafetyFilterNode:
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
-        self._wants_arming = False
+        self._arm_when_ready = False
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer
 
     def _tick(self) -> None:
         self._publish(self.filter.tick(self._bus.now()))
-        if (self.filter.phase, self.filter.reason) != self._said:
+        if (self.filter.phase, self.filter.reason) != self._reported:
             self._report()
 
     def _publish(self, position_rad: Float[ndarray, " j"] | None) -> None:
@@ -121,9 +121,9 @@ class SafetyFilterNode:
         self._sequence += 1
 
     def _report(self) -> None:
-        """Phase, reason and counts."""
+        """Publish phase, reason and counts."""
         filter_ = self.filter
-        self._said = filter_.phase, filter_.reason
+        self._reported = filter_.phase, filter_.reason
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence
@@ -135,6 +135,6 @@ class SafetyFilterNode:
 
 
 def watchdog_hz(robot: RobotDescription) -> float:
-    """Two a command; five a state, as far as that is cheap."""
+    """Two ticks per command; five per state, within `WATCHDOG_HZ`."""
     least, most = WATCHDOG_HZ
     return max(least, 2.0 * robot.command_hz, min(5.0 * robot.state_hz, most))

@@ -1,4 +1,4 @@
-"""Cameras of a simulated robot: what they see, as a camera and its driver would publish it."""
+"""Cameras of a simulated robot, published as a camera's driver would."""
 
 from __future__ import annotations
 

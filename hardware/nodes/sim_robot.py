@@ -1,5 +1,6 @@
-"""A simulated arm or quadcopter as a robot on the bus. The simulator itself is handed in: this side imports
-none.
+"""A simulated arm or quadcopter as a robot on the bus.
+
+The simulator is an argument: nothing here imports one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class SimArm(Protocol):
     names: tuple[str, ...]
 
     def reset(self) -> None:
-        """At its start, at rest."""
+        """Go to the start, at rest."""
         ...
 
     def read(self) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
@@ -37,7 +38,7 @@ class SimArm(Protocol):
         ...
 
     def command(self, position_rad: Float[ndarray, " j"]) -> None:
-        """Where its servos pull from now on."""
+        """Set the target of its servos."""
         ...
 
     def advance(self, dt_s: float) -> None: ...
@@ -59,12 +60,12 @@ class SimQuad(Protocol):
 
 
 class SimArmNode:
-    """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when nobody commands."""
+    """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when no command comes."""
 
     def __init__(self, bus: Bus, arm: SimArm, state_hz: float) -> None:
         self._bus, self._arm, self._period_s = bus, arm, 1.0 / state_hz
         self._commanded_s: float | None = None  # None: not since it last held
-        self._said = 0, "waits for commands"
+        self._status = 0, "waits for commands"
         self.holds = 0  # times that the watchdog fired
         self._tell, self._own = JOINT_STATES.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         SAFE.subscribe(bus, self._on_command)
@@ -73,7 +74,7 @@ class SimArmNode:
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
-        """A simulator is at rest when nobody steps it."""
+        """Return the closing sentence; a simulator rests when it is not stepped."""
         self._own.leave(why)
         self._report()
         return f"{why}: the simulation ends"
@@ -83,16 +84,16 @@ class SimArmNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing needs saying."""
+        """Do nothing."""
 
     def _report(self) -> None:
-        level, sentence = self._said
+        level, sentence = self._status
         self._own.tell(level, sentence, {"holds": str(self.holds)})
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
         places = [message.names.index(name) for name in self._arm.names]
         self._arm.command(message.position_rad[-1][places])
-        self._commanded_s, self._said = received_s, (0, "commanded")
+        self._commanded_s, self._status = received_s, (0, "commanded")
 
     def _reset(self) -> Answer:
         self._arm.reset()
@@ -103,7 +104,7 @@ class SimArmNode:
         if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
             self._arm.command(self._arm.read()[0])
             self._commanded_s, self.holds = None, self.holds + 1
-            self._said = 1, HOLDS
+            self._status = 1, HOLDS
             self._report()
         self._arm.advance(self._period_s)
         position, velocity = self._arm.read()
@@ -121,7 +122,7 @@ class SimQuadNode:
         bus.timer(self._period_s, self._tick)
 
     def stop(self, why: str) -> str:
-        """A simulator is at rest when nobody steps it."""
+        """Return the closing sentence; a simulator rests when it is not stepped."""
         return f"{why}: the simulation ends"
 
     @property
@@ -129,7 +130,7 @@ class SimQuadNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing needs saying."""
+        """Do nothing."""
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         self._quad.command(np.asarray(message.values))

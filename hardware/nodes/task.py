@@ -1,4 +1,4 @@
-"""The task: what the policy is asked to do, told once and kept for whoever comes later."""
+"""Publishes the policy's task once, latched for nodes that start later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hardware.topics import GOAL, TASK
 
 
 class TaskNode:
-    """Publishes `goal` and `task`, both latched; an empty one is left out."""
+    """Publishes `goal` and `task`, both latched; an empty one is omitted."""
 
     def __init__(self, bus: Bus, goal: Sequence[float], words: str = "") -> None:
         if goal:
@@ -21,7 +21,7 @@ class TaskNode:
             TASK.publisher(bus)(Text(words))
 
     def stop(self, why: str) -> str:
-        """Nothing moves because of this node."""
+        """Return the closing sentence; nothing moves because of this node."""
         return f"{why}: done"
 
     @property
@@ -29,4 +29,4 @@ class TaskNode:
         return True
 
     def last_word(self) -> None:
-        """Nothing needs saying."""
+        """Do nothing."""

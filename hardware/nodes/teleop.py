@@ -1,7 +1,6 @@
-"""A human's hand on the arm: `teleop/intervention` while the dead-man switch is held, `teleop/command` with
-it.
+"""Teleoperation of an arm: `teleop/intervention` while the dead-man switch is held, with `teleop/command`.
 
-Buttons that begin and end recordings speak on `episode/ask`.
+Buttons that begin and end recordings publish on `episode/ask`.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
 
 RATE_HZ = 50.0
-FRESH_S = 0.1  # of joint_states: who cannot see the arm does not move it
-MATCH_RAD = 0.15  # how near a leader arm has to be to its follower before it takes over
-SPEED = 0.3  # of each joint's largest velocity, at a stick's full throw
+FRESH_S = 0.1  # oldest joint_states with which the arm may be moved
+MATCH_RAD = 0.15  # largest distance of a leader arm from its follower at a takeover
+SPEED = 0.3  # share of each joint's largest velocity at full deflection
 
 
 def complain(sentence: str) -> None:
@@ -33,8 +32,9 @@ def complain(sentence: str) -> None:
 
 
 class TeleopNode:
-    """Reads the device at 50 Hz. Each intervention is an epoch of its own, so that no late command joins the
-    next.
+    """Reads the device at 50 Hz.
+
+    Each intervention has an epoch of its own, so that late commands are dropped.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TeleopNode:
         self._measured_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf
         self._on, self._epoch, self._sequence = False, first_epoch(bus), 0
-        self._told, self._gone, self._closed = "", False, False
+        self._reported, self._gone, self._closed = "", False, False
         self._send, self._flag, self._ask = (
             TELEOP.publisher(bus),
             INTERVENTION.publisher(bus),
@@ -57,7 +57,7 @@ class TeleopNode:
         self._flag(Flag(False))
 
     def stop(self, why: str) -> str:
-        """Let go."""
+        """End the intervention."""
         was, self._gone = self._on, True
         self._release()
         return f"{why}: {'let go of the arm' if was else 'nothing was held'}"
@@ -67,7 +67,7 @@ class TeleopNode:
         return not self._on
 
     def last_word(self) -> None:
-        """Nobody holds it, and the device is given back."""
+        """End the intervention and close the device."""
         self._flag(Flag(False))
         if not self._closed:
             self._closed = True
@@ -91,7 +91,7 @@ class TeleopNode:
         if not self._on:
             self._on, self._epoch, self._sequence = True, self._epoch + 1, 0
             self._flag(Flag(True))
-        self._told = ""
+        self._reported = ""
         times_s = np.array([1.0 / RATE_HZ])
         stamp_s = self._bus.stamp()
         self._send(
@@ -115,7 +115,7 @@ class TeleopNode:
             return NOTHING
 
     def _target(self, wish: Wish, measured_rad: Float[ndarray, " j"]) -> Float[ndarray, " j"] | None:
-        """Where to be next; None, and a sentence once, for a leader that is not where its follower is."""
+        """Next position; None, with one report, while a leader is too far from its follower."""
         if wish.rates is not None:
             return self._jog.next(self._filled(wish.rates), measured_rad, 1.0 / RATE_HZ)
         if wish.position_rad is None:
@@ -125,11 +125,11 @@ class TeleopNode:
         if not self._on and off_rad.max() > MATCH_RAD:
             worst = int(off_rad.argmax())
             sentence = f"Bring {self._names[worst]} of the leader to its follower first"
-            if sentence != self._told:
+            if sentence != self._reported:
                 self._say(
                     f"{sentence}: it is {off_rad[worst]:.2f} rad away, {MATCH_RAD} rad are near enough."
                 )
-            self._told = sentence
+            self._reported = sentence
             return None
         return target_rad
 

@@ -1,9 +1,9 @@
 """The safety filter of a quadcopter: the last stop before the motors or the autopilot.
 
-Inside the envelope that comes with the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When
-policy or estimator falls silent, the filter holds the craft level for a moment, then lands it by itself;
-outside of the envelope it lands at once; on the ground, upside down, or blind for too long, it cuts the
-motors. A landing is latched until the next arming. Time is handed in.
+Inside the envelope of the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When the policy or
+the estimator falls silent, the filter holds the craft level for a moment, then lands it. Outside the envelope
+it lands at once. On the ground, upside down, or without a state for too long, it switches the motors off. A
+landing is latched until the next arming. Time is an argument.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class FlightPhase(Enum):
 
 
 class FlightFilter:
-    """See the module. ground_m: height of the ground in the envelope's frame; the floor of its fence unless
-    given.
+    """What to send to a quadcopter: the policy's command, a descent, or motors off.
+
+    Checks and limits are pure functions in `hardware.safety.flight_limits`; this class holds phase, order and
+    age. ground_m: height of the ground in the envelope's frame; by default the floor of its fence.
     """
 
     def __init__(
@@ -53,16 +55,16 @@ class FlightFilter:
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
         self._order, self._frames = Order(), Frames()
-        self.fault = ""  # what is wrong with the frames of the states that come
+        self.fault = ""  # fault of the frames of the newest state
         self._state: Odometry | None = None
         self._command: Four | None = None
         self._state_s = self._command_s = self._now_s = -math.inf
         self._landing_s = self._held_since_s = math.nan
         self._killed, self._offs = False, 0
-        self.dropped: Reason | None = None  # why the newest command was
+        self.dropped: Reason | None = None  # why the newest command was dropped; None when it was accepted
 
     def on_state(self, message: Odometry, received_s: float) -> None:
-        """The estimator's word; dropped when it is no state, or in frames that it must not be in."""
+        """Take a state of the estimator; it is dropped when it is invalid or in a wrong frame."""
         if self.phase is FlightPhase.DISARMED:
             self._frames.forget()
         self.fault = self._frames.fault(message)
@@ -86,13 +88,13 @@ class FlightFilter:
         return True
 
     def on_emergency(self, pressed: bool) -> None:
-        """Motors off, at once and wherever the craft is."""
+        """Switch the motors off at once, wherever the craft is."""
         self._killed = pressed
         if pressed:
             self._cut(Reason.KILLED)
 
     def arm(self, now_s: float) -> Answer:
-        """Grant the policy the craft, if its state is known and inside the envelope."""
+        """Let the policy fly, if the craft's state is known and inside the envelope."""
         self._advance(now_s)
         if self.phase is FlightPhase.FLYING:
             return True, "armed already"
@@ -105,13 +107,11 @@ class FlightFilter:
             )
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
-        self._landing_s = math.nan  # of the flight before, which may have ended blind
+        self._landing_s = math.nan  # left from the last flight, which may have ended without a state
         return True, "armed: silent until the first command, then flying"
 
     def stop(self, reason: Reason = Reason.LAND_REQUESTED) -> Answer:
-        """Land. Does nothing when the filter is silent already; a craft that was never commanded is not
-        started.
-        """
+        """Land. Does nothing when the filter is silent; a craft that was never commanded is not started."""
         if self.phase is FlightPhase.FLYING:
             self._count(reason)
             self.reason = reason
@@ -119,7 +119,7 @@ class FlightFilter:
         return True, "silent already" if self.phase is FlightPhase.DISARMED else f"landing: {reason.sentence}"
 
     def tick(self, now_s: float) -> Four | None:
-        """What to send now (4,), or None. Call it once per command period."""
+        """Command to send now (4,), or None. Call it once per command period."""
         self._advance(now_s)
         if self.phase in (FlightPhase.FLYING, FlightPhase.LANDING):
             self._judge(now_s)
@@ -129,7 +129,7 @@ class FlightFilter:
         return values
 
     def last_word(self) -> Four | None:
-        """Nothing more can be sent after this: motors off. None when silent."""
+        """Motors off, when nothing can be sent afterwards. None when silent."""
         if self.phase is FlightPhase.DISARMED:
             return None
         self.phase = FlightPhase.DISARMED
@@ -159,10 +159,10 @@ class FlightFilter:
             self._now_s = now_s
 
     def _judge(self, now_s: float) -> None:
-        """Fly, land or cut: sets phase and reason."""
+        """Set phase and reason: fly, land, or switch off."""
         state = self._state
         if self._command is None or state is None:
-            return  # nothing was ever commanded: the craft is not ours yet
+            return  # nothing was commanded yet: the filter does not control the craft
         if tilt(state) > self.envelope.cut_tilt_rad:
             return self._cut(Reason.UPSIDE_DOWN)
         blind = self._state_is_stale(now_s)
@@ -181,7 +181,7 @@ class FlightFilter:
         return None
 
     def _fly_or_hold(self, now_s: float, state: Odometry, blind: bool) -> None:
-        """Lateness is held for a while, the envelope is not waited for."""
+        """Hold for a while when messages are late; land at once outside the envelope."""
         silent = is_stale(now_s, self._command_s, STALE_COMMAND_PERIODS * self._period_s)
         late = Reason.LATE_STATE if blind else Reason.LATE_COMMAND if silent else None
         outside = None if blind else exceeded(state, self.envelope)

@@ -27,7 +27,8 @@ def tilt(state: Odometry) -> float:
 def is_state(message: Odometry) -> bool:
     """True for a finite state of the right shapes whose quaternion has unit length."""
     for value, size in (
-        (message.position_m, 3), (message.quat_wxyz, 4), (message.velocity_body_m_s, 3), (message.rates_rad_s, 3),
+        (message.position_m, 3), (message.quat_wxyz, 4),
+        (message.velocity_body_m_s, 3), (message.rates_rad_s, 3),
     ):  # fmt: skip
         array = np.asarray(value)
         if array.shape != (size,) or not np.isfinite(array).all():

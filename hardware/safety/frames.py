@@ -1,7 +1,7 @@
-"""In which frames a craft's state is told: ENU and FLU of REP 103, and the same ones for as long as it flies.
+"""Frames of a craft's state: ENU and FLU of REP 103, unchanged while the craft flies.
 
-PX4's own topics and some bridges tell NED and FRD under a name that says so. Up would be down: such a state
-is not taken.
+PX4's own topics and some bridges publish NED and FRD, with frame names that say so. In them z points down:
+such a state is dropped.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ _OTHERS = ("ned", "frd")  # of world and body: z points down
 
 
 class Frames:
-    """Remembers in which frames the states came that were taken."""
+    """Remembers the frames of the accepted states."""
 
     def __init__(self) -> None:
         self._taken: tuple[str, str] | None = None
 
     def forget(self) -> None:
-        """The next state may name others: nothing flies by those of before."""
+        """Accept other frames in the next state; for a craft that does not fly."""
         self._taken = None
 
     def fault(self, message: Odometry) -> str:
-        """Why this state is not taken, in a sentence without its full stop; empty, and remembered, when it
-        is.
+        """Why this state is dropped, without a final full stop; empty for an accepted state, whose frames are
+        remembered.
         """
         told = message.frame, message.child_frame
         for name, expected in zip(told, ("ENU", "FLU"), strict=True):
@@ -45,7 +45,7 @@ class Frames:
 
 
 def axes_in(name: str) -> str:
-    """The other axes that a frame's name says, as a word of it: `odom_ned`, `base_link_frd`; empty when
-    none.
+    """Axes named in a frame's name, as in `odom_ned` or `base_link_frd`, if they are not ENU or FLU; else
+    empty.
     """
     return next((word for word in re.split(r"[^a-z]+", name.lower()) if word in _OTHERS), "")

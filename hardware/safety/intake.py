@@ -1,4 +1,4 @@
-"""What a message must be before a filter looks at what it says: whole, finite, for this robot, in order."""
+"""Parsing of messages before a filter uses them: complete, finite, for this robot, in order."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ Joints = Float[ndarray, " j"]
 
 
 class Order:
-    """Lets each (epoch, sequence) of one sender through once, and never back."""
+    """Accepts each (epoch, sequence) of one sender once, and none after a later one."""
 
     def __init__(self) -> None:
         self._last: tuple[int, int] | None = None
 
     def forget(self) -> None:
-        """A new sender may begin anywhere."""
+        """Accept any first message again."""
         self._last = None
 
     def judge(self, epoch: int, sequence: int) -> Reason | None:
-        """None, or why the message is late; does not take it."""
+        """Why the message is late, or None. Does not accept it."""
         if self._last is None or (epoch, sequence) > self._last:
             return None
         return Reason.OLD_EPOCH if epoch < self._last[0] else Reason.OUT_OF_ORDER
 
     def is_new(self, epoch: int) -> bool:
-        """Was the sender reset since the last message taken?"""
+        """True when the sender was reset since the last accepted message."""
         return self._last is not None and epoch != self._last[0]
 
     def take(self, epoch: int, sequence: int) -> None:
-        """Note the message."""
+        """Accept the message."""
         self._last = epoch, sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A state that was understood. received_s: local monotonic."""
+    """An accepted state. received_s: local monotonic time."""
 
     position_rad: Joints
     received_s: float
 
 
 def read_command(message: JointTrajectory, names: Sequence[str]) -> Joints | Reason:
-    """The one waypoint of a command, in the order of `names`, or what is wrong with it."""
+    """The one waypoint of a command, in the order of `names`, or the reason why it is dropped."""
     try:
         position: Joints = np.asarray(message.position_rad, dtype=np.float64)
         times = np.asarray(message.times_s, dtype=np.float64)
@@ -71,8 +71,9 @@ def read_command(message: JointTrajectory, names: Sequence[str]) -> Joints | Rea
 
 
 def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
-    """Measured positions in the order of `names`; None where one is missing or not finite. Other joints are
-    ignored.
+    """Measured positions in the order of `names`; None when one is missing or not finite.
+
+    Other joints are ignored.
     """
     try:
         position = np.asarray(message.position_rad, dtype=np.float64)
@@ -89,12 +90,12 @@ def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
 
 
 def _finite(values: Joints) -> bool:
-    """All of them; through a list, because NumPy's own takes twice as long for so few numbers."""
+    """True when all values are finite; by a list, because NumPy takes twice as long for so few."""
     return all(map(math.isfinite, values.tolist()))
 
 
 def state_fault(message: JointState, robot: RobotDescription) -> str:
-    """What is wrong with a state that was not taken, so that somebody can mend it."""
+    """What is wrong with a dropped state, and what to check."""
     if missing := [name for name in robot.names if name not in message.names]:
         told = ", ".join(message.names) or "none"
         return f"joint_states lacks {', '.join(missing)} of the robot's description; it tells {told}"

@@ -1,10 +1,10 @@
-"""Coming down by itself: level, at a given speed, without knowing where.
+"""Descent without a policy: level, at a given speed, without knowledge of the position.
 
     a = kv ((0, 0, -descend) - v) + (0, 0, g)          acceleration wanted of the rotors, within limits
     rates = ka z^ x R^T a / |a|                        turn the body's up towards it; yaw is left alone
     torque = J kr (rates - w),   t = A^-1 (m |a|, torque)   rotor thrusts, where rotors are what is commanded
 
-Small gains on purpose: a landing has to work after a bad flight, not to be quick.
+The gains are small on purpose: a landing has to work after a bad flight; it does not have to be fast.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _KV, _SIDE_M_S2, _RISE_M_S2 = (
     5.0,
 )  # 1/s; limits of the horizontal and vertical acceleration asked for
 _ROTOR_S = 0.02  # time constant that slow rotors are overdriven to
-_FAR = 1e6  # m/s, rad/s: an estimate beyond it is as good as one at it, and cannot overflow into NaN
+_FAR = 1e6  # m/s, rad/s: estimates are clipped here, so that none overflows into NaN
 _LAG_SHARE, _DAMPING = 0.33, 0.8  # frequency of the attitude times the lag of the rotors; its damping
 
 
 @runtime_checkable
 class Lander(Protocol):
-    """Commands of a descent, in the units in which this craft is commanded."""
+    """Commands of a descent, in the units in which the craft is commanded."""
 
     def descend(self, state: Odometry, descend_m_s: float) -> Float[ndarray, " 4"]:
-        """What to send now to go down level at this speed."""
+        """Command of a level descent at this speed."""
         ...
 
     def blind(self) -> Float[ndarray, " 4"]:
-        """What to send while nothing is known of the state: slightly less than hovering."""
+        """Command while the state is unknown: slightly less than hover thrust."""
         ...
 
     def sent(self, values: Float[ndarray, " 4"]) -> None:
-        """What was sent in this period, by whom ever."""
+        """Note the command sent in this period, by whatever sender."""
         ...
 
     def off(self) -> Float[ndarray, " 4"]:
@@ -70,9 +70,9 @@ def descent(state: Odometry, descend_m_s: float, gain_per_s: float) -> tuple[flo
 
 @dataclass(frozen=True)
 class RatesLander:
-    """(thrust 0 ... 1, body rates [rad/s]): what autopilots with a rate loop of their own take.
+    """(thrust 0 ... 1, body rates [rad/s]), for autopilots with a rate controller of their own.
 
-    hover: the thrust that carries the craft.
+    hover: thrust at which the craft hovers.
     """
 
     hover: float
@@ -86,7 +86,7 @@ class RatesLander:
         return np.array([0.95 * self.hover, 0.0, 0.0, 0.0])
 
     def sent(self, values: Float[ndarray, " 4"]) -> None:
-        """A rate loop needs no memory."""
+        """Do nothing: a rate controller needs no memory."""
 
     def off(self) -> Float[ndarray, " 4"]:
         return np.zeros(4)
@@ -94,9 +94,7 @@ class RatesLander:
 
 @dataclass(frozen=True)
 class CraftModel:
-    """What has to be known of a craft whose rotors are commanded one by one; as in the simulator's craft
-    files.
-    """
+    """Parameters of a craft whose rotors are commanded one by one; as in the simulator's craft files."""
 
     mass_kg: float
     inertia_kg_m2: tuple[float, float, float]
@@ -109,9 +107,7 @@ class CraftModel:
 
 
 class MotorsLander:
-    """Four rotor speeds in [-1, 1], -1 stopped. Keeps an estimate of how fast they turn, from what was
-    sent.
-    """
+    """Four rotor speeds in [-1, 1], -1 stopped. Estimates the present speeds from what was sent."""
 
     def __init__(self, craft: CraftModel, period_s: float) -> None:
         x, y = np.array(craft.rotors_m, dtype=np.float64).T
@@ -134,7 +130,7 @@ class MotorsLander:
     def descend(self, state: Odometry, descend_m_s: float) -> Float[ndarray, " 4"]:
         up_m_s2, rates = descent(state, descend_m_s, self._attitude)
         torque = self._inertia * self._rate * (rates - np.clip(state.rates_rad_s, -_FAR, _FAR))
-        torque[2] = 0.0  # heading is nobody's concern, and yaw costs the most thrust
+        torque[2] = 0.0  # the heading does not matter, and yaw costs the most thrust
         tilting = self._inverse[:, 1:3] @ torque[:2]
         lift = self._inverse[:, 0] * self._craft.mass_kg * up_m_s2
         most = sum(self._craft.thrust_n)
@@ -142,7 +138,7 @@ class MotorsLander:
         tilting *= room
         lift = np.clip(
             lift, -tilting.min(), max(most - tilting.max(), -tilting.min())
-        )  # the tilt comes first
+        )  # tilt has priority over lift
         wanted = self._speed(lift + tilting)
         return 2.0 * self._overdriven(wanted) - 1.0
 
@@ -157,7 +153,7 @@ class MotorsLander:
         return np.full(4, -1.0)
 
     def _overdriven(self, wanted: Float[ndarray, " 4"]) -> Float[ndarray, " 4"]:
-        """Commands beyond what is wanted, so that slow rotors get there as quick ones would."""
+        """Commands beyond the wanted speeds, so that slow rotors reach them as fast ones would."""
         way = wanted - self._turning
         sent: Float[ndarray, " 4"] = self._turning + way * self._swift / np.where(way > 0.0, *self._share)
         return sent.clip(0.0, 1.0)

@@ -9,8 +9,9 @@ at, m the measured position, dt the time since:
     q = p + v dt, limited to m -+ step
 
 The range is applied first and the step last: an arm that wakes up outside its range walks back, it does not
-jump. The speed that still stops after a distance d, moving one more step first, solves v dt + v^2 / (2 a) = d.
-A speed limited so in one step can be limited so in the next, so range and acceleration never conflict.
+jump. The speed that still stops after a distance d, moving one more step first, solves
+v dt + v^2 / (2 a) = d. A speed limited so in one step can be limited so in the next, so range and
+acceleration never conflict.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Everything that a safety filter can find wrong, what it then does, and the sentence it says.
+"""Reasons for which a safety filter limits, drops, holds, stops or lands, each with its message.
 
-docs/safety.md is checked against this table.
+A test compares the table in docs/safety.md with this file.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from enum import Enum
 
 
 class Effect(Enum):
-    """What a reason leads to, mildest first."""
+    """Reactions of a filter, mildest first."""
 
-    LIMITED = "limited"  # the command is changed until it is allowed
+    LIMITED = "limited"  # the command is changed to stay within the limit
     DROPPED = "dropped"  # the message is ignored as a whole
-    REFUSED = "refused"  # the request is not granted; nothing moves
-    HOLD = "hold"  # brake and hold position; goes on by itself once the cause is gone, stops when it lasts
-    STOP = "stop"  # brake, send the stop, fall silent; only a new arming goes on
-    LAND = "land"  # quadcopter: the filter lands by itself; the policy is out
+    REFUSED = "refused"  # arming is refused; nothing moves
+    HOLD = "hold"  # brake and hold position; resumes once the cause is gone, stops if it lasts
+    STOP = "stop"  # brake, send the final position, fall silent; only a new arming resumes
+    LAND = "land"  # quadcopter: the filter lands the craft; policy commands are ignored
     CUT = "cut"  # quadcopter: motors off
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """effect: what happens. sentence: what the terminal says. arm, quad: which filters know the reason."""
+    """Effect of a reason, its message for the terminal, and the filters (arm, quad) that use it."""
 
     effect: Effect
     sentence: str
@@ -34,68 +34,70 @@ class Rule:
 
 
 class Reason(Enum):
-    """The table."""
+    """All reasons of both filters."""
 
-    # What is wrong with a command.
-    NOT_FINITE = Rule(Effect.DROPPED, "the command holds a value that is not a finite number")
+    # Faults of a command.
+    NOT_FINITE = Rule(Effect.DROPPED, "the command contains NaN or an infinite value")
     WRONG_SHAPE = Rule(Effect.DROPPED, "the command has the wrong shape")
-    WRONG_JOINTS = Rule(Effect.DROPPED, "the command names other joints than the robot's", quad=False)
-    OLD_EPOCH = Rule(Effect.DROPPED, "the command is from before the last reset of its sender")
-    OUT_OF_ORDER = Rule(Effect.DROPPED, "the command repeats or precedes one that was already taken")
-    OUTRANKED = Rule(Effect.DROPPED, "a human is in command, so the policy is not heard", quad=False)
+    WRONG_JOINTS = Rule(Effect.DROPPED, "the command names other joints than the robot has", quad=False)
+    OLD_EPOCH = Rule(Effect.DROPPED, "the command was sent before the last reset of its sender")
+    OUT_OF_ORDER = Rule(Effect.DROPPED, "the command repeats or precedes an accepted command")
+    OUTRANKED = Rule(Effect.DROPPED, "a human is in control, so the policy's command is ignored", quad=False)
     NOT_INTERVENING = Rule(
-        Effect.DROPPED, "teleoperation sends commands without having taken over", quad=False
+        Effect.DROPPED, "teleoperation sends commands but has not taken over control", quad=False
     )
     NOT_ARMED = Rule(Effect.DROPPED, "the filter is not armed")
-    JUMP_AT_START = Rule(Effect.DROPPED, "the first command is too far from where the robot is", quad=False)
-    # What is changed about a command.
-    POSITION = Rule(Effect.LIMITED, "the command is beyond a joint's range", quad=False)
-    VELOCITY = Rule(Effect.LIMITED, "the command is faster than a joint may be", quad=False)
-    ACCELERATION = Rule(
-        Effect.LIMITED, "the command speeds up or slows down faster than a joint may", quad=False
-    )
+    JUMP_AT_START = Rule(Effect.DROPPED, "the first command is too far from the robot's position", quad=False)
+    # Limits applied to a command.
+    POSITION = Rule(Effect.LIMITED, "the command exceeds a joint's position range", quad=False)
+    VELOCITY = Rule(Effect.LIMITED, "the command exceeds a joint's velocity limit", quad=False)
+    ACCELERATION = Rule(Effect.LIMITED, "the command exceeds a joint's acceleration limit", quad=False)
     STEP = Rule(Effect.LIMITED, "the command is too far from the measured position", quad=False)
     WORKSPACE = Rule(Effect.LIMITED, "the command leads out of the workspace", quad=False)
-    BODY_RATE = Rule(Effect.LIMITED, "the command turns faster than the envelope allows", arm=False)
-    THRUST = Rule(Effect.LIMITED, "the command asks for more thrust than there is, or less", arm=False)
-    # What is wrong with the robot's state.
+    BODY_RATE = Rule(Effect.LIMITED, "the command exceeds the body rate of the envelope", arm=False)
+    THRUST = Rule(Effect.LIMITED, "the command is outside the range of thrust", arm=False)
+    # Faults of the robot's state.
     BAD_STATE = Rule(
         Effect.DROPPED,
-        "the state is not finite, lacks a joint, is in a wrong frame, or is where the robot cannot be",
+        "the state is not finite, lacks a joint, uses a wrong frame, or is outside the possible range",
     )
-    STATE_JUMP = Rule(Effect.DROPPED, "the state jumped further than the robot can move", quad=False)
-    # What makes an arm hold, then stop.
-    WAITING = Rule(Effect.HOLD, "no command has come yet", quad=False)
+    STATE_JUMP = Rule(Effect.DROPPED, "the state changed by more than the robot can move", quad=False)
+    # Causes of a hold of an arm, which becomes a stop if it lasts.
+    WAITING = Rule(Effect.HOLD, "no command has arrived yet", quad=False)
     STALE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods", quad=False)
     STALE_STATE = Rule(Effect.HOLD, "no new state for 3 periods", quad=False)
-    # What stops at once.
+    # Causes of an immediate stop of an arm.
     EMERGENCY = Rule(Effect.STOP, "the emergency stop was pressed", quad=False)
-    CLOCK = Rule(Effect.STOP, "the clock ran backwards or is not a number", quad=False)
-    REQUESTED = Rule(Effect.STOP, "somebody asked for a stop", quad=False)
-    SHUTDOWN = Rule(Effect.STOP, "the program ends", quad=False)
-    # What makes a quadcopter hold: it stays level where it is, then lands.
-    LATE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods, so the craft hovers", arm=False)
-    LATE_STATE = Rule(Effect.HOLD, "no new state for 3 periods, so the craft sinks slowly", arm=False)
-    # What ends a flight.
-    LAND_REQUESTED = Rule(Effect.LAND, "somebody asked for a landing", arm=False)
-    LAND_SHUTDOWN = Rule(Effect.LAND, "the program ends, so the craft lands", arm=False)
-    FLIGHT_CLOCK = Rule(Effect.LAND, "the clock of the flight ran backwards or is not a number", arm=False)
-    NO_FLIGHT_STATE = Rule(Effect.LAND, "no new state of the craft, for longer than it may hold", arm=False)
-    NO_COMMAND = Rule(Effect.LAND, "no new command, for longer than the craft may hold", arm=False)
-    TILT = Rule(Effect.LAND, "the craft tilts beyond its envelope", arm=False)
-    FAST_ROTATION = Rule(Effect.LAND, "the craft turns faster than its envelope allows", arm=False)
-    SPEED = Rule(Effect.LAND, "the craft flies faster than its envelope allows", arm=False)
+    CLOCK = Rule(Effect.STOP, "the clock ran backwards or is not a finite number", quad=False)
+    REQUESTED = Rule(Effect.STOP, "a stop was requested", quad=False)
+    SHUTDOWN = Rule(Effect.STOP, "the program is ending", quad=False)
+    # Causes of a hold of a quadcopter: it stays level, then lands.
+    LATE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods; the craft hovers", arm=False)
+    LATE_STATE = Rule(Effect.HOLD, "no new state for 3 periods; the craft descends slowly", arm=False)
+    # Causes of a landing, or of switching the motors off.
+    LAND_REQUESTED = Rule(Effect.LAND, "a landing was requested", arm=False)
+    LAND_SHUTDOWN = Rule(Effect.LAND, "the program is ending; the craft lands", arm=False)
+    FLIGHT_CLOCK = Rule(
+        Effect.LAND, "the clock ran backwards or is not a finite number; the craft lands", arm=False
+    )
+    NO_FLIGHT_STATE = Rule(
+        Effect.LAND, "no new state for longer than the craft may hold its position", arm=False
+    )
+    NO_COMMAND = Rule(
+        Effect.LAND, "no new command for longer than the craft may hold its position", arm=False
+    )
+    TILT = Rule(Effect.LAND, "the tilt exceeds the envelope", arm=False)
+    FAST_ROTATION = Rule(Effect.LAND, "the body rate exceeds the envelope", arm=False)
+    SPEED = Rule(Effect.LAND, "the speed exceeds the envelope", arm=False)
     FENCE = Rule(Effect.LAND, "the craft left the geofence", arm=False)
     LANDED = Rule(Effect.CUT, "the craft is on the ground", arm=False)
-    UPSIDE_DOWN = Rule(Effect.CUT, "the craft tilts so far that no thrust brings it back", arm=False)
+    UPSIDE_DOWN = Rule(Effect.CUT, "the craft is tilted too far to recover", arm=False)
     KILLED = Rule(Effect.CUT, "the emergency stop was pressed in flight", arm=False)
-    BLIND = Rule(
-        Effect.CUT, "the craft does not know where it is, for longer than it may fly blind", arm=False
-    )
-    # Why arming is refused.
+    BLIND = Rule(Effect.CUT, "no state for longer than the craft may fly without one", arm=False)
+    # Causes for which arming is refused.
     EMERGENCY_LATCHED = Rule(Effect.REFUSED, "the emergency stop is still pressed: release it, then arm")
-    NO_STATE = Rule(Effect.REFUSED, "no fresh state of the robot has come")
-    STOPPING = Rule(Effect.REFUSED, "the robot is still stopping: wait until it stands")
+    NO_STATE = Rule(Effect.REFUSED, "no fresh state of the robot has arrived")
+    STOPPING = Rule(Effect.REFUSED, "the robot is still stopping: wait until it is at rest")
 
     @property
     def effect(self) -> Effect:
@@ -109,12 +111,12 @@ class Reason(Enum):
 
 
 def in_words(counts: Mapping[Reason, int]) -> str:
-    """What a filter did, mildest first."""
-    return felt(counts) or "passed every command as it was"
+    """Counts of what a filter did, mildest effect first."""
+    return interventions(counts) or "passed every command unchanged"
 
 
-def felt(counts: Mapping[Reason, int]) -> str:
-    """The same, empty where it did nothing; waiting for the first command and ending are no interventions."""
+def interventions(counts: Mapping[Reason, int]) -> str:
+    """Counts of what a filter did; empty where it did nothing but wait for a command or end."""
     quiet = (Reason.WAITING, Reason.SHUTDOWN, Reason.LAND_SHUTDOWN, Reason.NOT_ARMED, Reason.NO_STATE)
     by_effect: dict[Effect, Counter[str]] = {}
     for reason, count in counts.items():
@@ -128,6 +130,6 @@ def felt(counts: Mapping[Reason, int]) -> str:
 
 
 def last_account(ends: str, counts: Mapping[Reason, int]) -> str:
-    """How a filter ends, and what it did until then."""
-    did = felt(counts)
+    """Sentence on how a filter ends and what it did until then."""
+    did = interventions(counts)
     return f"{ends}; until then {did}" if did else ends

@@ -17,7 +17,7 @@ WORDS = {
 
 
 def failsafe_table() -> str:
-    """One row per reason, in the order of the code."""
+    """Markdown table with one row per reason, in the order of the code."""
     rows = []
     for reason in Reason:
         rule, words = reason.value, WORDS[reason.effect]

@@ -22,12 +22,12 @@ class Workspace:
 
     @classmethod
     def of(cls, robot: RobotDescription) -> Workspace | None:
-        """The description's, None where it has no box."""
+        """Workspace of the description; None where it has none."""
         return None if robot.workspace is None else cls(robot.workspace, forward_kinematics(robot))
 
     def excess_m(self, position_rad: Float[ndarray, " j"]) -> float:
-        """How far the worst point is outside the box; 0 inside, infinite where the kinematics have no
-        answer.
+        """Distance of the worst point outside the box; 0 inside, infinite where the kinematics have no
+        solution.
         """
         points = self.forward(position_rad)
         low, high = np.asarray(self.box.low_m), np.asarray(self.box.high_m)
@@ -35,10 +35,9 @@ class Workspace:
         return outside if math.isfinite(outside) else math.inf
 
     def allows(self, step_rad: Float[ndarray, " j"], rest_rad: Float[ndarray, " j"], sent_m: float) -> bool:
-        """May the arm go to `step_rad`, after which braking ends at `rest_rad`? sent_m: the excess where it
-        is.
+        """True if the arm may go to `step_rad`, after which braking ends at `rest_rad`.
 
-        From outside it may only come nearer.
+        sent_m: excess of the position sent last. From outside the box the arm may only come nearer to it.
         """
         after_m = self.excess_m(step_rad)
         if after_m == 0.0:

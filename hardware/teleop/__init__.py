@@ -1,3 +1,1 @@
-"""What a human takes over with: gamepad, keyboard, a leader arm. No intervention without the dead-man switch
-held.
-"""
+"""Devices for teleoperation: gamepad, keyboard, leader arm. No command without the dead-man switch held."""

@@ -1,4 +1,4 @@
-"""What every device of a human says, fifty times a second."""
+"""Interface of teleoperation devices, polled fifty times a second."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy import ndarray
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the human wants now. held: is the dead-man switch? Without it nothing moves.
+    """What the operator wants now. held: state of the dead-man switch; without it nothing moves.
 
-    rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) where the arm shall be; one of the
-    two. ask: what the recorder shall do, said once for each press; with or without the switch.
+    rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) wanted position; one of the two.
+    ask: request to the recorder, given once per press, with or without the switch.
     """
 
     held: bool
@@ -36,10 +36,10 @@ NOTHING = Wish(False)
 
 @runtime_checkable
 class Device(Protocol):
-    """A gamepad, a keyboard, a leader arm."""
+    """A gamepad, a keyboard or a leader arm."""
 
     def poll(self, now_s: float) -> Wish:
-        """What is wanted now; never waits. Raises DriverError when the device is gone."""
+        """Present input; never waits. Raises DriverError when the device is gone."""
         ...
 
     def close(self) -> None: ...

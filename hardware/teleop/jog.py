@@ -1,4 +1,4 @@
-"""Rates of a stick to places of joints: what a human wants next, never far from where the arm is."""
+"""Conversion of stick deflections to joint positions near the measured ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-LEAD_S = 0.2  # of movement at full speed: how far the wish may be ahead of the arm
+LEAD_S = 0.2  # lead of the wanted position, in seconds at full speed
 
 
 class Jog:
-    """low_rad, high_rad: (j,) limits. speed_rad_s: (j,) at a stick's full throw."""
+    """Integrates stick rates. low_rad, high_rad: (j,) limits. speed_rad_s: (j,) at full deflection."""
 
     def __init__(
         self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"], speed_rad_s: Float[ndarray, " j"]
@@ -19,14 +19,14 @@ class Jog:
         self._at_rad: ndarray | None = None
 
     def release(self) -> None:
-        """The next wish starts from where the arm is then."""
+        """Start the next jog from the arm's measured position."""
         self._at_rad = None
 
     def next(
         self, rates: Float[ndarray, " j"], measured_rad: Float[ndarray, " j"], dt_s: float
     ) -> Float[ndarray, " j"]:
-        """Where to be after dt_s. An arm that is held back by something does not find the wish far ahead of
-        it.
+        """Position after dt_s, within a limited lead of the measured one, so that a blocked arm does not jump
+        when freed.
         """
         start_rad = measured_rad if self._at_rad is None else self._at_rad
         lead_rad = self._speed_rad_s * LEAD_S

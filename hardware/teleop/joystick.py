@@ -1,7 +1,9 @@
-"""A gamepad as Linux tells it: /dev/input/js*, events of eight bytes (kernel,
-Documentation/input/joydev/joystick-api).
+"""A gamepad by Linux' joystick interface: /dev/input/js*, events of eight bytes.
 
-struct js_event { __u32 time; __s16 value; __u8 type; __u8 number; };   type 1 button, 2 axis, | 0x80 at the start
+See the kernel's Documentation/input/joydev/joystick-api.
+
+    struct js_event { __u32 time; __s16 value; __u8 type; __u8 number; };
+    type 1 button, 2 axis, | 0x80 at the start
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from robo_rl.core.errors import ConfigError, DriverError
 EVENT = struct.Struct("<IhBB")
 BUTTON, AXIS, AT_START = 1, 2, 0x80
 FULL = 32767.0
-DEAD_ZONE = 0.08  # of a stick: worn ones do not come back to the middle
+DEAD_ZONE = 0.08  # dead zone of a stick: worn ones do not return to the middle
 Event = tuple[int, int, float]  # type, number, value: 0 or 1 of a button, -1 ... 1 of an axis
 
 
 def events(data: bytes) -> Iterator[Event]:
-    """Whole events in `data`; the kernel writes no part of one."""
+    """Complete events in `data`; the kernel never writes a part of one."""
     for _, value, kind, number in EVENT.iter_unpack(data[: len(data) // EVENT.size * EVENT.size]):
         what = kind & ~AT_START
         if what in (BUTTON, AXIS):
@@ -32,16 +34,16 @@ def events(data: bytes) -> Iterator[Event]:
 
 
 def without_middle(value: float) -> float:
-    """Zero in the dead zone, and from there on evenly to 1."""
+    """Zero in the dead zone, then linear to 1."""
     beyond = max(0.0, abs(value) - DEAD_ZONE) / (1.0 - DEAD_ZONE)
     return beyond if value >= 0.0 else -beyond
 
 
 class Joystick:
-    """axes: which axis of the pad turns joint i; a negative number - 1 - k turns it the other way by axis k.
+    """A gamepad. axes: axis that turns joint i; a negative number -1 - k is axis k reversed.
 
-    dead_man: the button to hold. The newest event counts, so a pad that is read rarely is not late. asks: the
-    buttons that ask the recorder for each of `ASKS`; a negative number is none.
+    dead_man: button to hold. Only the newest event counts, so rare polling adds no delay. asks: button for
+    each of `ASKS` of the recorder; a negative number is none.
     """
 
     def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4, asks: Sequence[int] = ()) -> None:
@@ -74,7 +76,7 @@ class Joystick:
         return Wish(held, rates=np.array(turned), ask=self._ask)
 
     def help(self, moves: str = "its axes move the arm") -> str:
-        """What the buttons do; moves: what happens while the switch is held."""
+        """Text on the buttons; moves: what moves while the switch is held."""
         words = dict(zip(ASKS, ASK_WORDS, strict=True))
         asks = "".join(f", {button} {words[ask]}" for button, ask in self._asks.items())
         return f"gamepad: button {self._dead_man} held, {moves}{asks}."
@@ -96,7 +98,7 @@ class Joystick:
             except OSError:
                 data = b""
             if not data:
-                self._values = {}  # a button that was held is not held by a pad that is gone
+                self._values = {}  # a pad that is gone holds no button
                 raise DriverError(
                     f"The gamepad {self._path} is gone. Plug it in and start teleoperation again."
                 )

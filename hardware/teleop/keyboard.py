@@ -1,8 +1,8 @@
-"""A terminal's keyboard: two keys for each joint. A terminal tells no releases, so the key that moves is the
-dead-man.
+"""A terminal's keyboard: two keys per joint. Terminals report no releases, so the moving key is the dead-man
+switch.
 
-A key counts as held for HOLD_S after its last character; while it is held down the terminal repeats it, after
-a pause. Two keys cannot be held at once: a terminal repeats only the last one.
+A key counts as held for HOLD_S after its last character; while it is pressed the terminal repeats it, after a
+pause. Two keys cannot be held at once: a terminal repeats only the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AGAIN_S = 1.0  # a key that is held down repeats sooner, and asks once
 
 
 class Keyboard:
-    """joints: how many. file: of the terminal, the one in which the program runs."""
+    """joints: number of joints. file: descriptor of the terminal in which the program runs."""
 
     def __init__(self, joints: int, file: int = 0) -> None:
         if not 1 <= joints <= len(UP):
@@ -60,23 +60,25 @@ class Keyboard:
         return Wish(held, rates=rates if held else None, ask=ask)
 
     def help(self, names: Sequence[str]) -> str:
-        """What the keys do; names: of the joints."""
+        """Text on the keys; names: of the joints."""
         turns = ", ".join(f"{up} {down} {name}" for up, down, name in zip(UP, DOWN, names, strict=False))
         asks = ", ".join(f"{key} {does}" for key, does in zip(ASK_KEYS, ASK_WORDS, strict=True))
         return f"keys: {turns}; {asks}."
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal's settings."""
         termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
     def _once(self, ask: str, now_s: float) -> str:
-        """Empty while the same key is only held down."""
+        """Request of a new key press; empty while the key is only held."""
         held_down = ask == self._asked and now_s - self._asked_s < AGAIN_S
         self._asked, self._asked_s = ask, now_s
         return "" if held_down else ask
 
     def _typed(self) -> str:
-        """Never waits, and leaves the terminal blocking: what is printed goes to the same open file."""
+        """Characters typed; never waits, and leaves the terminal blocking, because output shares the open
+        file.
+        """
         try:
             waiting, _, _ = select.select([self._file], [], [], 0.0)
             return os.read(self._file, 256).decode(errors="ignore") if waiting else ""

@@ -1,6 +1,4 @@
-"""A leader arm: a second arm that a human moves by hand, read by its driver; the follower goes where it
-is.
-"""
+"""A leader arm: a second arm, moved by hand and read by its driver, whose position the follower takes."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ FRESH_S = 0.1
 
 
 class Leader:
-    """arm: connected. dead_man: the device whose switch counts, such as a gamepad or a pedal that is one.
+    """arm: a connected driver. dead_man: device whose switch counts, such as a gamepad or a pedal.
 
     signs, offsets_rad: follower = sign * leader + offset, joint by joint.
     """
@@ -42,7 +40,7 @@ class Leader:
             )
 
     def poll(self, now_s: float) -> Wish:
-        """Held only while its state is fresh: a leader that fell silent leads nobody."""
+        """Position of the leader; held only while its state is fresh."""
         switch = self._dead_man.poll(now_s)
         state = self._arm.read()
         if not switch.held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():

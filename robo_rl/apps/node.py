@@ -1,7 +1,7 @@
-"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus. Launch files and `robo-rl up`
-start these.
+"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus.
 
-Everything from "--ros-args" on is left to rclpy, which reads the command line by itself.
+Launch files and `robo-rl up` start these. Everything after "--ros-args" is left to rclpy, which reads the
+command line itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ STARTING = "while it was starting: nothing was sent."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one node until it is stopped. Returns the exit code; prints no traceback for a user's mistake."""
+    """Run one node until it is stopped.
+
+    Returns the exit code; a user's mistake is one sentence, no traceback.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if "--ros-args" in arguments:
         arguments = arguments[: arguments.index("--ros-args")]
@@ -106,7 +109,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
-    """The node and its bus, which is made as `config` says unless it is given (a bus in this process)."""
+    """Build the node and its bus; `bus` is given for nodes that share a process."""
     from hardware.bus.choose import make_bus
 
     builder, _, extra = NODES[name]
@@ -130,7 +133,7 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
 
 
 def node_settings(name: str, overrides: Sequence[str]) -> Any:
-    """The node's settings from `key=value` words. Raises ConfigError."""
+    """Settings of the node from `key=value` words. Raises ConfigError."""
     from robo_rl.apps.nodes.node_settings import parse_settings
 
     return parse_settings(name, overrides, _attribute(NODES[name][1]))

@@ -9,7 +9,7 @@ from robo_rl.conf.fields import REQUIRED, one_of, setting
 
 @dataclass
 class NodeConfig:
-    """What every node takes."""
+    """Settings of every node."""
 
     name: str | None = setting(None, "of the node on the bus; none: as it is called here")
     namespace: str = setting("", "of the robot: several share a network that way")
@@ -20,12 +20,12 @@ class NodeConfig:
 
 @dataclass
 class DiagnosticsNodeConfig(NodeConfig):
-    """`diagnostics`: what all nodes say of themselves, in one list."""
+    """`diagnostics`: status of all nodes, in one list."""
 
 
 @dataclass
 class SafetyFilterNodeConfig(NodeConfig):
-    """`safety_filter`: the only one that sends to the arm."""
+    """`safety_filter`: the only node that sends commands to the arm."""
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file of yours")
     arm: bool = setting(False, "arm by itself once the robot is heard; otherwise by the service ~/arm")
@@ -33,7 +33,7 @@ class SafetyFilterNodeConfig(NodeConfig):
 
 @dataclass
 class FlightFilterNodeConfig(NodeConfig):
-    """`flight_filter`: the only one that sends to the quadcopter."""
+    """`flight_filter`: the only node that sends commands to the quadcopter."""
 
     bundle: str = setting(REQUIRED, "whose envelope is kept")
     command_hz: float = setting(100.0, "rate of commands", at_least=1.0)
@@ -68,7 +68,7 @@ class SimRobotNodeConfig(NodeConfig):
 
 @dataclass
 class ArmPolicyNodeConfig(NodeConfig):
-    """`arm_policy`: a bundle that infers chunks, in a process of its own."""
+    """`arm_policy`: chunks of a bundle, inferred in a process of its own."""
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
     robot: str = setting(REQUIRED, "description of the robot")
@@ -85,9 +85,7 @@ class ArmPolicyNodeConfig(NodeConfig):
 
 @dataclass
 class ActionHeadNodeConfig(NodeConfig):
-    """`action_head`: plays chunks at the robot's rate, or decides each command by itself with a single-step
-    bundle.
-    """
+    """`action_head`: plays chunks at the robot's rate, or decides each command with a single-step bundle."""
 
     robot: str = setting(REQUIRED, "description of the robot")
     bundle: str | None = setting(
@@ -132,7 +130,7 @@ class RobotDriverNodeConfig(NodeConfig):
 
 @dataclass
 class TeleopNodeConfig(NodeConfig):
-    """`teleop`: a human's hand on the arm, by gamepad, keyboard or leader arm."""
+    """`teleop`: teleoperation of the arm by gamepad, keyboard or leader arm."""
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
     device: str = one_of(
@@ -164,7 +162,7 @@ class CameraNodeConfig(NodeConfig):
 
 @dataclass
 class RecorderNodeConfig(NodeConfig):
-    """`recorder`: all topics as they come, into MCAP."""
+    """`recorder`: all topics as received, into MCAP."""
 
     out: str = setting("recordings", "folder of the recordings, one folder each")
     start: bool = setting(False, "record at once; otherwise by the service ~/start")
@@ -177,7 +175,7 @@ class RecorderNodeConfig(NodeConfig):
 
 @dataclass
 class TaskNodeConfig(NodeConfig):
-    """`task`: what the policy is asked to do."""
+    """`task`: the task of the policy."""
 
     goal: list[float] = setting([], "what the policy is shown behind the robot's own state")
     words: str = setting("", "the same in words, for policies that read")

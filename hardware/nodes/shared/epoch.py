@@ -1,4 +1,4 @@
-"""Where a sender's epochs begin, so that whoever hears it goes on hearing it after it was started anew."""
+"""First epoch of a sender, so that its receivers accept it after a restart."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hardware.bus.protocol import Bus
 
 
 def first_epoch(bus: Bus) -> int:
-    """The time in milliseconds: later than every epoch of the sender that was in its place before."""
+    """Time in milliseconds: later than every epoch of an earlier sender in the same place."""
     return int(1e3 * bus.stamp())

@@ -1,4 +1,4 @@
-"""What the safety filter last said: whoever starts a policy should hear that its commands lead nowhere."""
+"""Last status of the safety filter, for nodes whose commands it may drop."""
 
 from __future__ import annotations
 
@@ -6,40 +6,38 @@ from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
 from hardware.topics import SAFETY_STATE
 
-PASSING = ("armed", "flying")  # phases in which commands are heard
+PASSING = ("armed", "flying")  # phases in which commands pass
 
 
 class FilterWatch:
-    """Listens to `safety/state`."""
+    """Subscribes to `safety/state`."""
 
     def __init__(self, bus: Bus) -> None:
-        self._said: Status | None = None
-        SAFETY_STATE.subscribe(bus, self._hear)
+        self._status: Status | None = None
+        SAFETY_STATE.subscribe(bus, self._on_status)
 
     @property
     def passes(self) -> bool:
-        """Does the filter say that commands are heard?"""
-        return self._said is not None and self._said.values.get("phase") in PASSING
+        """True when the filter reports that it passes commands."""
+        return self._status is not None and self._status.values.get("phase") in PASSING
 
     @property
     def reason(self) -> str:
-        """Why it hears none, in its words; empty while it does, or was never heard."""
-        return "" if self._said is None or self.passes else f"{self._said.name}: {self._said.message}"
+        """Why the filter passes none, in its words; empty while it does, or without a status."""
+        return "" if self._status is None or self.passes else f"{self._status.name}: {self._status.message}"
 
     @property
     def hint(self) -> str:
-        """To be said behind the answer to ~/start; empty while the filter passes commands, or was never
-        heard.
-        """
-        said = self._said
+        """Addition to the answer of ~/start; empty while the filter passes commands, or without a status."""
+        said = self._status
         if said is None or said.values.get("phase", PASSING[0]) in PASSING:
             return ""
         return f", but {said.name} is {said.values['phase']}: arm it by robo-rl call {said.name}/arm"
 
-    def _hear(self, message: Diagnostics, received_s: float) -> None:
-        self._said = message.status[0] if message.status else self._said
+    def _on_status(self, message: Diagnostics, received_s: float) -> None:
+        self._status = message.status[0] if message.status else self._status
 
 
 def unarmed(name: str, sentence: str) -> str:
-    """The status of a filter that passes nothing: why, and what makes it go on."""
+    """Status of a filter that passes nothing: the reason, and how to continue."""
     return f"{sentence}; it goes on after {name}/arm"

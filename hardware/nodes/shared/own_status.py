@@ -1,6 +1,4 @@
-"""What a node says of itself; the last of it, when it ends as it was asked to, is not that something is
-wrong.
-"""
+"""Status of a node; the last one of a node that ends as requested is no fault."""
 
 from __future__ import annotations
 
@@ -10,12 +8,13 @@ from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
 from hardware.topics import Topic
 
-ENDS = "ends"  # key of a status: why the node ends; who gathers them tells it from one that fell silent
+ENDS = "ends"  # key of a status: why the node ends; distinguishes it from one that fell silent
 
 
 class OwnStatus:
-    """One node's status on `topic`. name: the node's, unless it speaks for something else, such as a
-    camera.
+    """One node's status on `topic`.
+
+    name: the node's, unless it reports for something else, such as a camera.
     """
 
     def __init__(self, bus: Bus, topic: Topic[Diagnostics], name: str = "") -> None:
@@ -23,13 +22,13 @@ class OwnStatus:
         self._publish = topic.publisher(bus)
 
     def leave(self, why: str) -> None:
-        """From now on it says that it ends, because of `why`."""
+        """Report from now on that the node ends, because of `why`."""
         self._why = why
 
     def tell(
         self, level: int, sentence: str, values: Mapping[str, str] | None = None, orderly: bool = True
     ) -> None:
-        """level: 0 ok, 1 warning, 2 error. orderly: it is as it should be in a node that ends."""
+        """Publish a status. level: 0 ok, 1 warning, 2 error. orderly: expected in a node that ends."""
         told = dict(values or {})
         if self._why:
             told[ENDS] = self._why

@@ -1,4 +1,4 @@
-"""The newest picture of each camera that a policy is shown, for as long as it is new enough to act on."""
+"""Newest picture of each camera in a policy's observation, while it is recent enough to act on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hardware.topics import compressed_topic, depth_topic, image_topic
 from robo_rl.core.errors import DataError
 
 STALE_PICTURE_PERIODS = 3.0
-UNKNOWN_S = 0.5  # how old a picture of a camera may be whose rate nobody has said
+UNKNOWN_S = 0.5  # largest age of a picture of a camera whose rate is not known
 
 
 @dataclass(frozen=True, slots=True)
 class PictureSettings:
-    """How pictures come. age_s: how old one may be, by its receipt; none: 3 periods of its camera."""
+    """How pictures arrive. age_s: largest age since receipt; None: 3 periods of the camera."""
 
     age_s: float | None = None
     transport: str = "raw"  # or compressed
@@ -29,9 +29,9 @@ USUAL = PictureSettings()
 
 
 class NewestPictures:
-    """Listens to what `keys` name, image.<camera> and depth.<camera>; keys as in a bundle's observation.
+    """Subscribes to the pictures of `keys`, image.<camera> and depth.<camera>, as in a bundle's observation.
 
-    Of compressed pictures only those that a policy is shown are decoded; depths always come as they are.
+    Only compressed pictures that a policy uses are decoded; depth is never compressed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class NewestPictures:
                 image_topic(camera).subscribe(bus, self._keep(key))
 
     def fresh(self) -> dict[str, Picture]:
-        """Those that have come, by key. Raises DataError when one is too old to act on, or cannot be read."""
+        """Pictures received, by key. Raises DataError when one is too old to act on, or cannot be read."""
         now_s = self._bus.now()
         for key, (_, received_s) in self._newest.items():
             if now_s - received_s > self._limits_s[key]:
@@ -64,7 +64,7 @@ class NewestPictures:
         return {key: self._picture(key) for key in self._newest}
 
     def _picture(self, key: str) -> Picture:
-        """Decoded once, however often it is asked for."""
+        """Picture of a key, decoded once."""
         picture, received_s = self._newest[key]
         if isinstance(picture, CompressedImage):
             picture = Image(picture.stamp_s, decoded(picture.data), picture.frame)
@@ -79,6 +79,6 @@ class NewestPictures:
 
 
 def picture_age_s(robot: RobotDescription, camera: str) -> float:
-    """How old a picture of this camera may be [s]."""
+    """Largest age of a picture of this camera [s]."""
     known = robot.cameras.get(camera)
     return UNKNOWN_S if known is None else STALE_PICTURE_PERIODS / known.rate_hz

@@ -1,4 +1,4 @@
-"""What whoever runs a node needs of it."""
+"""Interface of a node for the program that runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Node(Protocol):
-    """One node: it wires topics to pure code when it is made, and lives as long as its bus spins."""
+    """One node: it connects topics to pure code when it is made, and lives as long as its bus spins."""
 
     def stop(self, why: str) -> str:
         """Begin to come to rest, because of `why`. Returns the sentence for the terminal."""
@@ -15,9 +15,9 @@ class Node(Protocol):
 
     @property
     def at_rest(self) -> bool:
-        """Has what `stop` began been done?"""
+        """True once what `stop` began is done."""
         ...
 
     def last_word(self) -> None:
-        """Publish what must be said before the node is gone, with no time for more. May be called twice."""
+        """Publish the last message before the node is gone, without waiting. May be called twice."""
         ...

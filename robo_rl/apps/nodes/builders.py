@@ -1,7 +1,7 @@
 """Builders of the nodes: the only place that knows both the hardware and the simulator.
 
-Each builder imports what its node needs, so that a node starts without the packages of the others; robot nodes
-start without torch.
+Each builder imports what its node needs, so that a node starts without the packages of the others; robot
+nodes start without torch.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
 
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
-    """A flight filter whose landing uses the craft's rotor model (motors) or only its hover thrust (rates)."""
+    """A flight filter that lands by the craft's rotor model (motors) or by its hover thrust (rates)."""
     from hardware.checks.flight_contract import check_level, envelope_of
     from hardware.nodes.flight_filter import FlightFilterNode
     from hardware.safety.flight import FlightFilter

@@ -1,4 +1,4 @@
-"""The cameras of a set of nodes: one node for each, as the arguments or the robot's description name them."""
+"""Cameras of a set of nodes: one node for each, named by the arguments or the robot's description."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ UNNAMED = "camera"  # what one is called that neither the arguments nor the desc
 
 @dataclass(frozen=True, slots=True)
 class SetCamera:
-    """One camera. source: empty, another program sends its pictures. known: what the description says of
-    them.
+    """One camera of a set.
+
+    source: empty where another program publishes its pictures. known: its settings in the description.
     """
 
     name: str
@@ -23,11 +24,11 @@ class SetCamera:
     known: CameraDescription | None
 
     def values(self) -> dict[str, str]:
-        """Arguments of the set, as this camera's node is told them."""
+        """Arguments of the set, as passed to this camera's node."""
         return {"camera": self.source, "camera_name": self.name, "calibration": self.calibration}
 
     def words(self) -> list[str]:
-        """Settings that the description has: its pictures are as it says they are."""
+        """Settings of the description for this camera."""
         if self.known is None:
             return []
         return [
@@ -38,8 +39,7 @@ class SetCamera:
 
 
 def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
-    """The cameras by `camera`, `camera_name` and `calibration`, each joined by +, then the others of the
-    `robot`.
+    """Cameras by `camera`, `camera_name` and `calibration`, each joined by +, then the others of the `robot`.
 
     Raises ConfigError where it is not clear which camera is which.
     """
@@ -54,9 +54,7 @@ def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
 
 
 def _names(asked: str, given: str, described: Sequence[str]) -> list[str]:
-    """As asked; else those of the description, if they are as many as the sources; else the one without a
-    name.
-    """
+    """Names as given; else those of the description, if as many as sources; else the default name."""
     if asked:
         names = asked.split("+")
         if wrong := [name for name in names if not name.isidentifier()]:
@@ -76,7 +74,10 @@ def _names(asked: str, given: str, described: Sequence[str]) -> list[str]:
 
 
 def _parts(text: str, names: Sequence[str], argument: str) -> list[str]:
-    """One for each name; a single one may hold a +. Empty where nothing is given."""
+    """Parts of an argument joined by +, one for each name; a single one may contain a +.
+
+    Empty without a value.
+    """
     if not text:
         return []
     parts = [text] if len(names) == 1 else text.split("+")

@@ -1,4 +1,4 @@
-"""Landing model of a simulated craft. Apart from the simulator itself, which a flight filter never loads."""
+"""Landing model of a simulated craft, separate from the simulator, which a flight filter never loads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from sim.engines.quad.craft import Craft
 
 
 def craft_model(craft: Craft) -> CraftModel:
-    """The parameters of the craft that a landing needs."""
+    """Parameters of the craft that a landing needs."""
     values: dict[str, Any] = {item.name: getattr(craft, item.name) for item in fields(CraftModel)}
     return CraftModel(**values)

@@ -1,9 +1,9 @@
-"""How nodes live and end: any end is a safe stop, and the terminal says why.
+"""Running and ending nodes: every end is a safe stop, and the terminal shows the reason.
 
-The first Ctrl-C or SIGTERM asks: the nodes come to rest, which takes as long as braking takes. The second, or
-an error, does not wait: each node's last word is published, undisturbed by further signals, before the bus is
-closed. What comes within half a second of the first is the same request: the terminal and `ros2 launch` both
-pass one Ctrl-C on.
+The first Ctrl-C or SIGTERM is a request: the nodes come to rest, which takes as long as braking. A second
+signal, or an error, does not wait: each node's last message is published, protected from further signals,
+before the bus is closed. Signals within half a second of the first are the same request, because the terminal
+and `ros2 launch` both forward one Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the load
     from hardware.bus.protocol import Bus
     from hardware.nodes.shared.protocol import Node
 
-SAME_S = 0.5  # signals this close are one request
-REST_S = 60.0  # longest time that coming to rest may take, or to the ground: 18 m at 0.3 m/s
+SAME_S = 0.5  # signals within this time are one request
+REST_S = 60.0  # longest time to come to rest, or to land: 18 m at 0.3 m/s
 
 
 class Ending:
-    """Why to end; None while nobody asked. A second request interrupts whatever is going on, and so does the
-    first one before anything has `started`: loading a policy takes seconds, and nothing moves yet.
+    """Reason to end; None without a request.
+
+    A second request interrupts the program, and so does the first one before anything has `started`: loading
+    a policy takes seconds, and nothing moves yet.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.why: str | None = None
         self.started = False
-        self.code = 0  # what a shell sees of a program that its signal ended: 128 and the signal's number
+        self.code = 0  # exit code as a shell expects it: 128 + the signal's number
         self._clock, self._asked_s = clock, float("-inf")
 
     def ask(self, why: str) -> None:
-        """Note the first reason."""
+        """Note a reason; only the first counts."""
         self.why = self.why or why
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -56,10 +58,10 @@ class Ending:
 
 @contextmanager
 def listening() -> Iterator[Ending]:
-    """Signals become requests inside the block; in a thread that cannot hear them, nothing changes.
+    """Turn signals into requests inside the block; without effect in a thread that cannot handle signals.
 
-    A request before anything has `started` ends the block: see there whether it has. `leave` what was made by
-    then.
+    A request before anything has `started` ends the block; check `started` after it, and `leave` what was
+    made.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():
@@ -72,7 +74,7 @@ def listening() -> Iterator[Ending]:
         if ending.why is None:
             raise
     except Exception:
-        # The interrupt of a module that is being imported can surface as anything, mostly as an ImportError.
+        # An interrupted import can raise anything, mostly ImportError.
         if ending.why is None or ending.started:
             raise
     finally:
@@ -87,10 +89,10 @@ def live(
     say: Callable[[str], None] = print,
     done: Callable[[], str] = lambda: "done",
 ) -> None:
-    """Spin until asked or `until()`, then bring the nodes to rest. The first bus spins; in one process that
-    is all.
+    """Spin until a request or `until()`, then bring the nodes to rest.
 
-    done: says the reason when `until()` ended it. Nodes are stopped in order, and closed in reverse.
+    Only the first bus spins; in one process it drives all. done: reason for the report when `until()` ended
+    it. Nodes are stopped in order, and closed in reverse.
     """
     bus, ending.started = nodes[0][1], True
     try:
@@ -107,7 +109,7 @@ def live(
 
 
 def leave(nodes: Sequence[tuple[Node, Bus]]) -> None:
-    """Each node's last word, then each bus is closed in reverse; no signal cuts this short."""
+    """Publish each node's last message, then close each bus in reverse; no signal interrupts this."""
     with shielded():
         for node, _ in nodes:
             node.last_word()

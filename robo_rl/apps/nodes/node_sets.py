@@ -1,4 +1,4 @@
-"""Sets of nodes that belong together: one YAML file each, which `robo-rl up` and the launch files share."""
+"""Sets of nodes: one YAML file each, shared by `robo-rl up` and the launch files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULE = "robo_rl.apps.node"  # python3 -m this <node> key=value ...
 
 @dataclass(frozen=True)
 class Argument:
-    """What the user may set. A default of None has to be given."""
+    """A value that the user may set. A default of None means that it is required."""
 
     name: str
     default: str | None
@@ -27,10 +27,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Member:
-    """One node of a set. Settings hold values, $argument, or !argument: is it empty?
+    """One node of a set. Settings hold values, $argument, or !argument (true if it is empty).
 
-    when: the argument without which the node is left out. each: "camera", one node for each camera of the
-    set.
+    when: argument without which the node is omitted. each: "camera", one node for each camera of the set.
     """
 
     node: str
@@ -41,9 +40,7 @@ class Member:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Members in the order in which they start; they stop in reverse, so that the filter outlives what
-    commands it.
-    """
+    """Members in starting order; they stop in reverse, so that the filter outlives commanding nodes."""
 
     name: str
     about: str
@@ -53,7 +50,7 @@ class NodeSet:
     def commands(self, given: Mapping[str, str]) -> dict[str, list[str]]:
         """Node -> its command-line arguments, `["safety_filter", "robot=sim_arm", ...]`, for these values.
 
-        Raises ConfigError for an argument that the set does not take, or that it lacks.
+        Raises ConfigError for an unknown or a missing argument.
         """
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
@@ -78,12 +75,12 @@ class NodeSet:
 
 
 def set_names() -> list[str]:
-    """All sets."""
+    """Names of all sets."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_set(name: str) -> NodeSet:
-    """The set of this name. Raises UnknownNameError."""
+    """Set of this name. Raises UnknownNameError."""
     if name not in set_names():
         raise UnknownNameError("set of nodes", name, set_names())
     data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
@@ -101,7 +98,7 @@ def load_set(name: str) -> NodeSet:
 def _one_each(
     member: Member, values: Mapping[str, str | None], cameras: Sequence[SetCamera]
 ) -> Iterator[tuple[str, list[str]]]:
-    """A node for each camera; of several each has the camera's name in its own."""
+    """One node per camera; of several, each node's name contains the camera's."""
     for camera in cameras:
         name = member.node if len(cameras) == 1 else f"{member.node}_{camera.name}"
         named = [] if name == member.node else [f"name={name}"]
@@ -113,9 +110,7 @@ def _words(member: Member, values: Mapping[str, str | None]) -> list[str]:
 
 
 def _filled(value: Any, values: Mapping[str, str | None]) -> str:
-    """The value, or that of the argument which it names; true where it asks whether one is empty, and it
-    is.
-    """
+    """A value with its argument filled in; `!argument` is true when the argument is empty."""
     if isinstance(value, str) and value.startswith("!"):
         return _text(not values[value[1:]])
     return str(values[value[1:]]) if isinstance(value, str) and value.startswith("$") else _text(value)

@@ -1,12 +1,9 @@
-"""Settings of a node from `key=value` words, without hydra: nodes have flat settings and start in a fraction of
-a second.
-"""
+"""Settings of a node from `key=value` words, without hydra, so that a node starts fast."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from robo_rl.conf.fields import Setting, settings
@@ -28,7 +25,7 @@ _TRUTH = {
 def parse_settings(node: str, words: Sequence[str], schema: type[T]) -> T:
     """An instance of `schema` with the `key=value` words applied.
 
-    Raises ConfigError, with the key and what to do, for a mistyped key, a value of the wrong type or out of its
+    Raises ConfigError, with the key and what to do, for a mistyped key, a value of the wrong type or out of
     range, a key given twice and a required setting that is missing.
     """
     known, program = settings(schema), f"python -m robo_rl.apps.node {node}"
@@ -59,7 +56,7 @@ def _split(program: str, word: str, known: typing.Iterable[str]) -> tuple[str, s
 
 
 def _value(setting: Setting, text: str) -> Any:
-    """The text as the setting's type, within its limits."""
+    """Text as the setting's type, within its limits."""
     if setting.optional and text in ("none", "null"):
         return None
     try:
@@ -71,7 +68,8 @@ def _value(setting: Setting, text: str) -> Any:
         ) from None
     if setting.choices and value not in setting.choices:
         raise ConfigError(
-            f"{setting.key}={text} cannot be used, expected: {setting.type_words}.{_hint(text, setting.choices)}"
+            f"{setting.key}={text} cannot be used, expected: {setting.type_words}."
+            f"{_hint(text, setting.choices)}"
         )
     if not setting.allows(value):
         raise ConfigError(f"{setting.key}={text} cannot be used, expected: {setting.type_words}, and finite.")
@@ -79,7 +77,7 @@ def _value(setting: Setting, text: str) -> Any:
 
 
 def _parsed(kind: Any, text: str) -> Any:
-    """Raises ValueError for a text that is no such value."""
+    """Text as a value of this type. Raises ValueError for other text."""
     if typing.get_origin(kind) is list:
         if not (text.startswith("[") and text.endswith("]")):
             raise ValueError(text)
@@ -98,5 +96,7 @@ def _unquoted(text: str) -> str:
 
 
 def _hint(name: str, known: typing.Iterable[str], suffix: str = "") -> str:
+    from difflib import get_close_matches  # not loaded by a start without a mistake
+
     close = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}{suffix}'?" if close else ""

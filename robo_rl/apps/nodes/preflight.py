@@ -1,6 +1,6 @@
-"""What can be known to be wrong with a set of nodes before the first of them starts.
+"""Checks of a set of nodes before the first of them starts.
 
-`robo-rl up` runs this as a process of its own, which may load what a supervisor should not keep in memory.
+`robo-rl up` runs this in a separate process, so that the supervisor's memory stays small.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is 
 
 
 def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
-    """Raise the RoboRLError that a node would end with: settings, goal, driver's file, robot, bundle, whether
-    they fit.
+    """Raise the RoboRLError with which a node would end: settings, goal, driver's file, robot, bundle, their
+    match.
 
-    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns what is
-    worth knowing.
+    commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns remarks for
+    the terminal.
     """
     bundles, robots, flown, links = set[str](), set[str](), dict[str, Any](), set[QuadLink]()
     nodes = list[tuple[str, Any]]()
@@ -56,8 +56,9 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:
-    """The quadcopter's link, if the driver is one's. Raises ConfigError where nobody knows at what height it
-    lands.
+    """Link of the quadcopter, if the driver is one's.
+
+    Raises ConfigError where the height of the ground is unknown.
     """
     if name not in LINKS:
         return set()
@@ -72,7 +73,7 @@ def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set
 def _check_bundles(
     bundles: set[str], robots: set[str], flown: Mapping[str, Any], links: Collection[QuadLink]
 ) -> None:
-    """flown: folders of flight bundles, each with the level that it shall command."""
+    """Compare bundles and robots. flown: folders of flight bundles -> level that each shall command."""
     described = [load_description(robot) for robot in sorted(robots)]
     if bundles:
         from policies.deploy.bundle import load_bundle
@@ -88,7 +89,7 @@ def _check_bundles(
 
 
 def main(argv: Sequence[str]) -> int:
-    """argv: the commands as JSON."""
+    """Check the set. argv: the commands as JSON."""
     commands: dict[str, Any] = json.loads(argv[0])
     try:
         for sentence in check(commands):

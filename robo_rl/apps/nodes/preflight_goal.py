@@ -1,6 +1,4 @@
-"""Is a bundle told its task, and in as many numbers as it is shown? A policy without its goal would never
-command.
-"""
+"""Check that each bundle receives its goal, in the size of its observation; without one it never commands."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ SHOWN = ("arm_policy", "action_head")  # nodes that show an arm's bundle its goa
 
 
 def check_goals(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each bundle whose goal another program has to tell, or that is told one and shown
-    none.
+    """Yield a remark for each bundle whose goal another program must publish, or that has no goal input but
+    gets one.
 
-    nodes: (node, its settings). Raises CheckpointError for a goal of another size than the bundle is shown.
+    nodes: (node, its settings). Raises CheckpointError for a goal of another size than the bundle's.
     """
     from hardware.checks.arm_contract import check_goal, goal_names
     from policies.deploy.bundle import load_bundle

@@ -1,6 +1,4 @@
-"""Are the pictures that a bundle is shown sent by a node of the set? A policy without them would never
-command.
-"""
+"""Check that a node of the set publishes each bundle's pictures; without them it never commands."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ _SHOWN = ("arm_policy", "action_head")  # nodes that show a bundle what it needs
 
 
 def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each bundle whose pictures another program has to send.
+    """Yield a remark for each bundle whose pictures another program must publish.
 
-    nodes: (node, its settings). Raises ConfigError for one whose pictures no program will send: those of the
-    simulated arm, and of a camera of this set that has another name.
+    nodes: (node, its settings). Raises ConfigError for pictures that no program will publish: those of the
+    simulated arm, and of a camera of this set with another name.
     """
     from policies.deploy.bundle import load_bundle
 
@@ -41,7 +39,7 @@ def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _sent(node: str, given: Any) -> Iterator[str]:
-    """Keys of pictures, as in a bundle's observation."""
+    """Keys of published pictures, as in a bundle's observation."""
     if node == "camera":
         yield IMAGE + given.camera
         return

@@ -1,4 +1,4 @@
-"""How the nodes beside a real robot are put together: its driver, and the hand that may take over."""
+"""Builders of the nodes beside a real robot: its driver and teleoperation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
 
 
 def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str]:
-    """The device, and what its keys or buttons do."""
+    """Teleoperation device, and the text on its keys or buttons."""
     if config.device == "keyboard":
         keyboard = Keyboard(len(names))
         return keyboard, keyboard.help(names)
@@ -63,8 +63,9 @@ def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str
 
 
 def read_settings(file: str) -> tuple[str, dict[str, Any]]:
-    """(driver, its settings) of a YAML file. Raises ConfigError, or UnknownNameError for a driver that is
-    none.
+    """(driver, its settings) of a YAML file.
+
+    Raises ConfigError, or UnknownNameError for an unknown driver.
     """
     try:
         data = yaml.safe_load(Path(file).read_text())

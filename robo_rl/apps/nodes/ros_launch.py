@@ -1,4 +1,4 @@
-"""Sets of nodes as ROS 2 launch descriptions. Launch files call this; ROS is imported when they do."""
+"""Sets of nodes as ROS 2 launch descriptions. Launch files call this; ROS is imported only then."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COMMON = {
 
 
 def describe(*names: str) -> Any:
-    """A LaunchDescription of one set, or of several, of which the argument `set` chooses one (the first by
-    default).
+    """LaunchDescription of one set, or of several, of which the argument `set` chooses one (default: the
+    first).
     """
     from launch.actions import DeclareLaunchArgument, OpaqueFunction
 
@@ -34,7 +34,7 @@ def describe(*names: str) -> Any:
             "set", default_value=names[0], description=about, choices=list(names)
         )
     for argument in (argument for chosen in sets.values() for argument in chosen.arguments):
-        # Without a default launch itself asks for it. What one set of several needs, that set asks for.
+        # Without a default, launch requires it. With several sets, the chosen set checks what it needs.
         needed = argument.default is None and len(sets) == 1
         default = None if needed else argument.default or ""
         declared.setdefault(
@@ -48,7 +48,7 @@ def describe(*names: str) -> Any:
 
 
 def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
-    """One action per node, now that arguments have values."""
+    """One action per node, once the arguments have values."""
     from launch.actions import Shutdown
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
@@ -61,7 +61,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
     taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}
     common = [f"bus={value('bus')}"]
-    if value("bus") != "rclpy":  # remappings and ROS' own namespace are for rclpy alone
+    if value("bus") != "rclpy":  # remappings and ROS' own namespace work with rclpy alone
         if taken:
             raise ConfigError(
                 f"controller={value('controller')} needs bus=rclpy: bus={value('bus')} remaps no topics."

@@ -1,6 +1,4 @@
-"""The nodes around the simulated arm, and its task: point after point, the first from one of the task's own
-starts.
-"""
+"""Nodes around the simulated arm, and its task: goal after goal, from one of the task's initial states."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
 
 
 class ReachJudge:
-    """Publishes goals and judges as the environment does; `on_reset` is called before each new one."""
+    """Publishes goals and scores them as the environment does; `on_reset` is called before each new one."""
 
     def __init__(self, bus: Bus, body: SimulatedArm, seed: int, on_reset: Any) -> None:
         self.task, self.success = Arm6ReachTask(HOME_RAD), list[bool]()
@@ -43,13 +41,11 @@ class ReachJudge:
         bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def place(self) -> None:
-        """The arm where the task's first episode of this seed starts: from home its goal may be there
-        already.
-        """
+        """Move the arm to the start of the task's first episode; at home the goal may be reached already."""
         self._body.place(self._drawn(0)[0])
 
     def begin(self, episode: int) -> None:
-        """Another goal; the arm stays where it is."""
+        """Publish another goal; the arm stays where it is."""
         _, self._goal_m = self._drawn(episode)
         self._held = 0
         self.success.append(False)
@@ -57,7 +53,7 @@ class ReachJudge:
         self._tell(Floats(self._goal_m))
 
     def _drawn(self, episode: int) -> tuple[Any, Any]:
-        """(start [rad], goal [m]), as the environment draws them for this episode."""
+        """(start [rad], goal [m]), sampled as the environment does for this episode."""
         return start_of(self.task, self._elsewhere, derive_seed("eval", self._seed, episode))
 
     def _look(self) -> None:
@@ -68,7 +64,10 @@ class ReachJudge:
 
 
 def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
-    """Raises CheckpointError when the bundle does not fit the arm, before any process is started."""
+    """Build the cell.
+
+    Raises CheckpointError before any process starts when the bundle does not fit the arm.
+    """
     robot, body = load_description("sim_arm"), SimulatedArm()
     check_contract(bundle, robot)
     check_goal(bundle, SIM_GOAL, SIM_TASK)
@@ -107,7 +106,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
 def _deciders(
     config: RunConfig, bundle: Bundle, robot: RobotDescription, buses: dict[str, Any]
 ) -> tuple[ArmPolicyNode | None, ActionHeadNode]:
-    """A bundle of single actions is decided in the head; one of chunks in a process of its own."""
+    """Nodes that decide: the head for a bundle of single actions, else the head and an inference process."""
     head = ActionHeadNode(buses["action_head"], robot, bundle)
     if bundle.chunk == 1:
         return None, head

@@ -1,4 +1,4 @@
-"""The nodes around the simulated quadcopter, and its task: hover at one point after the other."""
+"""Nodes around the simulated quadcopter, and its task: hover at one point after the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EPISODE_S, CLOSE_M, HELD_S, REACH_M = 5.0, 0.1, 1.0, 0.15
 
 
 class SimulatedQuad:
-    """The simulator's craft in the words of the bus."""
+    """The simulator's craft with the messages of the bus."""
 
     def __init__(self, body: QuadBody) -> None:
         self._body = body
@@ -46,7 +46,7 @@ class SimulatedQuad:
 
 
 class HoverJudge:
-    """A goal per episode; solved when the last second stayed within 10 cm of it."""
+    """One goal per episode; solved when the craft stayed within 10 cm of it for the last second."""
 
     def __init__(self, bus: Bus, body: QuadBody, seed: int) -> None:
         self.success = list[bool]()
@@ -70,8 +70,9 @@ class HoverJudge:
 
 
 def flight_env(bundle: Bundle) -> QuadVecEnv:
-    """The environment of the bundle's name: it knows craft and senses. Raises CheckpointError for any other
-    bundle.
+    """Environment of the bundle's name, with its craft and senses.
+
+    Raises CheckpointError for any other bundle.
     """
     check_craft(bundle)
     env = make_env(bundle.env.name, 1)
@@ -80,7 +81,7 @@ def flight_env(bundle: Bundle) -> QuadVecEnv:
 
 
 def flight_observer(env: QuadVecEnv) -> FlightObserver:
-    """What the policy is shown, as in training."""
+    """Observer of the policy's observation, as in training."""
     return FlightObserver(
         env.senses.history, env.senses.integral, env.command.hover, env.task.dt_s, env.senses.integral_limit
     )
@@ -119,6 +120,7 @@ def quad_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         counts=safety.filter.counts,
         timing=lambda: f"{policy.decisions} decisions at {rate_hz:g} Hz, {policy.timing}",
         figures=lambda: loop_figures(policy.timing),
-        next=f"robo-rl up quad_sim bundle={bundle.folder}{_level_word(level)}   (the same nodes as processes on a bus)",
+        next=f"robo-rl up quad_sim bundle={bundle.folder}{_level_word(level)}   "
+        "(the same nodes as processes on a bus)",
         episode_s=EPISODE_S,
     )

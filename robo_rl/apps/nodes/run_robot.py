@@ -1,7 +1,7 @@
-"""`robo-rl run robot=...`: the graph of nodes that runs on a robot, in one process, around a simulated one.
+"""`robo-rl run robot=...`: the graph of nodes that runs on a robot, in one process, around a simulated robot.
 
-policy (in a process of its own) -> head -> safety filter -> simulated robot, on the real clock. What the
-filter did, and why it stopped, is said at the end; nothing in here can switch it off.
+policy (in a process of its own) -> head -> safety filter -> simulated robot, in real time. The filter's
+actions and the reason for a stop are reported at the end; nothing here can switch the filter off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 
-_START_S = 60.0  # a policy that is not loaded by then will not be
+_START_S = 60.0  # longest time to load a policy
 _HOLD_S = 3.0  # by then the filter has stopped for a policy that died, unless it never took a command of it
 ROBOTS = {
     "sim_arm": "robo_rl.apps.nodes.run_arm:arm_cell",
@@ -36,7 +36,7 @@ ROBOTS = {
 
 @runtime_checkable
 class Task(Protocol):
-    """What the robot is asked for, and the judge of it."""
+    """Task of the robot, with its score."""
 
     success: list[bool]  # of the episodes that began; the last one's may still change
 
@@ -45,14 +45,14 @@ class Task(Protocol):
 
 @dataclass
 class Cell:
-    """A robot, its nodes in the order in which they are stopped, and its task."""
+    """A robot, its nodes in stopping order, and its task."""
 
     nodes: list[tuple[Node, Bus]]
     task: Task
-    ready: Callable[[], bool]  # may it be armed?
-    fault: Callable[[], str]  # why it never will; empty
+    ready: Callable[[], bool]  # True when it may be armed
+    fault: Callable[[], str]  # why it never will; else empty
     arm: Callable[[], tuple[bool, str]]
-    stopped: Callable[[], Reason | None]  # why the filter has stopped by itself
+    stopped: Callable[[], Reason | None]  # why the filter has stopped
     counts: Mapping[Reason, int]
     timing: Callable[[], Any]
     figures: Callable[
@@ -63,9 +63,7 @@ class Cell:
 
 
 def run_robot(config: RunConfig, bundle: Bundle) -> int:
-    """Run, and say what happened. Returns 0, or 3 when the filter had to stop the robot or the policy
-    died.
-    """
+    """Run and report. Returns 0, or 3 when the filter stopped the robot or the policy's process died."""
     if config.env is not None or config.rate_hz is not None:
         raise ConfigError(
             "robot=... runs the robot's own task at the bundle's rate; leave env and rate_hz out."
@@ -98,7 +96,7 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
 
 
 class _Director:
-    """Arms when everything is there, then lets one episode follow the other."""
+    """Arms the filter when all nodes are ready, then runs one episode after the other."""
 
     def __init__(self, config: RunConfig, cell: Cell, bus: Bus) -> None:
         self._config, self._cell, self._bus = config, cell, bus
@@ -109,10 +107,10 @@ class _Director:
         self.died, self._died_s = (
             "",
             float("inf"),
-        )  # what was said of a policy that is no more, and since when
+        )  # fault of a policy whose process died, and since when
 
     def why(self) -> str:
-        """Why it ended, when nobody asked."""
+        """Reason for the end, when nobody requested it."""
         if self.stopped:
             return f"the safety filter: {self.stopped.sentence}"
         if self.died:
@@ -121,7 +119,7 @@ class _Director:
         return "all episodes are done" if done else "the time is over"
 
     def over(self) -> bool:
-        """Asked after every callback: goes on, and says when to end."""
+        """Called after every callback: continues the episodes, and returns True at the end."""
         now_s, cell = self._bus.now(), self._cell
         if self._begun_s is None:
             return self._begin(now_s)
@@ -144,7 +142,7 @@ class _Director:
         return False
 
     def _is_gone(self, now_s: float) -> bool:
-        """Has the policy died, and the filter not stopped for it?"""
+        """True when the policy's process died and the filter did not stop because of it."""
         if fault := self._cell.fault():
             self._died_s = min(self._died_s, now_s)
             if now_s - self._died_s > _HOLD_S:
@@ -184,9 +182,7 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _
 
 
 def loop_figures(timing: LoopTiming, decisions: Durations | None = None) -> dict[str, float]:
-    """What a loop's report holds, of the whole run. decisions: theirs, where ticks do not decide by
-    themselves.
-    """
+    """Report of a loop over the whole run. decisions: of the policy, where ticks do not decide themselves."""
     kept = timing.figures()
     half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions is None else all_ms(decisions)
     counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}

@@ -1,6 +1,6 @@
-"""Several processes as one: their lines in one terminal, and one safe stop for all of them.
+"""Supervises several processes: their lines in one terminal, and one safe stop for all of them.
 
-They start in order and stop in reverse, one after the other: what commands first, then the filter, which
+They start in order and stop in reverse, one after the other: commanding nodes first, then the filter, which
 brakes, and the robot last. The stop begins at Ctrl-C, at SIGTERM, after `seconds`, or when any of them ends.
 """
 
@@ -26,14 +26,14 @@ from robo_rl.core.errors import BusError, LockedError
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
-REST_S = 8.0  # a node has so long to come to rest; braking takes 5 s at most
-LANDS = "flight_filter"  # the node that has as long as a landing takes: without it the craft falls
-# and so long after a second SIGINT: it holds at once, and a busy machine takes seconds to end a process
+REST_S = 8.0  # longest time for a node to come to rest; braking takes 5 s at most
+LANDS = "flight_filter"  # the node that may take as long as a landing: without it the craft falls
+# longest time after a second SIGINT: nodes hold at once, but a busy machine takes seconds to end them
 KILL_S = 5.0
 
 
 class Signals:
-    """What the user asked for. `count` grows with each signal; the second one means: at once."""
+    """Signals received from the user. `count` grows with each; the second one means: stop at once."""
 
     def __init__(self) -> None:
         self.why, self.count = "", 0
@@ -45,7 +45,7 @@ class Signals:
 
 @contextmanager
 def noted() -> Iterator[Signals]:
-    """Inside the block signals are noted, and interrupt nothing."""
+    """Note signals inside the block instead of being interrupted by them."""
     signals = Signals()
     before = {number: signal.signal(number, signals.note) for number in ended_by()}
     try:
@@ -57,9 +57,7 @@ def noted() -> Iterator[Signals]:
 
 @contextmanager
 def terminal_kept() -> Iterator[None]:
-    """After the block our terminal echoes and waits for lines as before, even if who read its keys was
-    killed.
-    """
+    """Restore the terminal's settings after the block, even if the process that read its keys was killed."""
     before = termios.tcgetattr(0) if os.isatty(0) else None
     try:
         yield
@@ -67,7 +65,7 @@ def terminal_kept() -> Iterator[None]:
         with suppress(OSError, termios.error):  # the terminal is gone
             if (
                 before is not None and os.tcgetpgrp(0) == os.getpgrp()
-            ):  # who sets it from the background is halted
+            ):  # a background process that sets it is halted
                 termios.tcsetattr(0, termios.TCSANOW, before)
 
 
@@ -93,8 +91,9 @@ def alone(domain: int, namespace: str) -> Iterator[None]:
 
 
 class Supervisor:
-    """Runs `commands` (name -> argv). `say` prints one line. typist: the one of them that reads our
-    terminal.
+    """Runs `commands` (name -> argv). `say` prints one line.
+
+    typist: the process that reads the terminal's keys.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Supervisor:
         self._readers: list[threading.Thread] = []
 
     def run(self, seconds: float | None = None) -> int:
-        """Until the stop is done. 0 when it was asked for, 3 when one of them ended by itself."""
+        """Run until everything has stopped. Returns 0 after a request, 3 when a process ended by itself."""
         with noted() as signals, terminal_kept() if self._typist else nullcontext():
             why, code = "", 0
             try:
@@ -129,8 +128,8 @@ class Supervisor:
             return code
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
-        # A session of its own: Ctrl-C in the terminal reaches us alone, and each node gets one signal, in its
-        # turn.
+        # A session of its own: the terminal's Ctrl-C reaches the supervisor alone, and each node gets one
+        # signal in its turn.
         process = subprocess.Popen(
             argv,
             stdin=None if name == self._typist else subprocess.DEVNULL,
@@ -151,7 +150,7 @@ class Supervisor:
                 self._lines.put(f"{name:<{self._width}} | {line.decode(errors='replace').rstrip()}")
 
     def _watch(self, signals: Signals, until_s: float | None) -> tuple[str, int]:
-        """Wait for a reason to stop: (the reason, the exit code)."""
+        """Wait for a reason to stop; returns (reason, exit code)."""
         while True:
             self._print()
             if signals.why:
@@ -171,8 +170,7 @@ class Supervisor:
         late_s = asked_s + rest_s(name)
         while process.poll() is None and time.monotonic() < late_s:
             self._print()
-            # The user does not want to wait: hold at once. A node takes what comes too soon for the same
-            # request.
+            # A second signal of the user: hold at once. A node ignores a repetition that comes too soon.
             if signals.count > 1 and not hurried and time.monotonic() - asked_s > 1.2 * SAME_S:
                 hurried = True
                 process.send_signal(signal.SIGINT)
@@ -190,10 +188,10 @@ class Supervisor:
 
 
 def rest_s(name: str) -> float:
-    """How long a node may take to stop before it is made to."""
+    """Longest time that a node may take to stop before it is killed."""
     return node_life.REST_S + REST_S if name == LANDS else REST_S
 
 
 def ending(code: int) -> str:
-    """An exit code in words."""
+    """Exit code in words."""
     return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

@@ -132,8 +132,8 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
 @pytest.mark.parametrize(
     ("offset_rad", "why"),
     [
-        (math.nan, "the command holds a value that is not a finite number"),
-        (0.5, "the first command is too far from where the robot is"),
+        (math.nan, "the command contains NaN or an infinite value"),
+        (0.5, "the first command is too far from the robot's position"),
     ],
 )
 def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None:

@@ -221,7 +221,7 @@ def test_a_silent_robot_is_held_after_three_periods_then_stopped() -> None:
     for _ in range(60):
         bench.tick(0.2, hear=False)
     assert bench.filter.phase is Phase.DISARMED
-    assert bench.filter.arm(bench.now_s) == (False, "not armed: no fresh state of the robot has come")
+    assert bench.filter.arm(bench.now_s) == (False, "not armed: no fresh state of the robot has arrived")
 
 
 def test_the_emergency_stop_is_latched_until_armed_again() -> None:

@@ -276,7 +276,7 @@ def test_arming_outside_the_envelope_is_refused() -> None:
     flight = Flight(position=[0.0, 0.0, 3.0])
     flight.hear()
     assert flight.filter.arm(0.0) == (False, "not armed: the craft left the geofence")
-    assert Flight().filter.arm(0.0) == (False, "not armed: no fresh state of the robot has come")
+    assert Flight().filter.arm(0.0) == (False, "not armed: no fresh state of the robot has arrived")
 
 
 def test_rates_and_thrust_are_clamped() -> None:
