@@ -26,11 +26,12 @@ FOLDER = Path(__file__).parent / "robots"
 LAG_S = 0.1
 # Plausibility limits: four turns either way; ten times the velocity and acceleration of fast arms.
 LARGEST = {
-    "low_rad": 8.0 * math.pi, "high_rad": 8.0 * math.pi, "velocity_rad_s": 100.0, "acceleration_rad_s2": 10_000.0,
-}  # fmt: skip
-
-
-# Rates of messages, Hz. Timeouts follow from them: at 0.001 Hz a state would count as fresh for an hour.
+    "low_rad": 8.0 * math.pi,
+    "high_rad": 8.0 * math.pi,
+    "velocity_rad_s": 100.0,
+    "acceleration_rad_s2": 10_000.0,
+}
+# Plausible rates of messages. Age limits follow from them: at 0.001 Hz a state would be valid for an hour.
 LEAST_HZ, MOST_HZ = 1.0, 10_000.0
 
 
@@ -247,8 +248,8 @@ def _check_rates(robot: RobotDescription) -> None:
     for key in ("command_hz", "state_hz"):
         if not LEAST_HZ <= (rate_hz := getattr(robot, key)) <= MOST_HZ:
             raise ConfigError(
-                f"{key} = {rate_hz} of '{robot.name}': {LEAST_HZ:g} to {MOST_HZ:g} Hz was expected. How long a "
-                "message counts as fresh follows from it."
+                f"{key} = {rate_hz} of '{robot.name}': expected {LEAST_HZ:g} to {MOST_HZ:g} Hz, because the "
+                "age limits of messages follow from it."
             )
 
 

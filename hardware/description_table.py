@@ -20,7 +20,7 @@ MEANINGS = {
     "joints": "the joints, in any order",
     "cameras": "the cameras, by name",
     "start_jump_rad": "largest distance between the first command and the measured position",
-    "workspace": "allowed box for elbow, wrist and tool, in the base frame; needs each joint's `axis` and `offset_m`",
+    "workspace": "allowed box for elbow, wrist and tool, base frame; needs all `axis` and `offset_m`",
     "tool_m": "position of the tool in the frame of the last joint",
     "joints[].name": "as in `joint_states` and in the driver",
     "joints[].low_rad": "lower position limit",
@@ -33,10 +33,10 @@ MEANINGS = {
     "cameras.<name>.width_px": "width of the pictures",
     "cameras.<name>.height_px": "height of the pictures",
     "cameras.<name>.rate_hz": "pictures per second",
-    "cameras.<name>.source": "`0`, `/dev/video0`, a video file or `pattern`; `arm` and `teleop` start a node for it",
+    "cameras.<name>.source": "`0`, `/dev/video0`, a video file or `pattern`, for a camera node of `up`",
     "workspace.low_m": "corner with the smallest coordinates [x, y, z]",
     "workspace.high_m": "corner with the largest coordinates [x, y, z]",
-}  # fmt: skip
+}
 # Defaults that follow from another key or setting.
 COMPUTED = {
     "tool_m": "origin of the last joint",

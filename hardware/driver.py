@@ -123,9 +123,10 @@ class DriverSession:
 
 
 def open_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> DriverSession:
-    """Session of the driver `name` in a guard process, which stops the robot when this process dies or stalls.
+    """Session of the driver `name` in a guard process.
 
-    The drivers in `IN_PROCESS` run in this process. `watchdog_s` may also be given among the settings. Raises
+    The guard process stops the robot when this process dies or stalls. The drivers in `IN_PROCESS` run in
+    this process, without a guard. `watchdog_s` may also be given among the settings. Raises
     UnknownNameError for an unknown driver and ConfigError for unknown, missing or unusable settings.
     """
     if name in IN_PROCESS:

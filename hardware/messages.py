@@ -33,7 +33,7 @@ class JointState:
 
 @dataclass(frozen=True, slots=True)
 class JointTrajectory:
-    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`. A command has one waypoint.
+    """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command has one.
 
     epoch: start time of the sender [ms], plus one for each reset. sequence: number of messages since the
     reset. Receivers refuse messages that are out of order. In the ROS message both are in the header's

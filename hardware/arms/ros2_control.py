@@ -1,8 +1,8 @@
 """Driver of an arm of ros2_control: joint_trajectory_controller or forward_command_controller, over the bus.
 
 Watchdog: a timer on the bus sends the measured position when no command has come for `watchdog_s`. If this
-process dies, the controller keeps the last waypoint, which is at most two periods ahead. A position controller
-holds it; do not use this driver with a velocity controller.
+process dies, the controller keeps the last waypoint, which is at most two periods ahead. A position
+controller holds it; do not use this driver with a velocity controller.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Ros2ControlDriver:
     def write(self, command: JointCommand) -> JointCommand:
         if not self._connected or self._stopped:
             raise DriverError(
-                f"{self._robot}: {self._stop_cause}, or is not connected. Nothing was sent. Connect, then try "
-                "again."
+                f"{self._robot}: {self._stop_cause}, or is not connected. Nothing was sent. Connect, then "
+                "try again."
             )
         target_rad = self._limiter.next(command, self.read().position_rad)
         self._send(target_rad)

@@ -52,7 +52,8 @@ class SimulatedArmDriver:
         self._watch()
         if not self._open:
             raise DriverError(
-                "The simulated arm was stopped or is not connected. Nothing was sent. Connect, then try again."
+                "The simulated arm was stopped or is not connected. Nothing was sent. Connect, then try "
+                "again."
             )
         target_rad = self._limiter.next(command, self._robot.read()[0])
         self._robot.command(target_rad)

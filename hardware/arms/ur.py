@@ -1,8 +1,8 @@
 """Driver of Universal Robots arms over RTDE (`ur_rtde`), with joint targets by servoJ.
 
-Watchdogs: the guard process (`hardware/guard/guard.py`) sends servoStop. Should it fail, the controller's RTDE
-watchdog ends the control program 1.2 x `watchdog_s` after the last command, so the arm also stops when the
-cable is pulled.
+Watchdogs: the guard process (`hardware/guard/guard.py`) sends servoStop. Should it fail, the controller's
+RTDE watchdog ends the control program 1.2 x `watchdog_s` after the last command, so the arm also stops when
+the cable is pulled.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class UrDriver:
     ) -> None:
         if not (0.03 <= lookahead_s <= 0.2 and 100.0 <= gain <= 2000.0):
             raise ConfigError(
-                f"lookahead_s={lookahead_s}, gain={gain}: servoJ expects lookahead_s from 0.03 to 0.2 and gain "
-                "from 100 to 2000."
+                f"lookahead_s={lookahead_s}, gain={gain}: servoJ expects lookahead_s from 0.03 to 0.2 and "
+                "gain from 100 to 2000."
             )
         self._host, self._model, self._watchdog_s = host, model, watchdog_s
         self._period_s, self._lookahead_s, self._gain = 1.0 / rate_hz, lookahead_s, gain

@@ -1,4 +1,4 @@
-"""Driver of UFACTORY xArms by their SDK: joint targets in servo mode (mode 1), executed at once at full speed.
+"""Driver of UFACTORY xArms by their SDK: joint targets in servo mode (1), executed at once at full speed.
 
 Watchdog: the guard process (`hardware/guard/guard.py`) stops the motion. The arm itself has no watchdog: if
 the guard fails, a controller in servo mode holds its last target, which is at most one limited step ahead.
@@ -137,7 +137,10 @@ class XarmDriver:
         self._limiter, self._stopped, self._fault_text, self._received_s = None, False, "", -math.inf
 
     def _reported(self, report: dict[str, Any]) -> None:
-        """Store a report. Called in the SDK's thread; readers see whole arrays, because it replaces a reference."""
+        """Store a report.
+
+        Called in the SDK's thread; readers see whole arrays, because it replaces a reference.
+        """
         self._angles_rad, self._received_s = (
             np.array(report["joints"][: self._joints], float),
             time.monotonic(),
@@ -146,7 +149,8 @@ class XarmDriver:
     def _check(self, api: Any) -> None:
         if api.axis != self._joints:
             raise DriverError(
-                f"{self._robot} has {api.axis} joints, expected {self._joints}. Check the address and joints=."
+                f"{self._robot} has {api.axis} joints, expected {self._joints}. Check the address and "
+                "joints=."
             )
         api.get_err_warn_code()
         if api.error_code:
@@ -189,6 +193,6 @@ class XarmDriver:
 
     def _refused(self, answer: int) -> str:
         return (
-            f"{self._robot} refused the command: {ANSWERS.get(answer, f'its SDK returned {answer}')}. Nothing "
-            "was sent. Check the message in UFACTORY Studio, then connect again."
+            f"{self._robot} refused the command: {ANSWERS.get(answer, f'its SDK returned {answer}')}. "
+            "Nothing was sent. Check the message in UFACTORY Studio, then connect again."
         )

@@ -10,7 +10,7 @@ from hardware.bus.protocol import Profile
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Quality of service of the publishers and subscribers of a profile; `depth` and `latched` hold for both."""
+    """Quality of service of a profile; `depth` and `latched` hold for publishers and subscribers."""
 
     offers_reliable: bool
     asks_reliable: bool
@@ -54,7 +54,8 @@ class Repeats:
 
 QUALITY = {
     Profile.COMMAND: Quality(True, True, False, 1),
-    # Subscribers ask for best effort, because that matches drivers of either kind, and only the newest counts.
+    # Subscribers ask for best effort, because that matches drivers of either kind, and only the newest
+    # counts.
     Profile.STATE: Quality(True, False, False, 1),
     Profile.SENSOR: Quality(False, False, False, 5),
     Profile.LATCHED: Quality(True, True, True, 1),

@@ -16,7 +16,10 @@ class Timers:
         self._callbacks: list[Callable[[], None]] = []
 
     def add(self, period_s: float, callback: Callable[[], None], now_s: float) -> None:
-        """Add a callback, first due one period from now. Raises BusError for a period that is not positive."""
+        """Add a callback, first due one period from now.
+
+        Raises BusError for a period that is not positive.
+        """
         if not (math.isfinite(period_s) and period_s > 0.0):
             raise BusError(f"A timer needs a period above 0 s, found {period_s}.")
         self._schedules.append([now_s, period_s, 1])
@@ -27,7 +30,10 @@ class Timers:
         return min((start + k * period for start, period, k in self._schedules), default=math.inf)
 
     def due(self, now_s: float) -> list[Callable[[], None]]:
-        """The callbacks whose deadline has passed, earliest first; sets each one's next deadline after `now_s`."""
+        """The callbacks whose deadline has passed, earliest first.
+
+        Their next deadlines are set to the first ones after `now_s`.
+        """
         found = []
         for schedule, callback in zip(self._schedules, self._callbacks, strict=True):
             start, period, k = schedule

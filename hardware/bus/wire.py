@@ -2,8 +2,8 @@
 
 A packer takes a record and `new(type, **fields)`, which makes a ROS message; fields that are not given have
 their defaults. An unpacker takes any object with the attributes of the message. The table therefore works
-with the classes of rclpy and of `rosbags`. Stamps later than 97 days after the Unix epoch survive a round trip
-exactly, earlier ones to half a nanosecond.
+with the classes of rclpy and of `rosbags`. Stamps later than 97 days after the Unix epoch survive a round
+trip exactly, earlier ones to half a nanosecond.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 
 
 def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n"]:
-    """The bytes of a JPEG file. pixels: RGB. quality: 1 to 100. Raises MissingDependencyError without OpenCV."""
+    """The bytes of a JPEG file.
+
+    pixels: RGB. quality: 1 to 100. Raises MissingDependencyError without OpenCV.
+    """
     cv2 = _opencv()
     _, data = cv2.imencode(
         ".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]

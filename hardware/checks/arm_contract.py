@@ -40,7 +40,10 @@ def goal_names(bundle: Bundle) -> tuple[str, ...]:
 
 
 def check_goal(bundle: Bundle, size: int, source: str) -> None:
-    """Raise CheckpointError unless a goal of `size` numbers fits the bundle. source: its publisher in words."""
+    """Raise CheckpointError unless a goal of `size` numbers fits the bundle.
+
+    source: its publisher in words.
+    """
     names = goal_names(bundle)
     if len(names) != size:
         unit = "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in goal_segments(bundle))

@@ -55,7 +55,10 @@ def check_level(bundle: Bundle, level: Level) -> None:
 
 
 def level_of(bundle: Bundle) -> Level:
-    """Level of the bundle's commands, from the unit of its actions. Raises CheckpointError for other units."""
+    """Level of the bundle's commands, from the unit of its actions.
+
+    Raises CheckpointError for other units.
+    """
     unit = bundle.env.action.unit
     if unit == UNITS["motors"]:
         return "motors"
@@ -79,8 +82,8 @@ def link_mismatches(bundle: Bundle, link: QuadLink) -> Iterator[str]:
     env = bundle.env
     if level_of(bundle) == "motors":
         yield (
-            "It commands motors, which cannot be done over a link: train with robo-rl fly level=rates, or run "
-            "it on board as C."
+            "It commands motors, which cannot be done over a link: train with robo-rl fly level=rates, or "
+            "run it on board as C."
         )
     elif (most := max(env.action.high[1:])) > link.rate_rad_s * (1.0 + _SLACK):
         yield (
@@ -89,7 +92,8 @@ def link_mismatches(bundle: Bundle, link: QuadLink) -> Iterator[str]:
         )
     if env.control_hz > link.command_hz * (1.0 + _SLACK):
         yield (
-            f"It sends commands at {env.control_hz:g} Hz, but the link transmits them at {link.command_hz:g} Hz."
+            f"It sends commands at {env.control_hz:g} Hz, but the link transmits them at {link.command_hz:g} "
+            "Hz."
         )
     if float(bundle.manifest["rates_hz"].get("state", 0.0)) > link.state_hz * (1.0 + _SLACK):
         yield f"It observes states at a higher rate than the link transmits ({link.state_hz:g} Hz)."

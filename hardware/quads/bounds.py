@@ -34,8 +34,8 @@ class QuadLimits:
         good = self.rate_rad_s > 0.0 and 0.0 < self.tilt_rad < math.pi / 2 and self.speed_m_s > 0.0
         if not good or not 0.0 <= self.thrust_low < self.thrust_high <= 1.0:
             raise ConfigError(
-                f"{self}: expected rate and speed above 0, tilt in (0, 1.57) rad, and thrust_low < thrust_high "
-                "in [0, 1]."
+                f"{self}: expected rate and speed above 0, tilt in (0, 1.57) rad, and thrust_low < "
+                "thrust_high in [0, 1]."
             )
 
 
@@ -133,8 +133,8 @@ def _check(setpoint: Setpoint, robot: str) -> None:
         shape = (_SIZES.get(item.name, size),) if value.ndim else ()
         if value.shape != shape or not np.isfinite(value).all():
             raise DriverError(
-                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and have shape {shape}, "
-                f"found {value}. Nothing was sent."
+                f"{item.name} of a {type(setpoint).__name__} to {robot} must be finite and have shape "
+                f"{shape}, found {value}. Nothing was sent."
             )
         if item.name == "quat_wxyz" and abs(float(np.linalg.norm(value)) - 1.0) > 1e-2:
             raise DriverError(

@@ -82,7 +82,7 @@ class Bag:
         self.names, self.full_names = set(self._names.values()), sorted(every.values())
 
     def raw(self, topics: Collection[str]) -> Iterator[tuple[str, int, bytes]]:
-        """(topic, time of receipt [Unix ns], CDR) of the messages of these topics, in the order of receipt."""
+        """(topic, time of receipt [Unix ns], CDR) of each message of these topics, in order of receipt."""
         wanted = [each for each in self._reader.connections if self._names.get(each.topic) in topics]
         if not wanted:
             return
@@ -93,7 +93,7 @@ class Bag:
             raise DataError(f"{self.path.name} is broken: {error}.") from error
 
     def messages(self, topics: Collection[str]) -> Iterator[tuple[str, int, Message]]:
-        """(topic, time of receipt [Unix ns], record) of the messages of these topics, in the order of receipt."""
+        """(topic, time of receipt [Unix ns], record) of each message, in order of receipt."""
         for topic, received_ns, cdr in self.raw(topics):
             yield topic, received_ns, self.decode(topic, cdr)
 

@@ -140,7 +140,10 @@ def _refuse_gap(topic: str, track: TopicTrack[Any], ticks_ns: Int64[ndarray, " t
 
 
 def _clipped(action_rad: Float[ndarray, "n j"], rules: FrameRules) -> Float[ndarray, "n j"]:
-    """Actions clipped to the limits. Raises DataError for actions that are further outside than BEYOND_RAD."""
+    """Actions clipped to the limits.
+
+    Raises DataError for actions that are further outside than BEYOND_RAD.
+    """
     clipped: Float[ndarray, "n j"] = np.clip(action_rad, rules.low_rad, rules.high_rad)
     if not (beyond := np.abs(action_rad - clipped)).max() <= BEYOND_RAD:  # also true for NaN
         frame, joint = np.unravel_index(int(np.nan_to_num(beyond, nan=np.inf).argmax()), beyond.shape)

@@ -47,8 +47,8 @@ def salvage(folder: Path, types: RosTypes) -> list[str]:
         found = read_complete(unfinished)
         if found.messages:
             reports.append(
-                f"{_commit(folder, unfinished, found, types)} was cut off; its {len(found.messages)} messages "
-                "are kept."
+                f"{_commit(folder, unfinished, found, types)} was cut off; its {len(found.messages)} "
+                "messages are kept."
             )
         else:
             reports.append(f"{unfinished.name} was cut off before its first message, and is removed.")
@@ -74,7 +74,8 @@ def read_complete(unfinished: Path) -> CompleteRecords:
 def _records(data: memoryview, found: CompleteRecords) -> None:
     for code, body in _split(data):
         if code == CHUNK:
-            # Start, end, size (8 bytes each), checksum (4), compression (length, text), length of the records.
+            # Start, end, size (8 bytes each), checksum (4), compression (length, text), length of the
+            # records.
             name = struct.unpack_from("<I", body, 28)[0]
             if name:
                 raise DataError(

@@ -44,7 +44,10 @@ class TopicTrack(Generic[T]):
 
 @dataclass(frozen=True)
 class Streams:
-    """The topics of one recording. Of pictures only the times are kept, because they do not fit into memory."""
+    """The topics of one recording.
+
+    Of pictures only the times are kept, because they do not fit into memory.
+    """
 
     states: TopicTrack[JointState]  # only messages with all joints of the robot
     commands: TopicTrack[Float[ndarray, " j"]]  # joint positions [rad], in the order of the description

@@ -228,8 +228,8 @@ class DdsBus:
         full = resolve(topic, self.namespace, self.name)
         if self._kinds.setdefault(full, kind) is not kind:
             raise BusError(
-                f"This node uses '{full}' as {kind.__name__} and as {self._kinds[full].__name__}; expected one "
-                "type."
+                f"This node uses '{full}' as {kind.__name__} and as {self._kinds[full].__name__}; expected "
+                "one type."
             )
         carrier = self._types.carrier(self._ros, WIRE[kind].ros_type)
         try:
@@ -260,7 +260,8 @@ class DdsBus:
         if not buffered and min(idle_s, timeout_s) > 0.0:
             self._waitset.wait(int(min(idle_s, timeout_s) * 1e9))
         woke_s, unix_s, take = self.now(), time.time(), self._types.take
-        # A message that was buffered came after the last poll. The sender's clock says when, in this interval.
+        # A message that was buffered came after the last poll. The sender's clock says when, in this
+        # interval.
         earliest_s = self._polled_s if buffered else woke_s
         for reader in self._readers:
             for cdr, info in take(reader.dds, 16):

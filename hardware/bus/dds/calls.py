@@ -71,7 +71,8 @@ class ServiceClient:
                     return self._ros.parse(sample.cdr, self._response)
             time.sleep(_POLL_S)
         raise BusError(
-            f"The service '{self.service}' did not respond within {timeout_s:g} s; see the output of its node."
+            f"The service '{self.service}' did not respond within {timeout_s:g} s; see the output of its "
+            "node."
         )
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ rosbags converts a message field by field, which at some hundred messages per se
 the middleware. The bytes are identical, which a property test checks. Messages with another layout
 (big-endian, or trajectories with velocities) are left to rosbags.
 
-CDR (little-endian): a value is aligned to its size, counted from the end of the 4-byte header. A string is its
-length including the final zero (4 bytes) and its text. A sequence is its length (4 bytes) and its items.
+CDR (little-endian): a value is aligned to its size, counted from the end of the 4-byte header. A string is
+its length including the final zero (4 bytes) and its text. A sequence is its length (4 bytes) and its items.
 """
 
 from __future__ import annotations

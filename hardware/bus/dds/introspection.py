@@ -79,7 +79,10 @@ class TopicIntrospector:
         return sorted(found, key=lambda end: (end.topic, not end.publishes, end.node))
 
     def find(self, topic: str, wait_s: float) -> list[Endpoint]:
-        """The endpoints of a topic, by its full name. Raises BusError with the known topics after `wait_s`."""
+        """The endpoints of a topic, by its full name.
+
+        Raises BusError with the known topics after `wait_s`.
+        """
         deadline_s = time.monotonic() + wait_s
         while not any(end.topic == topic for end in self.endpoints()):
             if time.monotonic() >= deadline_s:
@@ -96,12 +99,14 @@ class TopicIntrospector:
         topic, types = ends[0].topic, sorted({end.ros_type for end in ends})
         if len(types) > 1:
             raise BusError(
-                f"'{topic}' is used with different types, {' and '.join(types)}: its nodes exchange no messages."
+                f"'{topic}' is used with different types, {' and '.join(types)}: its nodes exchange no "
+                "messages."
             )
         if types[0] not in self._ros.store.fielddefs:
             raise BusError(
                 f"'{topic}' carries {types[0]}, which is not among the messages of ROS "
-                f"{self._ros.distribution}, so it cannot be decoded. `robo-rl topic info` lists its publishers."
+                f"{self._ros.distribution}, so it cannot be decoded. `robo-rl topic info` lists its "
+                "publishers."
             )
         kept = [end.latched for end in ends if end.publishes] or [end.latched for end in ends]
         qos = endpoint_qos(all(kept), all(kept), DEPTH, f"typehash={self._ros.type_hash(types[0])};")

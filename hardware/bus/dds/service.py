@@ -67,7 +67,10 @@ def decode_reply(cdr: bytes) -> Answer:
 
 
 class Endpoints:
-    """Reader and writer of one client or server. requests, replies: the types; by default those of Trigger."""
+    """Reader and writer of one client or server.
+
+    requests, replies: the types; by default those of Trigger.
+    """
 
     def __init__(
         self, participant: Any, service: str, serving: bool, requests: Any = REQUEST, replies: Any = REPLY
@@ -112,7 +115,8 @@ class Client:
                 if sample.sample_info.valid_data and decode_head(sample.cdr) == (client, self._sequence):
                     return decode_reply(sample.cdr)
         raise BusError(
-            f"The service '{self.service}' did not respond within {timeout_s:g} s; see the output of its node."
+            f"The service '{self.service}' did not respond within {timeout_s:g} s; see the output of its "
+            "node."
         )
 
     def close(self) -> None:
@@ -141,7 +145,10 @@ class Server:
         return bool(self._pending)
 
     def on_request(self, cdr: bytes, info: Any) -> None:
-        """Run the callback; respond once the client's reader is discovered, because it would be lost before."""
+        """Run the callback, and respond once the client's reader is discovered.
+
+        An earlier response would be lost.
+        """
         client, sequence = decode_head(cdr)
         reply = encode_reply(client, sequence, self._callback())
         sender = self.ends.reader.get_matched_publication_data(info.publication_handle)

@@ -1,7 +1,7 @@
 """Publishers and subscribers of any message type over DDS, for drivers whose robot has its own topics.
 
-They belong to no node. A thread takes messages as they arrive, so that the time of receipt is right; a message
-that waits in a buffer would look newer than it is.
+They belong to no node. A thread takes messages as they arrive, so that the time of receipt is right; a
+message that waits in a buffer would look newer than it is.
 """
 
 from __future__ import annotations

@@ -74,7 +74,10 @@ def join_domain(domain: int, interface: str) -> None:
 
 
 def join(domain: int, interface: str) -> DomainParticipant:
-    """A participant in the domain. Call `leave_domain` after it is deleted. Raises BusError as `join_domain`."""
+    """A participant in the domain.
+
+    Call `leave_domain` after it is deleted. Raises BusError as `join_domain`.
+    """
     join_domain(domain, interface)
     try:
         return DomainParticipant(domain, Qos(Policy.Userdata(b"enclave=/;")))
@@ -131,9 +134,9 @@ def raw_type(announced: Any) -> Any:
 
 
 def write(writer: Any, cdr: bytes) -> None:
-    """Write CDR bytes without the checks and the serializer of `writer.write`, which take longer than sending.
+    """Write CDR bytes. Raises DDSException.
 
-    Raises DDSException.
+    It skips the checks and the serializer of `writer.write`, which take longer than sending.
     """
     result = ddspy_write(writer._ref, cdr + bytes(-len(cdr) % 4))
     if result < 0:
@@ -150,7 +153,10 @@ def take(reader: Any, most: int) -> list[tuple[bytes, Any]]:
 
 
 def struct(ros: RosTypes, ros_type: str, announced: str = "") -> Any:
-    """The ROS type as an IDL class of cyclonedds. announced: announce it with the name of this type instead."""
+    """The ROS type as an IDL class of cyclonedds.
+
+    announced: announce it with the name of this type instead.
+    """
     fields = {name: _field(ros, described) for name, described in ros.store.fielddefs[ros_type][1]}
     name = ros_type.rsplit("/", 1)[1]
     return make_idl_struct(f"{name}_", dds_type_name(announced or ros_type), fields)

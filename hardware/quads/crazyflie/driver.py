@@ -1,8 +1,8 @@
-"""Driver of the Crazyflie over its radio (cflib): body rates and thrust, attitudes, positions, hover, full states.
+"""Driver of the Crazyflie over its radio (cflib): body rates, attitudes, positions, hover, full states.
 
 Watchdogs: the guard process (`hardware/guard/guard.py`) lets the craft's high-level commander land it. Should
-it fail, the firmware levels the craft 0.5 s after the last setpoint and stops its motors after 2 s, or when it
-has tumbled.
+it fail, the firmware levels the craft 0.5 s after the last setpoint and stops its motors after 2 s, or when
+it has tumbled.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class CrazyflieDriver:
             self.close()
             raise
         if not link.info & FLYING:
-            # The firmware locks the thrust until it gets a thrust of 0. In the air, that would stop the motors.
+            # The firmware locks the thrust until it gets a thrust of 0. In the air, that would stop the
+            # motors.
             link.cf.commander.send_setpoint(0.0, 0.0, 0.0, 0)
             link.cf.commander.send_notify_setpoint_stop()
             self._unlocked = True
@@ -159,8 +160,8 @@ class CrazyflieDriver:
         controller = link.parameter("stabilizer.controller")
         if stab_mode == STAB_MODES[BodyRates] and controller not in (None, PID):
             raise DriverError(
-                f"stabilizer.controller of {self._robot} is {controller}; only {PID} (PID) follows body rates. "
-                f"Set it to {PID}, or send an attitude or a position. Nothing was sent."
+                f"stabilizer.controller of {self._robot} is {controller}; only {PID} (PID) follows body "
+                f"rates. Set it to {PID}, or send an attitude or a position. Nothing was sent."
             )
         for name in ("flightmode.stabModeRoll", "flightmode.stabModePitch"):
             link.set_parameter(name, stab_mode)

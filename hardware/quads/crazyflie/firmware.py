@@ -48,6 +48,6 @@ def check_unlocked(unlocked: bool, robot: str) -> None:
     """Raise DriverError unless the thrust was unlocked at `connect`, which needs a craft on the ground."""
     if not unlocked:
         raise DriverError(
-            f"{robot} was flying when it was connected, so its thrust may be locked. Unlocking needs a thrust of "
-            "0, which would make it fall. Land, connect on the ground, take off. Nothing was sent."
+            f"{robot} was flying when it was connected, so its thrust may be locked. Unlocking needs a "
+            "thrust of 0, which would make it fall. Land, connect on the ground, take off. Nothing was sent."
         )

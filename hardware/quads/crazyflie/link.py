@@ -58,8 +58,8 @@ class CrazyflieLink:
         if not ready.wait(CONNECT_S) or failed:
             why = failed[0].strip().splitlines()[0] if failed else f"no answer within {CONNECT_S:g} s"
             raise DriverError(
-                f"{self.robot} does not answer ({why}). Check that it is switched on, that the radio is plugged "
-                "in, and channel, rate and address in the URI (such as radio://0/80/2M/E7E7E7E7E7)."
+                f"{self.robot} does not answer ({why}). Check that it is switched on, that the radio is "
+                "plugged in, and channel, rate and address in the URI (such as radio://0/80/2M/E7E7E7E7E7)."
             )
         self._log("state", STATE_MS, [f"stateEstimateZ.{name}" for name in STATE], self._on_state)
         self._log("status", STATUS_MS, ["pm.vbat", "supervisor.info"], self._on_status)

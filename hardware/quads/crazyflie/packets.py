@@ -57,8 +57,8 @@ def send_setpoint(commander: Any, setpoint: Setpoint, robot: str) -> Setpoint:
         vectors = (still.position_m, still.velocity_m_s, still.acceleration_m_s2)
         if max(float(np.abs(vector).max()) for vector in vectors) > FULL_STATE_LIMIT:
             raise DriverError(
-                f"A full state for {robot} has values above {FULL_STATE_LIMIT:g} m, m/s or m/s^2, the range of "
-                "its packet. Nothing was sent."
+                f"A full state for {robot} has values above {FULL_STATE_LIMIT:g} m, m/s or m/s^2, the range "
+                "of its packet. Nothing was sent."
             )
         commander.send_full_state_setpoint(
             *(v.tolist() for v in vectors), xyzw_of(still.quat_wxyz), 0.0, 0.0, 0.0

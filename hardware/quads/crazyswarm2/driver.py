@@ -73,9 +73,9 @@ class Crazyswarm2Driver:
             )
         if namespace and backend == "cpp":
             raise ConfigError(
-                f"namespace='{namespace}' with backend=cpp: this server accepts parameters only under the name "
-                "/crazyflie_server, so roll and pitch would be angles. Start the server without a namespace, or "
-                "with backend cflib."
+                f"namespace='{namespace}' with backend=cpp: this server accepts parameters only under the "
+                "name /crazyflie_server, so roll and pitch would be angles. Start the server without a "
+                "namespace, or with backend cflib."
             )
         self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
         self._where, self._backend, self._frame, self._arm = (name, namespace, log), backend, frame, arm
@@ -208,9 +208,9 @@ class Crazyswarm2Driver:
         while missing := topics.missing():
             if time.monotonic() > deadline_s:
                 raise DriverError(
-                    f"{self._robot} lacks {', '.join(missing)} after {CONNECT_S:g} s. Check that its server runs "
-                    "in this ROS_DOMAIN_ID with RMW_IMPLEMENTATION=rmw_cyclonedds_cpp, that the name is that of "
-                    "crazyflies.yaml, and that pose, status and the custom topic are logged there "
+                    f"{self._robot} lacks {', '.join(missing)} after {CONNECT_S:g} s. Check that its server "
+                    "runs in this ROS_DOMAIN_ID with RMW_IMPLEMENTATION=rmw_cyclonedds_cpp, that the name is "
+                    "that of crazyflies.yaml, and that pose, status and the custom topic are logged there "
                     "(docs/drivers.md)."
                 )
             time.sleep(0.01)
@@ -230,8 +230,8 @@ class Crazyswarm2Driver:
         found = "cflib" if is_cflib else "cpp"
         if found != self._backend:
             raise DriverError(
-                f"The server of {self._robot} has the backend {found}, expected {self._backend}: the two have "
-                f"opposite signs of pitch. Set backend={found}."
+                f"The server of {self._robot} has the backend {found}, expected {self._backend}: the two "
+                f"have opposite signs of pitch. Set backend={found}."
             )
 
     def _set_parameters(self, topics: Crazyswarm2Topics) -> None:

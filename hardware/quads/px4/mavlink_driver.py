@@ -1,11 +1,11 @@
-"""Driver of PX4 over MAVLink (pymavlink): an offboard stream of body rates and thrust, attitudes or positions.
+"""Driver of PX4 over MAVLink (pymavlink): an offboard stream of body rates, attitudes or positions.
 
 Each `write` sends one message of the stream; when writes end, the stream ends. Offboard mode is requested
 after one second of stream, without waiting for the answer.
 
 Watchdogs: the guard process (`hardware/guard/guard.py`) requests a landing. Should it fail, PX4's own loss of
-offboard acts (COM_OF_LOSS_T and COM_OBL_RC_ACT), which `connect` checks. When a pilot leaves offboard mode, the
-pilot keeps control: the driver does not request offboard mode again.
+offboard acts (COM_OF_LOSS_T and COM_OBL_RC_ACT), which `connect` checks. When a pilot leaves offboard mode,
+the pilot keeps control: the driver does not request offboard mode again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Px4Driver:
             for message in ("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"):
                 link.request_rate(message, RATE_HZ)
             link.request_rate("EXTENDED_SYS_STATE", 5.0)
-            # The heartbeat has the mode. At its default of 1 Hz, a stop could land a craft that a pilot flies.
+            # The heartbeat has the mode. At its default of 1 Hz, a stop could land a craft that a pilot
+            # flies.
             link.request_rate("HEARTBEAT", 10.0)
             link.wait_for(
                 ("LOCAL_POSITION_NED", "ATTITUDE_QUATERNION"), "an estimate of its position and attitude"
@@ -88,8 +89,8 @@ class Px4Driver:
         received_s = min(link.received_s("LOCAL_POSITION_NED"), link.received_s("ATTITUDE_QUATERNION"))
         if time.monotonic() - link.heard_s > LOST_S:
             raise DriverError(
-                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe controls it now; check "
-                "the link, and connect again when it is on the ground."
+                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe controls it now; "
+                "check the link, and connect again when it is on the ground."
             )
         a, p = attitude, position
         landed = link.newest("EXTENDED_SYS_STATE")

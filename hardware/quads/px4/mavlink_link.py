@@ -232,8 +232,8 @@ class Px4Link:
         while not done():
             if time.monotonic() > end_s:
                 raise DriverError(
-                    f"{self._robot} did not send {what} within {timeout_s:g} s{self.last_warning()}. Check that "
-                    "the autopilot is on, and the address of the link."
+                    f"{self._robot} did not send {what} within {timeout_s:g} s{self.last_warning()}. Check "
+                    "that the autopilot is on, and the address of the link."
                 )
             time.sleep(0.005)
             self.send_heartbeat()

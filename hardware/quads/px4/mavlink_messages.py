@@ -51,6 +51,6 @@ def send_setpoint(link: Px4Link, setpoint: Setpoint, robot: str) -> None:
         link.send_position(LOCAL_NED, NO_YAW_RATE, position, velocity, acceleration, heading)
     else:
         raise DriverError(
-            f"{robot} takes no {type(setpoint).__name__}: expected BodyRates, Attitude, Position or FullState. "
-            "Nothing was sent."
+            f"{robot} takes no {type(setpoint).__name__}: expected BodyRates, Attitude, Position or "
+            "FullState. Nothing was sent."
         )

@@ -60,8 +60,8 @@ class OffboardStream:
             self.was_offboard = True
         elif self.was_offboard:
             raise DriverError(
-                f"{self.robot} left offboard{detail}: a pilot or a failsafe controls it now. Nothing was sent. "
-                "Connect again to continue."
+                f"{self.robot} left offboard{detail}: a pilot or a failsafe controls it now. Nothing was "
+                "sent. Connect again to continue."
             )
 
     def on_setpoint(self, now_s: float) -> None:

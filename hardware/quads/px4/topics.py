@@ -1,4 +1,4 @@
-"""PX4's topics over DDS: publishers of /fmu/in/... and subscriptions to /fmu/out/... of the XRCE-DDS agent."""
+"""PX4's topics over DDS: publishers of /fmu/in/... and subscriptions to /fmu/out/... of its bridge."""
 
 from __future__ import annotations
 

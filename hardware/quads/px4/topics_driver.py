@@ -67,9 +67,9 @@ class Px4TopicsDriver:
                 missing = [n for n in ("odometry", "status") if getattr(topics, n) is None]
                 self.close()
                 raise DriverError(
-                    f"{self._robot} sent no vehicle_{' and no vehicle_'.join(missing)} within {CONNECT_S:g} s. "
-                    "Check that MicroXRCEAgent runs in this ROS_DOMAIN_ID and namespace, and that the autopilot "
-                    "has PX4 1.14 or later."
+                    f"{self._robot} sent no vehicle_{' and no vehicle_'.join(missing)} within {CONNECT_S:g} "
+                    "s. Check that MicroXRCEAgent runs in this ROS_DOMAIN_ID and namespace, and that "
+                    "the autopilot has PX4 1.14 or later."
                 )
             time.sleep(0.01)
         try:
@@ -85,14 +85,14 @@ class Px4TopicsDriver:
         (odometry, odometry_s), (status, status_s) = topics.odometry, topics.status
         if time.monotonic() - max(odometry_s, status_s) > LOST_S:
             raise DriverError(
-                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe controls it now; check "
-                "agent and link, and connect again when it is on the ground."
+                f"{self._robot} has been silent for more than {LOST_S:g} s. Its failsafe controls it now; "
+                "check agent and link, and connect again when it is on the ground."
             )
         if odometry.pose_frame != NED or odometry.velocity_frame not in (NED, BODY_FRD):
             raise DriverError(
                 f"{self._robot} sends its position in frame {odometry.pose_frame} and its velocity in frame "
-                f"{odometry.velocity_frame}; expected NED (1) for both, or its body (3) for the velocity. Its "
-                "estimator needs a heading."
+                f"{odometry.velocity_frame}; expected NED (1) for both, or its body (3) for the velocity. "
+                "Its estimator needs a heading."
             )
         quat, velocity = swap_attitude(np.asarray(odometry.q, float)), np.asarray(odometry.velocity, float)
         in_world = odometry.velocity_frame == NED

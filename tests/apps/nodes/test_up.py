@@ -328,7 +328,9 @@ def test_a_goal_of_another_size_is_found_before_any_node_starts(
 ) -> None:
     """By `up`, `run` and `contract`; what another program has to tell, or changes nothing, is said."""
     arm_sim = load_set("arm_sim")
-    with pytest.raises(RoboRLError, match=r"\(m: goal_x, goal_y, goal_z\), and goal=\[0\.4, 0\.0\] tells 2"):
+    with pytest.raises(
+        RoboRLError, match=r"\(m: goal_x, goal_y, goal_z\), but goal=\[0\.4, 0\.0\] sends 2 numbers"
+    ):
         check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[0.4,0]"}))
     (said,) = check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[]"}))
     assert "shown goal_x, goal_y, goal_z by the topic 'goal', which none of these nodes tells" in said
