@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
+NOTEBOOK = EXAMPLES / "first_day.ipynb"
 SLOW = ("hover",)  # compiles a simulator's gradient: 10 CPU-seconds
 APART = ("point_env", "steering", "node_client")  # no example by itself, or with a test of its own below
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in APART)
@@ -56,3 +59,44 @@ def test_a_node_of_ones_own_drives_the_simulated_arm(monkeypatch: pytest.MonkeyP
     assert nodes.returncode == 0, said
     assert max(client.measured_rad) - min(client.measured_rad) > 0.5
     assert np.abs(np.diff(client.safe_rad)).max() < 0.2
+
+
+def cells() -> list[dict[str, Any]]:
+    """Cells of the notebook."""
+    return list(json.loads(NOTEBOOK.read_text())["cells"])
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells one after another, with small numbers instead of those of the cell tagged "parameters"."""
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    small = (
+        f"OUT = Path({str(tmp_path)!r})\n"
+        "DEMOS, NOISE, UPDATES = 3, 0.2, 20\n"
+        "ENV_STEPS, EVAL_EVERY, EVAL_EPISODES, BASE_STEPS, BURN_IN, EPISODES = 60, 30, 4, 20, 2, 4"
+    )
+    names: dict[str, Any] = {"__name__": "__main__"}
+    parameters: dict[str, Any] = {}
+    for cell in cells():
+        if cell["cell_type"] == "code":
+            chosen = "parameters" in cell["metadata"].get("tags", [])
+            if chosen:
+                exec("from pathlib import Path\n" + "".join(cell["source"]), parameters)
+            exec(small if chosen else "".join(cell["source"]), names)
+    assert (tmp_path / "bundle" / "manifest.json").is_file()
+    assert names["tuned"].rate.n == 4
+    assert {name for name in parameters if name.isupper()} == {name for name in names if name.isupper()} - {
+        "NAME"
+    }
+
+
+def test_the_notebook_was_executed() -> None:
+    """Every code cell has its outputs, no error, five plots, and the file is small enough for a repository."""
+    code = [cell for cell in cells() if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 5
+    assert NOTEBOOK.stat().st_size < 500_000
+    assert str(Path.home()) not in NOTEBOOK.read_text()
