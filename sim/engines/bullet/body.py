@@ -1,5 +1,5 @@
-"""A craft as PyBullet bodies, made from primitives: one cylinder to touch with, arms and rotors to look
-at.
+"""A craft as PyBullet bodies, made from primitives: a cylinder for collisions, arms and rotors
+for pictures.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ FLOOR_GROUP, DRONE_GROUP = 1, 2  # bits of PyBullet's collision filter
 
 
 def hull(craft: Craft) -> tuple[float, float]:
-    """(radius, height) [m] of the cylinder around the craft; a propeller of unknown size has 0.6 arms."""
+    """Radius and height [m] of the cylinder around the craft; a propeller of unknown size has 0.6 arms."""
     arm_m = max(math.hypot(x, y) for x, y in craft.rotors_m)
     radius_m = arm_m + (craft.prop_radius_m or 0.6 * arm_m)
     return radius_m, _FLATNESS * radius_m
 
 
 def make_shapes(p: Any, client: int, craft: Craft) -> tuple[int, int]:
-    """(collision shape, visual shape), to be shared by all bodies of this craft."""
+    """Collision and visual shape, to be shared by all bodies of this craft."""
     radius_m, height_m = hull(craft)
     arm_m = max(math.hypot(x, y) for x, y in craft.rotors_m)
     prop_m = radius_m - arm_m

@@ -1,4 +1,4 @@
-"""Pictures by PyBullet's software renderer: colour, depth and who is where. Needs no display and no GPU."""
+"""Pictures by PyBullet's software renderer: colour, depth and segmentation. Needs no display and no GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def look_from(
     height: int,
     fov_deg: float,
 ) -> Picture:
-    """One picture, from a place in the world; `fov_deg` is the vertical angle of view."""
+    """Picture from a place in the world; `fov_deg` is the vertical angle of view."""
     if not (8 <= width <= 4096 and 8 <= height <= 4096):
         raise ConfigError(
             f"A picture of {width} x {height} pixels cannot be made: both sides must be in 8 ... 4096."

@@ -1,6 +1,4 @@
-"""PyBullet, imported in this one place: an optional package, without which everything else of robo-rl
-works.
-"""
+"""Import of PyBullet, an optional package: robo-rl works without it."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def load_pybullet() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyBullet writes its build time to file descriptor 2 when it is imported: not for a user's eyes."""
+    """Suppress the build time that PyBullet writes to file descriptor 2 when it is imported."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

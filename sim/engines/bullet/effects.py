@@ -1,6 +1,6 @@
-"""What air does near floors and other drones: the models of gym-pybullet-drones, as pure functions.
+"""Air near the floor and near other drones: the models of gym-pybullet-drones, as pure functions.
 
-    ground effect  T_i <- T_i (1 + c_g (r / 4 h_i)^2)                             (Shi et al. 2019, for comparison)
+    ground effect  T_i <- T_i (1 + c_g (r / 4 h_i)^2)                        (Shi et al. 2019, for comparison)
     downwash       F = -c_1 (r / 4 dz)^2 exp(-1/2 (d_xy / (c_2 dz + c_3))^2) z_b  (Panerati et al. 2021)
     rotor drag     F = -diag(c_xy, c_xy, c_z) (sum of rotor speeds [rad/s]) v     (Forster 2015)
 
@@ -38,7 +38,7 @@ class AirEffects:
     donor: str = "cf2x_gym"  # craft whose coefficients stand in where the flown one has none
 
     def substeps(self, dt_s: float) -> int:
-        """Steps of the engine in a control step."""
+        """Physics steps in a control step."""
         return max(1, math.ceil(dt_s * self.rate_hz - 1e-9))
 
 
@@ -63,8 +63,9 @@ def check_scene(scene: AirEffects) -> None:
 
 
 def borrowed(craft: Craft, scene: AirEffects) -> dict[str, Any]:
-    """Coefficients that the effects need and this craft's data lack, taken from the scene's donor; a craft
-    that has any drag of its own keeps just that one, for it was fitted without another.
+    """Coefficients that the effects need and the craft lacks, taken from the scene's donor.
+
+    A craft with any drag of its own keeps only that one, since it was fitted without another.
     """
     donor = load_craft(scene.donor)
     found: dict[str, Any] = {}
@@ -82,7 +83,7 @@ def borrowed(craft: Craft, scene: AirEffects) -> dict[str, Any]:
 
 
 def equipped(craft: Craft, scene: AirEffects) -> Craft:
-    """The craft with what it borrows."""
+    """The craft with the borrowed coefficients."""
     return replace(craft, **borrowed(craft, scene))
 
 
@@ -113,7 +114,7 @@ def downwash_n(
 
 
 def downwash_among(craft: Craft, position_m: Float[ndarray, "3 n"], per_arena: int) -> Float[ndarray, " n"]:
-    """Push on each drone by the others of its arena, all together at most its weight."""
+    """Push on each drone by the others of its arena, in total at most its weight."""
     num = position_m.shape[1]
     place = position_m.reshape(3, num // per_arena, per_arena)
     apart = place[:, :, None, :] - place[:, :, :, None]  # [axis, arena, who feels it, who makes it]

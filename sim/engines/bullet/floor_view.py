@@ -1,8 +1,7 @@
-"""A camera that looks down on a floor with markers, drawn by PyBullet's software renderer; physics is
-elsewhere.
+"""Camera that looks down on a floor with markers, drawn by PyBullet's software renderer; it has no physics.
 
 The floor is the same in every episode: rectangles of different greys, sizes and directions, so that a picture
-tells where it was taken. Lamps and sensors differ: every camera has its own gain, every picture its own
+determines its position. Lighting and sensors differ: every camera has its own gain, every picture its own
 noise.
 """
 
@@ -85,7 +84,7 @@ class FloorView:
     def look(
         self, position_m: Float[ndarray, "3 n"], turn: Float[ndarray, "3 3 n"], wanted: Bool[ndarray, " n"]
     ) -> UInt8[ndarray, "n h w"]:
-        """What a camera in the middle of each craft sees along its -z axis, its x axis up; black where not
+        """Pictures of a camera in the middle of each craft along its -z axis, its x axis up; black where not
         wanted.
         """
         seen = np.zeros((position_m.shape[1], self.eye.px, self.eye.px), np.uint8)
@@ -124,7 +123,7 @@ def markers(eye: FloorCamera) -> list[tuple[ndarray, ndarray, float, float]]:
 def exposed(
     seen: UInt8[ndarray, "n h w"], gain: Float[ndarray, " n"], noise: float, rng: np.random.Generator
 ) -> UInt8[ndarray, "n h w"]:
-    """The same pictures as these cameras deliver them."""
+    """Pictures with the gain and noise of these cameras."""
     light = seen * gain[:, None, None] + noise * rng.standard_normal(seen.shape, dtype=np.float32)
     taken: ndarray = light.round().clip(0, 255).astype(np.uint8)
     return taken

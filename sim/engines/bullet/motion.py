@@ -1,6 +1,4 @@
-"""Where drones are and how they move, as the PyBullet engine knows it: columns are drones, double
-precision.
-"""
+"""Poses and velocities of drones in the PyBullet engine: columns are drones, double precision."""
 
 from __future__ import annotations
 
@@ -12,7 +10,9 @@ from numpy import ndarray
 
 
 class Motion(NamedTuple):
-    """Motion of n drones, each from the origin of its arena, in the order of the `quad` engine's rows."""
+    """Motion of n drones, each relative to the origin of its arena, in the order of the `quad`
+    engine's rows.
+    """
 
     position_m: Float[ndarray, "3 n"]
     quat_wxyz: Float[ndarray, "4 n"]  # body -> world
@@ -30,13 +30,13 @@ class Motion(NamedTuple):
     def at_rest(
         cls, position_m: Float[ndarray, "3 n"], quat_wxyz: Float[ndarray, "4 n"] | None = None
     ) -> Motion:
-        """Level, unless an attitude is given."""
+        """At rest; level unless an attitude is given."""
         still = np.zeros_like(position_m)
         level = np.concatenate([np.ones_like(still[:1]), still])
         return cls.of(position_m, level if quat_wxyz is None else quat_wxyz, still, still)
 
     def columns(self, chosen: ndarray | slice) -> Motion:
-        """Some of the drones."""
+        """Motion of some of the drones."""
         return Motion(*(rows[..., chosen] for rows in self))
 
     def rows(self) -> Float[ndarray, "13 n"]:
@@ -56,8 +56,8 @@ _FORM = _FORM.reshape(9, 16)
 
 
 def rotation(quat_wxyz: Float[ndarray, "4 n"]) -> Float[ndarray, "3 3 n"]:
-    """Rotation matrices of unit quaternions, body -> world: one product, for a single drone pays for every
-    call.
+    """Rotation matrices of unit quaternions, body -> world, as a single product: for one drone the calls
+    dominate.
     """
     num = quat_wxyz.shape[1]
     turn: ndarray = (_FORM @ (quat_wxyz[:, None] * quat_wxyz[None]).reshape(16, num)).reshape(3, 3, num)
@@ -75,7 +75,7 @@ def to_world(turn: Float[ndarray, "3 3 n"], body: Float[ndarray, "3 n"]) -> Floa
 
 
 def euler_angles(quat_wxyz: Float[ndarray, "4 n"]) -> Float[ndarray, "3 n"]:
-    """Roll, pitch, yaw: turns about x, then y, then z of the world."""
+    """Roll, pitch, yaw: rotations about x, then y, then z of the world."""
     w, x, y, z = quat_wxyz
     roll = np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
     pitch = np.arcsin(np.clip(2 * (w * y - x * z), -1.0, 1.0))
@@ -83,7 +83,7 @@ def euler_angles(quat_wxyz: Float[ndarray, "4 n"]) -> Float[ndarray, "3 n"]:
 
 
 def quaternion(euler_rad: Float[ndarray, "3 n"]) -> Float[ndarray, "4 n"]:
-    """The inverse of `euler_angles`."""
+    """Inverse of `euler_angles`."""
     (cr, cp, cy), (sr, sp, sy) = np.cos(0.5 * euler_rad), np.sin(0.5 * euler_rad)
     return np.stack([
         cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy,

@@ -1,6 +1,4 @@
-"""Upright cylinders that stand in the arenas of a PyBullet world: fixed bodies, moved when a room is
-furnished anew.
-"""
+"""Upright cylinders in the arenas of a PyBullet world: fixed bodies, moved when an arena changes."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from numpy import ndarray
 from sim.engines.bullet.body import DRONE_GROUP
 
 PILLAR_GROUP = 4  # bit of PyBullet's collision filter
-_BURIED_M = 1.0e3  # below the floor of its arena, where what does not stand lies
-_HEAP_M = 2.0  # between those that lie there: overlapping boxes would cost time
+_BURIED_M = 1.0e3  # depth below the floor for absent cylinders
+_HEAP_M = 2.0  # distance between them: overlapping boxes would cost time
 
 
 class Pillars:
-    """`each` cylinders in every arena, of one size, their feet on the floor at z = 0."""
+    """`each` cylinders in every arena, of one size, standing on the floor at z = 0."""
 
     def __init__(
         self,
@@ -40,7 +38,7 @@ class Pillars:
 
     @property
     def bodies(self) -> Int[ndarray, "a each"]:
-        """PyBullet's numbers of them."""
+        """PyBullet ids of the cylinders."""
         return np.array(self._bodies)
 
     def _body(self, shape: int, spot: list[float]) -> int:
@@ -56,7 +54,7 @@ class Pillars:
         return body
 
     def place_cylinders(self, axes_m: Float[ndarray, "2 a each"], there: Bool[ndarray, "a each"]) -> None:
-        """Put them where these axes are; those that are not there are buried. What stays where it is is not
+        """Move the cylinders to these axes; absent ones go below the floor. Cylinders that stay are not
         touched.
         """
         axes = np.where(there, axes_m, np.nan)

@@ -1,4 +1,4 @@
-"""Pictures from scattered poses, which train an eye before anything flies by it."""
+"""Pictures from scattered poses, to train the image encoder before any flight."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def scattered(
     eye: FloorCamera, floor_m: float, num: int, reach_m: float, tilt_rad: float, rng: np.random.Generator,
     told: Callable[[int], None] = lambda _: None,
 ) -> tuple[UInt8[Tensor, "b h w"], Float[Tensor, "b 3"], Float[Tensor, "b 5"]]:  # fmt: skip
-    """Pictures, what is up in body axes, and position [m] with cos and sin of the heading.
+    """Pictures, the up direction in body axes, and position [m] with cos and sin of the heading.
 
     Half of the poses lie near the goal, half anywhere within `reach_m` of it along each axis, tilted by up to
-    `tilt_rad`; every picture comes from a camera of its own brightness. Unlike the pictures of a flight, no
-    two of them are alike.
+    `tilt_rad`; every picture has its own camera brightness. Unlike the pictures of a flight, they are
+    independent.
     """
     position_m, turn = poses(num, reach_m, tilt_rad, rng)
     view, frames = FloorView(eye, floor_m), []

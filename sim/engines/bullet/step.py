@@ -1,7 +1,7 @@
 """PyBullet in place of the `quad` dynamics: the same function from state to state.
 
-`sim.flight.flights.Flights` takes it as `step`: task, starts, disturbances, sensors and scoring stay the same,
-and PyBullet computes the motion between two control steps.
+`sim.flight.flights.Flights` takes it as `step`: task, starts, disturbances, sensors and scoring stay the
+same, and PyBullet computes the motion between two control steps.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ class BulletStep:
     """step(state, command, params, external) -> state after `physics.dt_s`; see
     `sim.engines.quad.dynamics.make_step`.
 
-    The origin is `scene.height_m` over the floor. A drone whose column is not what the last call returned is
-    put where the column says; the others go on as they are, so contacts that last are the same contacts.
-    `pure`: all are put where their columns say, so that what follows depends on nothing else, as resuming and
-    seeds of episodes want. No gradient. floor_m: where the floor is, if not `scene.height_m` below the
-    origin. watch: called after every sub-step.
+    The origin is `scene.height_m` above the floor. A drone whose column differs from the last result is moved
+    to that column; the others continue, with their contacts. pure: all drones are moved to their columns, so
+    that the result depends on the arguments only, as resuming and seeded episodes need. No gradient. floor_m:
+    height of the floor, if not `scene.height_m` below the origin. watch: called after every sub-step.
     """
 
     def __init__(
@@ -85,13 +84,13 @@ class BulletStep:
             if self._watch is not None:
                 self._watch()
         after = torch.from_numpy(np.concatenate([self.world.motion().rows(), speeds])).to(state.dtype)
-        # PyBullet keeps matrices, and may come back from one with the other quaternion of the same attitude.
+        # PyBullet stores matrices, and may return the other quaternion of the same attitude.
         after[QUAT] *= torch.where((after[QUAT] * state[QUAT]).sum(0) < 0.0, -1.0, 1.0)
-        self._last = after.clone()  # flights write into what they are given
+        self._last = after.clone()  # the caller may write into the result
         return after
 
     def _outside(self, motion: Motion, given: Float[ndarray, "9 n"]) -> Outside:
-        """Disturbances of the task, and what this scene adds to them."""
+        """Disturbances of the task and effects of this scene."""
         force, effects, craft = given[FORCE].copy(), self.scene.effects, self.craft
         if "downwash" in effects:
             if self.per_arena > 1:

@@ -1,8 +1,7 @@
-"""Many drones in one PyBullet world: real rigid bodies and contacts, no forces but gravity and those it is
-given.
+"""Many drones in one PyBullet world: rigid bodies and contacts under gravity and given forces.
 
-Columns are drones, numbers are double precision, and every drone sees its own origin: arenas of `per_arena`
-drones stand far apart on a grid. One world costs a third of a world per drone.
+Columns are drones, numbers are double precision, and every drone has its own origin: arenas of `per_arena`
+drones stand far apart on a grid. One shared world costs a third of a world per drone.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class BulletWorld:
             set_mass(self._p, self._client, body, mass, inertia)
 
     def place(self, motion: Motion, drones: Int[ndarray, " k"] | None = None) -> None:
-        """Put drones (all, unless some are named) where these columns say, with their velocities."""
+        """Put drones (all by default) at these columns, with their velocities."""
         chosen = np.arange(self.num) if drones is None else drones
         there = motion.columns(chosen)
         position = (there.position_m + self._origin[:, chosen]).T.tolist()
@@ -95,9 +94,7 @@ class BulletWorld:
     def place_cylinders(
         self, axes_m: Float[ndarray, "2 a m"], there: Bool[ndarray, "a m"], radius_m: float, height_m: float
     ) -> None:
-        """Cylinders in every arena, on the floor at z = 0; of the same number and size whenever this is
-        called.
-        """
+        """Place cylinders in every arena, on the floor at z = 0; number and size must stay the same."""
         if self._pillars is None:
             origin = self._origin[:, :: self.per_arena]
             self._pillars = Pillars(self._p, self._client, origin, axes_m.shape[2], radius_m, height_m)
@@ -106,8 +103,8 @@ class BulletWorld:
     def pressed(self) -> Bool[ndarray, "3 n"]:
         """Masks of the drones pushed in the last sub-step by a drone, by a cylinder, by the floor.
 
-        Bullet keeps points of contact from some centimetres on, before anything touches: those that bear no
-        force and have not met are none.
+        Bullet reports contact points from some centimetres on, before bodies touch: points without force and
+        overlap are ignored.
         """
         found = self._p.getContactPoints(physicsClientId=self._client)
         pairs = {(point[1], point[2]) for point in found if point[9] > 0.0 or point[8] <= 0.0}
@@ -120,7 +117,7 @@ class BulletWorld:
         return pressed
 
     def camera(self, drone: int, width: int = 160, height: int = 120, fov_deg: float = 60.0) -> Picture:
-        """What a camera at the front of this drone sees; it looks along the body's x axis."""
+        """Picture of a camera at the front of this drone, along the body's x axis."""
         here = self.motion()
         eye, target, up = onboard_view(self.craft, here.position_m[:, drone], here.turn[:, :, drone])
         return self.look(drone, eye, target, up, width, height, fov_deg)
@@ -135,12 +132,12 @@ class BulletWorld:
         height: int,
         fov_deg: float = 60.0,
     ) -> Picture:
-        """A picture from anywhere in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the
+        """Picture from any place in this drone's arena. Segmentation: 0 sky, 1 floor, 2 + k drone k of the
         world.
         """
         origin = self._origin[:, drone]
         seen = look_from(self._p, self._client, eye_m + origin, target_m + origin, up, width, height, fov_deg)
         names = np.ones(max(self._bodies) + 2, dtype=np.int64)
         names[self._bodies] = 2 + np.arange(self.num)
-        names[-1] = 0  # PyBullet says -1 where nothing is
+        names[-1] = 0  # PyBullet returns -1 for the sky
         return seen._replace(segmentation=names[seen.segmentation])

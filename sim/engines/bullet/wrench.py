@@ -1,8 +1,7 @@
-"""Rotor speeds to forces and torques on many drones at once, in body axes, by the formulas of the `quad`
-engine.
+"""Rotor speeds to forces and torques on many drones, in body axes, by the formulas of the `quad` engine.
 
-The same thrust curve, lag, drag and rotor momentum as sim/engines/quad/dynamics.py, per rotor, so that the
-ground may push one side of a tilted craft more than the other; plus what only this engine knows: downwash.
+Thrust curve, lag, drag and rotor momentum as in sim/engines/quad/dynamics.py, per rotor, so that the ground
+effect may differ between the sides of a tilted craft; plus downwash, which only this engine has.
 """
 
 from __future__ import annotations
@@ -22,14 +21,12 @@ from sim.engines.quad.layout import NAMES
 
 @dataclass(frozen=True, slots=True)
 class Drones:
-    """n drones of one craft: what is the same for all, laid out for a product, and what differs, (n,)
-    each.
-    """
+    """n drones of one craft: shared parameters as matrices, individual ones as (n,)."""
 
     craft: Craft
     mix: Float[ndarray, "4 4"]  # thrusts of the rotors -> total thrust, torques about body x, y, z
     rotor_drag: Float[ndarray, "3 1"]  # N s/m per summed rotor speed of 1, body axes
-    dragged: bool  # is there any drag?
+    dragged: bool  # True where the craft has drag
     momentum: Float[ndarray, " 4"]  # rotor speeds -> angular momentum of the rotors along body z
     mass_kg: Float[ndarray, " n"]
     inertia_kg_m2: Float[ndarray, "3 n"]
@@ -84,11 +81,11 @@ def rotor_speeds(
 def wrench(
     drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], outside: Outside
 ) -> tuple[Float[ndarray, "3 n"], Float[ndarray, "3 n"]]:
-    """(force at the centre of mass, torque), body axes; gravity is the world's own."""
+    """Force at the centre of mass and torque, in body axes; PyBullet adds gravity."""
     c0, c1, c2 = drones.craft.thrust_n
     thrust = drones.thrust * (c0 + speeds * (c1 + c2 * speeds))
     if outside.height_m is not None:
-        # On its back a craft blows upwards.
+        # An inverted craft blows upwards.
         thrust = thrust * np.where(motion.turn[2, 2] > 0.0, ground_gain(drones.craft, outside.height_m), 1.0)
     total = drones.mix @ thrust
     torque = total[1:]
@@ -108,7 +105,7 @@ def wrench(
 def drag(
     drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], air_m_s: Float[ndarray, "3 n"] | None
 ) -> Float[ndarray, "3 n"]:
-    """N, body axes, to be subtracted: linear, by the rotors' speed, and quadratic."""
+    """Drag force [N] in body axes, to be subtracted: linear, by the rotors' speed, and quadratic."""
     relative = motion.velocity_m_s if air_m_s is None else motion.velocity_m_s - air_m_s
     flow = to_body(motion.turn, relative)
     per_speed = drones.drag_n_s_m + drones.rotor_drag * speeds.sum(0)

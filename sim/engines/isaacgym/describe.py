@@ -1,5 +1,5 @@
-"""A scene as Isaac Gym needs it: an actor per tree of bodies, numbers that its importer may drop said beside
-it.
+"""Description of a scene for Isaac Gym: an actor per tree of bodies, with the numbers that its importer may
+drop.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _body(model: Any, row: int, filters: dict[int, int]) -> dict[str, Any]:
 
 
 def _dof(model: Any, joint: int) -> dict[str, Any]:
-    """A servo is a spring and damper to its target, as PhysX's drive is: kp and kv go over unchanged."""
+    """A servo is a spring and damper to its target, as is PhysX's drive: kp and kv are used unchanged."""
     dof, qpos = int(model.jnt_dofadr[joint]), int(model.jnt_qposadr[joint])
     servo = next((i for i in range(model.nu) if int(model.actuator_trnid[i, 0]) == joint), -1)
     limited = bool(model.jnt_limited[joint])

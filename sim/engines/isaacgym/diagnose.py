@@ -1,4 +1,4 @@
-"""Where Isaac Gym's interpreter is, and what to say when it is not there."""
+"""Location of Isaac Gym's interpreter, and the error when it is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _NEEDS = (
 
 
 def interpreter() -> str:
-    """Raises MissingDependencyError when the variable is not set, ConfigError when it names no program."""
+    """Path of the interpreter. Raises MissingDependencyError for an unset variable, ConfigError where it
+    names no program.
+    """
     path = os.environ.get(VARIABLE)
     if not path:
         raise MissingDependencyError(f"{_NEEDS} (docs/engines-gpu.md).")
@@ -25,7 +27,7 @@ def interpreter() -> str:
 
 
 def missing(python: str, text: str) -> MissingDependencyError:
-    """text: the worker's traceback, of which the last line says what could not be imported."""
+    """Error for a failed import. text: the worker's traceback, whose last line names the module."""
     return MissingDependencyError(
         f"{python} cannot load Isaac Gym: {text.strip().splitlines()[-1]}. {_NEEDS}."
     )

@@ -1,9 +1,8 @@
-"""Isaac Gym Preview 4 behind the seam of engines, in a process of its own: its binaries load in Python 3.6 to
-3.8 only.
+"""Isaac Gym Preview 4 as an engine, in a process of its own: its binaries load in Python 3.6 to 3.8 only.
 
-Tested against a worker with C MuJoCo behind the same protocol, and against a recording stand-in of its
-interface; not run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts from step to step and sums
-in no fixed order: a world is a function of its start and commands up to that, not to the last bit.
+Tested against a worker with C MuJoCo behind the same protocol, and against a recording mock of its interface;
+not run on Isaac Gym itself (docs/engines-gpu.md). PhysX keeps contacts between steps and sums in no fixed
+order: a world is a function of its start and commands only up to that.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _SAVED = ("qpos", "qvel", "ctrl", "fixture_m", "fixture_quat", "body_m", "body_q
 
 
 class IsaacGymEngine:
-    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: number of PhysX' device, -1:
+    """See `sim.engines.protocol.Engine`; tensors are float32 on the host. gpu: number of PhysX's device, -1:
     the CPU.
 
-    timeout_s: for a step; starting may take ten times as long. command: instead of Isaac Gym's interpreter
-    and worker. Raises MissingDependencyError without Isaac Gym, ConfigError for a scene that it cannot do.
+    timeout_s: for a step; starting may take ten times as long. command: replaces Isaac Gym's interpreter and
+    worker. Raises MissingDependencyError without Isaac Gym, ConfigError for a scene that it cannot simulate.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class IsaacGymEngine:
         self._worker.ask(protocol.SET_STATE, timeout_s, worlds=list(range(num_envs)))
 
     def step(self, ctrl: Float[Tensor, "n nu"], substeps: int) -> None:
-        """Raises EnvError, with the worker's last words, when it fails, dies or hangs."""
+        """Step all worlds. Raises EnvError with the worker's last output when it fails, dies or hangs."""
         self._slots["ctrl"].copy_(ctrl)
         self._worker.ask(protocol.STEP, self._timeout_s, substeps=substeps)
 
@@ -103,9 +102,7 @@ class IsaacGymEngine:
         self._worker.ask(protocol.RANDOMISE, self._timeout_s, worlds=worlds.tolist(), changes=sorted(changes))
 
     def save(self) -> dict[str, Tensor]:
-        """Positions, speeds and targets; not the contacts that PhysX keeps, so that life goes on nearly as
-        before.
-        """
+        """Positions, speeds and targets, without the contacts of PhysX: motion continues nearly as before."""
         return {name: self._slots[name].clone() for name in _SAVED}
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
@@ -138,7 +135,9 @@ class IsaacGymEngine:
         self._put(torch.arange(n), Start(*(each.expand(n, *each.shape) for each in tiled)))
 
     def _put(self, worlds: Tensor, start: Start) -> None:
-        """Into the slots, bodies too: Isaac Gym itself places them only in its next step."""
+        """Write a state into the shared memory, bodies too: Isaac Gym itself places them only in its next
+        step.
+        """
         slots, data = self._slots, self._placed
         slots["qvel"][worlds] = 0.0 if start.qvel is None else start.qvel.to(torch.float32)
         slots["touch_n"][worlds] = 0.0

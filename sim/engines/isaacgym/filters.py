@@ -1,4 +1,4 @@
-"""MuJoCo's rule of who touches whom, as Isaac Gym's filters: two shapes that share a bit do not touch."""
+"""MuJoCo's contact rule as Isaac Gym's filters: two shapes that share a bit do not touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker as its engine sees it: starting it, asking it, telling how it died, collecting it."""
+"""Isaac Gym's worker process: start, requests, failure reports and clean-up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GymWorker:
         self._end = weakref.finalize(self, _end, self._process, mine)
 
     def ask(self, command: str, timeout_s: float, **arguments: Any) -> Any:
-        """What the worker answers. Raises EnvError, the worker gone, when it fails, dies or does not answer
+        """Answer of the worker. Raises EnvError, and ends the worker, when it fails, dies or does not answer
         in time.
         """
         try:
@@ -82,7 +82,7 @@ class GymWorker:
         return self._process.pid
 
     def close(self) -> None:
-        """Gently: an idle worker answers at once. May be called twice."""
+        """End the worker gracefully: an idle one answers at once. May be called twice."""
         if self._end.alive:
             try:
                 self.ask(protocol.CLOSE, _GRACE_S)
@@ -118,7 +118,7 @@ class GymWorker:
 
 
 def _end(process: subprocess.Popen[bytes], files: Sequence[int]) -> None:
-    """No process, zombie or memory stays."""
+    """Leave no process, zombie or memory behind."""
     if process.poll() is None:
         process.kill()
     process.wait()

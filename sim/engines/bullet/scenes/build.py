@@ -1,4 +1,4 @@
-"""Put a planned scene into a PyBullet client: shapes, multibodies, masses, friction, who meets whom."""
+"""Build a planned scene in a PyBullet client: shapes, multibodies, masses, friction, collision filters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANY = -1  # every bit of a collision mask
 
 
 def start_world(client: int, step_s: float) -> None:
-    """An empty world: no bodies, contacts or memory of earlier ones."""
+    """Start an empty world: no bodies, contacts or cached state."""
     p = load_pybullet()
     p.resetSimulation(physicsClientId=client)
     p.setTimeStep(step_s, physicsClientId=client)
@@ -39,7 +39,7 @@ def start_world(client: int, step_s: float) -> None:
 def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int:
     """Make one multibody, its base at `base` in the world, and return its PyBullet id.
 
-    It has nothing of Bullet's own: no damping, no motors, no sleep.
+    Bullet's own damping, motors and sleeping are off.
     """
     p = load_pybullet()
     kinds = {FIXED: p.JOINT_FIXED, HINGE: p.JOINT_REVOLUTE}
@@ -68,7 +68,7 @@ def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int
         how = {"linearDamping": 0.0, "angularDamping": 0.0, "jointDamping": 0.0, "restitution": 0.0}
         how |= {"activationState": p.ACTIVATION_STATE_DISABLE_SLEEPING}
         p.changeDynamics(body, i, **how, physicsClientId=client)
-        if max(link.inertia.moments_kg_m2) > 0.0:  # Bullet would derive them from the shape that touches
+        if max(link.inertia.moments_kg_m2) > 0.0:  # Bullet would derive them from the collision shape
             p.changeDynamics(body, i, localInertiaDiagonal=link.inertia.moments_kg_m2, physicsClientId=client)
         if link.joint >= 0 and model.jnt_limited[link.joint]:
             low, high = (model.jnt_range[link.joint] - model.qpos0[model.jnt_qposadr[link.joint]]).tolist()
@@ -76,14 +76,14 @@ def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int
         if link.geom >= 0 and int(model.geom_type[link.geom]) == _MESH:
             p.changeDynamics(
                 body, i, collisionMargin=0.0, physicsClientId=client
-            )  # or it touches 1 mm too early
+            )  # otherwise contacts begin 1 mm too early
         _touching(p, client, model, body, i, link.geom, rub)
     _dry_friction(p, client, model, body, links)
     return body
 
 
 def xyzw(pose: Pose) -> list[float]:
-    """PyBullet's order of a quaternion."""
+    """Quaternion in PyBullet's order."""
     w, x, y, z = pose[3:].tolist()
     return [x, y, z, w]
 
@@ -102,9 +102,7 @@ def _touching(p: Any, client: int, model: Any, body: int, link: int, geom: int, 
 
 
 def _dry_friction(p: Any, client: int, model: Any, body: int, links: Sequence[Link]) -> None:
-    """Turn off the motors that PyBullet puts on every joint: what is left of them is the joint's dry
-    friction.
-    """
+    """Turn off the motors that PyBullet puts on every joint: the rest of them is the joint's dry friction."""
     moving = [i for i, link in enumerate(links) if link.joint >= 0]
     if moving:
         dry = [float(model.dof_frictionloss[model.jnt_dofadr[links[i].joint]]) for i in moving]

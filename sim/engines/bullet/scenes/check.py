@@ -1,4 +1,4 @@
-"""What of a scene Bullet cannot do, said before anything moves."""
+"""Check for features of a scene that Bullet lacks, before anything is built."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_LINKS = 128  # in one multibody, by PyBullet's own limit
 
 
 def check_scene(scene: Scene) -> None:
-    """Raises ConfigError that names every thing in the model that PyBullet has no counterpart of."""
+    """Raise ConfigError that names all features of the model that PyBullet lacks."""
     found = missing(scene.model)
     if found:
         raise ConfigError(f"PyBullet cannot do this scene: it has {', '.join(found)}. Use engine=mujoco.")
 
 
 def missing(model: Any) -> list[str]:
-    """In words; empty when the scene can be built."""
+    """Sentences on missing features; empty when the scene can be built."""
     touching = [i for i in range(model.ngeom) if model.geom_contype[i] or model.geom_conaffinity[i]]
     affine = (
         int(mujoco.mjtGain.mjGAIN_FIXED),
@@ -80,8 +80,8 @@ def _braked_flight(model: Any, kinds: list[int]) -> bool:
 
 
 def _small_trees(model: Any) -> bool:
-    """No robot needs more links than a multibody may have: bodies, joints and colliding geoms of its tree at
-    most.
+    """Check that no robot needs more links than a multibody may have: bodies, joints and colliding geoms of
+    its tree.
     """
     roots = model.body_rootid.tolist()
     counts: dict[int, int] = {}

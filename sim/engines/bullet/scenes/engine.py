@@ -1,7 +1,6 @@
-"""PyBullet as an engine for scenes: a second opinion, on rigid contacts and another solver, for the same
-tasks.
+"""PyBullet as an engine for scenes: rigid contacts and another solver, for a comparison on the same tasks.
 
-Every world is a PyBullet client of its own, which costs tens of megabytes.
+Every world is a PyBullet client of its own, which takes tens of megabytes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MAX_WORLDS = 1000  # PyBullet's clients are counted, and other code may hold som
 
 
 class BulletEngine:
-    """See `sim.engines.protocol.Engine`. Raises ConfigError for a scene that PyBullet cannot do."""
+    """See `sim.engines.protocol.Engine`. Raises ConfigError for a scene that PyBullet cannot simulate."""
 
     def __init__(self, scene: Scene, num_envs: int) -> None:
         if not 1 <= num_envs <= MAX_WORLDS:
@@ -89,9 +88,7 @@ class BulletEngine:
             self._stale.add(world)  # most begin anew at once: built then, or before the next step
 
     def save(self) -> dict[str, Tensor]:
-        """Starts and commands since: cheap, and `load` goes through them again, which is exact and not
-        cheap.
-        """
+        """Starts and commands since then: cheap to store; `load` replays them, which is exact but slow."""
         return self._past.save()
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
@@ -129,7 +126,7 @@ class BulletEngine:
         self._touch[world] = self._worlds[world].touch()
 
     def _read(self, worlds: Sequence[int]) -> None:
-        """Where these are that have moved; the others are where they were put, to the last bit."""
+        """Read the state of worlds that have moved; the others are exactly where they were put."""
         if not worlds:
             return
         model, rows = self.scene.model, np.array(worlds)
@@ -147,7 +144,7 @@ class BulletEngine:
             self._pose(world)
 
     def _begin(self, world: int) -> None:
-        """From the state in the arrays; its past ends here."""
+        """Start from the state in the arrays; the replay log of the world starts here."""
         self._stale.discard(world)
         qpos, qvel, ctrl = self._qpos[world], self._qvel[world], self._ctrl[world]
         self._past.begin(world, qpos, qvel, self._fixtures[world], ctrl)
@@ -156,16 +153,18 @@ class BulletEngine:
         self._worlds[world].begin(self._recipes[world], qpos, qvel, self._bodies[world], ctrl)
 
     def _pose(self, world: int) -> None:
-        """Bodies by MuJoCo's kinematics: exact, and quicker than asking Bullet for every link."""
+        """Compute body poses by MuJoCo's kinematics: exact, and faster than querying Bullet for
+        every link.
+        """
         place(self.scene.model, self._data, self._qpos[world], *apart(self._fixtures[world]))
         self._bodies[world, :, :3], self._bodies[world, :, 3:] = self._data.xpos, self._data.xquat
 
 
 def apart(fixtures: Float[ndarray, "nf 7"]) -> tuple[Float[ndarray, "nf 3"], Float[ndarray, "nf 4"]]:
-    """Their positions and their quaternions."""
+    """Positions and quaternions of poses."""
     return fixtures[:, :3], fixtures[:, 3:]
 
 
 def own_fixtures(data: mujoco.MjData) -> Float[ndarray, "nf 7"]:
-    """Where the model has them."""
+    """Fixtures at the poses of the model."""
     return np.concatenate([data.mocap_pos, data.mocap_quat], axis=-1)

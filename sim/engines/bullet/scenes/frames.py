@@ -1,7 +1,8 @@
-"""Free bodies in MuJoCo's terms and in Bullet's.
+"""Poses and velocities of free bodies in MuJoCo's and in Bullet's conventions.
 
-MuJoCo: the body's own frame, quaternion wxyz, speed of its origin in the world, turn rate in its own axes.
-Bullet: the frame of its centre of mass, quaternion xyzw, speed of that centre and turn rate in the world.
+MuJoCo: the body's own frame, quaternion wxyz, velocity of its origin in the world, angular velocity in its
+own axes. Bullet: the frame of its centre of mass, quaternion xyzw, velocity of that centre and angular
+velocity in the world.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def to_mujoco(base: Float[ndarray, "n 13"], inertial: Float[ndarray, " 7"]) -> M
 def to_bullet(
     pose: Float[ndarray, " 7"], qvel: Float[ndarray, " 6"], inertial: Float[ndarray, " 7"]
 ) -> tuple[list[float], list[float]]:
-    """(speed of the centre of mass, turn rate), both in the world, of one body."""
+    """Velocity of the centre of mass and angular velocity, both in the world, of one body."""
     quat = pose[None, 3:]
     spin = rotate(quat, qvel[None, 3:])
     velocity = qvel[None, :3] + cross(spin, rotate(quat, inertial[None, :3]))
@@ -63,6 +64,6 @@ def rotate(quat: Float[ndarray, "n 4"], vector: Float[ndarray, "m 3"]) -> Float[
 
 
 def cross(a: Float[ndarray, "n 3"], b: Float[ndarray, "m 3"]) -> Float[ndarray, "n 3"]:
-    """numpy's own takes ten times as long on few rows."""
+    """Cross product; NumPy's takes ten times as long on few rows."""
     product: Float[ndarray, "n 3"] = a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]
     return product

@@ -1,8 +1,8 @@
-"""Friction of single geoms from which Bullet makes nearly MuJoCo's friction of pairs.
+"""Friction coefficients of single geoms for Bullet, close to MuJoCo's friction of pairs.
 
 MuJoCo takes the larger of two geoms' coefficients, Bullet multiplies sliding ones: the product is split so
-that log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. Of turning
-friction (about the normal, and rolling) Bullet takes a_i t_j + a_j t_i, which is linear in t.
+that log a_i + log a_j = log max(f_i, f_j), by least squares where pairs contradict each other. For torsional
+and rolling friction Bullet takes a_i t_j + a_j t_i, which is linear in t.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rub(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two geoms that may touch, and what MuJoCo gives them."""
+    """Two geoms that may touch, and MuJoCo's coefficients for them."""
 
     one: int
     other: int
@@ -86,7 +86,7 @@ def _mujoco(model: Any, i: int, j: int) -> tuple[float, float, float]:
 
 
 def _tree(model: Any, body: int) -> int:
-    """The first moving body above it, 0 for the surroundings and fixtures."""
+    """First moving body above this body, 0 for the surroundings and fixtures."""
     root = 0
     while body > 0:
         if not is_static(model, body):

@@ -1,4 +1,4 @@
-"""The motors of one PyBullet world: what `sim.actuators` says, turned into numbers for `servo.torques`."""
+"""Motor models of one PyBullet world: `sim.actuators` as numbers for `servo.torques`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from sim.engines.scene import Scene
 
 
 class BulletMotors:
-    """Made anew with its world. Gears are 1, so that a servo's torques and places are its joint's."""
+    """Motors, made anew with their world. Gears are 1, so that servo torques and positions are
+    the joint's.
+    """
 
     def __init__(self, scene: Scene, recipe: Recipe, step_s: float, ctrl: Float[ndarray, " nu"]) -> None:
         assert scene.motors is not None
@@ -34,9 +36,10 @@ class BulletMotors:
     def advance(
         self, ctrl: Float[ndarray, " nu"], states: Sequence[Any], rows: Sequence[Sequence[int]]
     ) -> tuple[list[float], list[tuple[float, ...]]]:
-        """(commanded part of the torques, numbers of the servos) in this step of Bullet, by rows of `Gains`.
+        """Commanded part of the torques, and the servo parameters, in this step of Bullet, by rows of
+        `ServoGains`.
 
-        states: of each robot, as from getJointStates; rows: which of `Gains` they are.
+        states: of each robot, as from getJointStates; rows: their rows in `ServoGains`.
         """
         for seen, mine in zip(states, rows, strict=True):
             moves = np.array([state[:2] for state in seen])

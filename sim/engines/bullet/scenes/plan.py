@@ -1,11 +1,11 @@
-"""A compiled scene as Bullet wants it: multibodies of links, every colliding geom a link of its own.
+"""Plan of a compiled scene for Bullet: multibodies of links, every colliding geom a link of its own.
 
-Pure arithmetic on the MuJoCo model; nothing here imports PyBullet. One geom per link, because Bullet keeps
-friction and collision bits per link. A link's frame stands at its joint, the base of a free body at its
-centre of mass.
+Arithmetic on the MuJoCo model only; nothing here imports PyBullet. One geom per link, because Bullet keeps
+friction and collision bits per link. A link's frame is at its joint, the base of a free body at its centre of
+mass.
 
-Bullet knows no armature (the inertia of a motor behind its gear): it is added to the link itself, about the
-axis of a hinge or as the mass of a slide. That is exact for the joint, and the joints before it feel it too.
+Bullet has no armature (the inertia of a motor behind its gear): it is added to the link itself, about the
+axis of a hinge or as the mass of a slide. This is exact for the joint, but the joints before it feel it too.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Multibody:
-    """Its base stands at `pose` in the frame of the body `anchor`: what a robot stands on, or what flies
-    freely.
+    """A multibody. Its base is at `pose` in the frame of the body `anchor`: the mount of a robot, or a free
+    body.
     """
 
     anchor: int
@@ -99,7 +99,7 @@ def is_static(model: Any, body: int) -> bool:
 
 
 class _Tree:
-    """Links of one tree of bodies, collected depth first: the order in which Bullet counts them."""
+    """Links of one tree of bodies, collected depth first, in Bullet's order."""
 
     def __init__(self, model: Any, mass_scale: Float[ndarray, " nb"]) -> None:
         self._model, self._scale = model, mass_scale
@@ -204,7 +204,7 @@ def _rotation(pose: Pose) -> Float[ndarray, "3 3"]:
 
 
 def compose(a: Pose, b: Pose) -> Pose:
-    """The pose that is b in the frame of a."""
+    """Pose b, given in the frame of a, in the frame of a's parent."""
     out = np.empty(7)
     mujoco.mju_mulPose(out[:3], out[3:], a[:3], a[3:], b[:3], b[3:])
     return out

@@ -1,7 +1,7 @@
-"""PyBullet's worlds shared out to processes, in contiguous blocks: it holds Python's lock, so threads would
-not help.
+"""PyBullet worlds distributed over processes in contiguous blocks: PyBullet holds the GIL, so threads do not
+help.
 
-Every world is the same whoever simulates it, to the last bit. Workers end with their parent, however it ends.
+A world is exactly the same in every process. Workers end with their parent, however it ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _START_S, _ANSWER_S = 300.0, 120.0  # imports on a busy machine; the longest of 
 
 
 def make_bullet_engine(scene: Scene, num_envs: int, threads: int = 0) -> Engine:
-    """At most so many processes, 0 for as many as there are processors, but none for a few worlds."""
+    """Engine with at most `threads` processes, 0 for one per processor, and none for a few worlds."""
     if threads < 0:
         raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
     count = min(threads or os.cpu_count() or 1, num_envs // _WORLDS_PER_PROCESS)
@@ -97,7 +97,7 @@ class ProcessEngine:
         self._ask("randomise", mine)
 
     def save(self) -> dict[str, Tensor]:
-        """As `BulletEngine.save`: what one of them saved, the other loads."""
+        """As `BulletEngine.save`; either engine loads the other's."""
         parts: list[dict[str, Tensor]] = self._ask("save", [() for _ in self._blocks])
         longest = max(part["substeps"].shape[1] for part in parts)
         for part in parts:
@@ -132,11 +132,11 @@ class ProcessEngine:
         self._stop()
 
     def _rows(self, worlds: Int[Tensor, " k"]) -> list[Tensor]:
-        """Which of these worlds each block has."""
+        """Indices of these worlds within each block."""
         return [((worlds >= block.start) & (worlds < block.stop)).nonzero()[:, 0] for block in self._blocks]
 
     def _ask(self, call: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The same call of every worker, all at once; the answers in their order."""
+        """Call the same method in every worker at once; answers in their order."""
         for i, (worker, each) in enumerate(zip(self._workers, arguments, strict=True)):
             try:
                 worker[1].send((call, arrays(each)))
@@ -175,8 +175,8 @@ class ProcessEngine:
 
 
 def _serve(connection: Connection, scene: Scene, num_envs: int) -> None:
-    """In the worker: answer until the parent is gone. After what may move anything, the answer is the
-    physics.
+    """Answer requests in the worker until the parent is gone. Requests that may move bodies
+    return the state.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
     exit_with_parent()
@@ -208,7 +208,7 @@ def _answer(
 
 
 def arrays(value: Any) -> Any:
-    """With NumPy's arrays in place of tensors, which would travel as open files."""
+    """The same with NumPy arrays in place of tensors, which would be sent as open files."""
     return _mapped(value, Tensor, Tensor.numpy)
 
 

@@ -1,6 +1,4 @@
-"""All that one world is built from: the plan, its friction, servos and weights, with an episode's changes
-applied.
-"""
+"""Everything that one world is built from: plan, friction, servos and weights, with an episode's changes."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ class Pull:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Worlds of equal recipes are built alike; `gravity_m_s2` is Bullet's own, `pulls` what is missing to
-    MuJoCo's.
+    """Build parameters of a world. `gravity_m_s2` is Bullet's own; `pulls` is the difference to MuJoCo's
+    gravity.
     """
 
     parts: tuple[Multibody, ...]
@@ -44,12 +42,12 @@ class Recipe:
 
 @lru_cache(maxsize=8)
 def _split(scene: Scene) -> Rub:
-    """Worked out once for all worlds and episodes of a scene."""
+    """Friction coefficients, computed once for all worlds and episodes of a scene."""
     return split_friction(scene.model)
 
 
 def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | None = None) -> Recipe:
-    """For one world; changes as in `sim.engines.changes`, without the first axis."""
+    """Recipe of one world; changes as in `sim.engines.changes`, without the first axis."""
     model, given = scene.model, changes or {}
     mass = np.asarray(given.get("mass_scale", np.ones(model.nbody)), dtype=np.float64)
     servos = gains(
@@ -76,8 +74,8 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
 def _pulls(
     scene: Scene, parts: tuple[Multibody, ...], mass_scale: ndarray, own_m_s2: Float[ndarray, " 3"]
 ) -> tuple[Pull, ...]:
-    """What to add to Bullet's gravity: it pulls at armature as well, and at bodies whose weight is
-    compensated.
+    """Corrections to Bullet's gravity, which acts on armature and on bodies with compensated
+    weight as well.
     """
     model, pulls = scene.model, []
     for i, part in enumerate(parts):

@@ -1,6 +1,4 @@
-"""Where worlds began and what they were told since: a world is a pure function of it, so it is all to
-keep.
-"""
+"""Starts and commands of worlds: a world is a pure function of them, so nothing else is saved."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _ROOM = 64  # steps to begin with; doubled when they are full
 
 
 class ReplayLog:
-    """Starts and commands of n worlds; `nq`, `nv`, `nu`, `nf` as in a scene. A new start drops the commands."""
+    """Starts and commands of n worlds; `nq`, `nv`, `nu`, `nf` as in a scene. A start drops the commands."""
 
     def __init__(self, num: int, nq: int, nv: int, nu: int, nf: int) -> None:
         shapes = ((num, nq), (num, nv), (num, nf, 7), (num, nu))
@@ -41,14 +39,16 @@ class ReplayLog:
         self._age[world] = age + 1
 
     def save(self) -> dict[str, Tensor]:
-        """Rows are worlds, columns steps; zero sub-steps where a world is younger than the oldest."""
+        """Snapshot: rows are worlds, columns steps; zero sub-steps where a world is younger
+        than the oldest.
+        """
         oldest = max(self._age)
         told = {"commands": self._commands[:, :oldest], "substeps": self._substeps[:, :oldest]}
         return {name: torch.from_numpy(each.copy()) for name, each in (self._starts | told).items()}
 
     @staticmethod
     def read(saved: Mapping[str, Tensor]) -> tuple[Start, list[list[ndarray]], list[list[int]]]:
-        """(starts, commands, sub-steps) of all worlds."""
+        """Starts, commands and sub-steps of all worlds."""
         fixtures, commands, substeps = (
             saved["start_fixtures"],
             saved["commands"].numpy(),

@@ -1,9 +1,8 @@
-"""Torques of servos, joint damping and springs, by MuJoCo's formulas, worked out at every step of Bullet.
+"""Torques of servos, joint damping and springs, by MuJoCo's formulas, computed at every step of Bullet.
 
     torque = clip(gain ctrl + bias0 + bias1 q + bias2 v, low, high) - damping v - stiffness (q - rest)
 
-with ctrl clipped to its range first. Steps are short enough for this to be stable without MuJoCo's implicit
-damping.
+with ctrl clipped to its range first. Steps are short enough to be stable without MuJoCo's implicit damping.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ class ServoGains:
     steps: int  # of Bullet in one step of the scene
 
     def bias(self, ctrl: Float[ndarray, " nu"]) -> list[float]:
-        """The part of the servos' torques that a command decides, by joint."""
+        """Part of the servos' torques that depends on the command, by joint."""
         wanted = np.clip(np.append(ctrl, 0.0)[self._columns], self.ctrl_low, self.ctrl_high)
         bias: list[float] = (wanted * self.gain + self.offset).tolist()
         return bias
 
     @cached_property
     def _columns(self) -> Int[ndarray, " j"]:
-        """Columns of ctrl; -1, a zero behind the last, where a joint has no actuator."""
+        """Columns of ctrl; -1, a zero behind the last, for a joint without an actuator."""
         return np.array(self.actuators, dtype=np.int64)
 
 
 def torques(states: Any, bias: list[float], rows: Any) -> tuple[list[float], list[float]]:
-    """(torques, brakes) of one robot, both [Nm] or [N]. `states` as from getJointStates: position and speed
-    come first.
+    """Torques and brakes of one robot, both [Nm] or [N]. `states` as from getJointStates: position and speed
+    first.
 
-    A brake is the most that a motor at speed 0 may pull: damping c|v|, which Bullet's solver then cannot
-    overdo.
+    A brake is the maximum torque of a motor at speed 0: damping c|v|, which Bullet's solver then cannot
+    overshoot.
     """
     forces, brakes = [], []
     for state, b, (k, d, low, high, damping, spring, pull, dry) in zip(states, bias, rows, strict=True):
@@ -87,7 +86,7 @@ def gains(
     strength: Float[ndarray, " nu"],
     no_load: Float[ndarray, " nu"],
 ) -> ServoGains:
-    """With these factors on the model's values. Raises ConfigError for a servo that needs too short a
+    """Gains with these factors on the model's values. Raises ConfigError for a servo that needs too short a
     step.
     """
     model = scene.model

@@ -1,8 +1,8 @@
-"""One world in one PyBullet client of its own, built anew at every start.
+"""One world in a PyBullet client of its own, built anew at every start.
 
-PyBullet remembers: contact points, impulses of the step before, the order in which bodies met. Bodies that
-are put back carry all of it into the next episode; a world made from nothing does not, and costs no more than
-restoring a saved one.
+PyBullet has hidden state: contact points, impulses of the last step, the order in which bodies met. Bodies
+that are moved back carry it into the next episode; a new world does not, and costs no more than restoring a
+saved one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sim.engines.scene import Scene
 
 
 class SceneWorld:
-    """Owns a connection to PyBullet; closed with `close` or when nobody holds it any more."""
+    """Owns a connection to PyBullet; closed by `close` or by garbage collection."""
 
     def __init__(self, scene: Scene) -> None:
         self._p = p = load_pybullet()
@@ -41,11 +41,15 @@ class SceneWorld:
         self._ids: list[int] = []
 
     def begin(
-        self, recipe: Recipe, qpos: Float[ndarray, " nq"], qvel: Float[ndarray, " nv"], bodies: Float[ndarray, "nb 7"],
+        self,
+        recipe: Recipe,
+        qpos: Float[ndarray, " nq"],
+        qvel: Float[ndarray, " nv"],
+        bodies: Float[ndarray, "nb 7"],
         ctrl: Float[ndarray, " nu"],
-    ) -> None:  # fmt: skip
-        """Build it, with its bodies at these poses [m, wxyz], which belong to qpos and to the fixtures, and
-        its servos at these commands.
+    ) -> None:
+        """Build it with its bodies at these poses [m, wxyz], which belong to qpos and the fixtures, and these
+        servo commands.
         """
         p, client, model = self._p, self._client, self._scene.model
         self._recipe = recipe
@@ -70,7 +74,7 @@ class SceneWorld:
         self._index()
 
     def step(self, ctrl: Float[ndarray, " nu"], steps: int) -> None:
-        """So many steps of the scene at these commands."""
+        """Advance by this many steps of the scene with these commands."""
         p, client, gains = self._p, self._client, self._recipe.gains
         rows = self._servos(gains.bias(ctrl), gains.rows)
         get, put, step, push = p.getJointStates, p.setJointMotorControlArray, p.stepSimulation, self._push
@@ -86,15 +90,17 @@ class SceneWorld:
             step(physicsClientId=client)
 
     def _servos(self, bias: list[float], rows: Sequence[tuple[float, ...]]) -> list[tuple[Any, ...]]:
-        """(body, its joints, the commanded part of their torques, their numbers), as `torques` takes them."""
+        """Body, its joints, the commanded part of their torques, and their parameters, as `torques` takes
+        them.
+        """
         return [
             (body, joints, [bias[i] for i in mine], [rows[i] for i in mine])
             for body, joints, mine in self._driven
         ]
 
     def read(self) -> tuple[list[tuple[float, float]], list[tuple[float, ...]]]:
-        """(place and speed of every joint, in the order of the links; rows of free bodies, for
-        `frames.to_mujoco`)
+        """Position and speed of every joint, in the order of the links; rows of free bodies, for
+        `frames.to_mujoco`.
         """
         p, client = self._p, self._client
         joints = [
@@ -128,7 +134,7 @@ class SceneWorld:
             p.applyExternalForce(body, link, force, centre, p.WORLD_FRAME, physicsClientId=client)
 
     def _index(self) -> None:
-        """What is asked and told at every step, by PyBullet's own numbers; who passes through whom."""
+        """Prepare PyBullet ids for what is read and commanded at every step, and collision exclusions."""
         model, recipe = self._scene.model, self._recipe
         self._pulls = [(self._ids[pull.part], pull.link, pull.force_n) for pull in recipe.pulls]
         self._jointed, self._driven, self._flying = [], [], []
