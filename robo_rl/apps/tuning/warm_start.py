@@ -1,6 +1,4 @@
-"""What a run without a base can start from: an earlier run's networks, and a normaliser that fits the
-data.
-"""
+"""Starts of a run: the networks of an earlier run, and a normaliser that fits the data."""
 
 from __future__ import annotations
 
@@ -22,6 +20,8 @@ from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.run_dir import RunDir
 
+_OTHER_VERBS = ("train", "distill", "fly", "swarm", "vision")  # their runs hold other networks
+
 
 def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPolicy:
     """A policy that acts at random. It sees the states as `init` saw them, else scaled to the range in
@@ -29,6 +29,7 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
     """
     policy = DirectPolicy(env)
     if init is not None:
+        finetune_run(init)
         earlier = load_policy(find_policy(init))
         check_compatible(earlier, env)
         if not isinstance(earlier, DirectPolicy):
@@ -69,7 +70,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
             "PPO keeps no critics of actions: init=<run> is for off-policy methods. Leave it out."
         )
     learner = tuner.learner
-    newest = RunDir.open(init).latest()
+    newest = finetune_run(init).latest()
     if newest is None:
         raise CheckpointError(
             f"The run {init} holds no checkpoint to start from. Let it finish, or give another."
@@ -86,6 +87,31 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})
     tuner.keep_weights()
+
+
+def finetune_run(init: str) -> RunDir:
+    """The run `init`. Raises DataError where it is no run, CheckpointError where `init=` cannot start from it."""
+    run = RunDir.open(init)
+    accepted = "init= accepts a run of robo-rl finetune with an off-policy method, e.g. method=sac"
+    method = run.config().get("method")
+    if not isinstance(method, dict) or "algorithm" not in method:
+        words = run.info().get("arguments") or [""]
+        verb = f"a run of robo-rl {words[0]}" if words[0] in _OTHER_VERBS else "a run of another kind"
+        raise CheckpointError(
+            f"{init} is {verb}, which has no critics of actions to start from. {accepted}. Give such a run, "
+            "or give this one's policy as base= to a method that improves it (steering, residual)."
+        )
+    if method["algorithm"] == "ppo":
+        raise CheckpointError(
+            f"{init} is a run of robo-rl finetune with PPO (method={method.get('name')}), which has no "
+            f"critics of actions. {accepted}. Give such a run."
+        )
+    if method.get("name") == "auto":
+        raise CheckpointError(
+            f"{init} is a run of method=auto, whose stages are runs of their own. Give one of these: a "
+            f"folder run/ below {init}, such as {init}/residual/run."
+        )
+    return run
 
 
 def _check_shapes(init: str, name: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

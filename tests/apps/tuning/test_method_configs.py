@@ -16,6 +16,7 @@ from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import save_state
@@ -423,6 +424,40 @@ def test_a_start_that_does_not_fit_is_one_sentence(
     env.close()
     with pytest.raises(CheckpointError, match=word):
         start_from(built.tuner, str(tmp_path / "earlier"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "settings", "word"),
+    [
+        (
+            "train",
+            TrainConfig(data="d", out="o"),
+            "a run of robo-rl train, .* init= accepts a run of robo-rl",
+        ),
+        ("finetune", FinetuneVerb(out="o", method=MethodConfig(algorithm="ppo")), "with PPO"),
+        ("finetune", FinetuneVerb(out="o", method=MethodConfig(name="auto")), "residual/run"),
+    ],
+)
+def test_a_start_from_a_run_of_another_kind_says_what_it_is(
+    verb: str,
+    settings: Any,
+    word: str,
+    tmp_path: Path,
+    demos: EpisodeStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its checkpoint is in order: the sentence names the kind and what init= accepts, and deletes nothing."""
+    monkeypatch.setattr("sys.argv", ["robo-rl", verb])
+    run = RunDir.create(tmp_path / "other", settings)
+    with run.new_checkpoint(1) as checkpoint:
+        save_state(checkpoint, {"step": 1})
+    built, env, _ = session(small("wsrl"), demos, monkeypatch)
+    env.close()
+    with pytest.raises(CheckpointError, match=word) as said:
+        start_from(built.tuner, str(tmp_path / "other"))
+    assert "elete" not in str(said.value)
+    with pytest.raises(CheckpointError, match=word):
+        empty_policy(SPEC, str(tmp_path / "other"), None)
 
 
 def test_a_method_that_needs_a_start_says_so(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
