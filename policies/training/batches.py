@@ -6,6 +6,7 @@ was killed before it, which makes resuming exact.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -106,11 +107,25 @@ class LoaderWindows:
         # One batch at a time: the order of a whole training would be gigabytes of integers.
         order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
         loader = DataLoader(
-            self.dataset, batch_sampler=order, num_workers=self.workers, collate_fn=self.collate
+            self.dataset,
+            batch_sampler=order,
+            num_workers=self.workers,
+            collate_fn=self.collate,
+            worker_init_fn=_leave_stops_to_parent,
         )
         for batch in loader:
             columns = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
             yield columns, self.action.normalize(columns.pop("action"))
+
+
+def _leave_stops_to_parent(worker: int) -> None:
+    """Ignore Ctrl-C and SIGTERM in a loader's process, which ends when its parent ends or is done with it.
+
+    Both signals reach the whole process group, from a terminal or a job scheduler. Without its loader the
+    parent could not finish the update after which it saves.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -124,6 +126,27 @@ def test_a_loader_draws_its_order_as_it_goes(monkeypatch: pytest.MonkeyPatch) ->
     source = LoaderWindows(Windows(), ActionSpec((-1.0, -1.0), (1.0, 1.0)))
     obs, action = next(source.batches(4, 0, 0, 1_000_000, torch.device("cpu")))
     assert (len(drawn), obs["state"].shape, action.shape) == (1, (4, 1, 3), (4, 8, 2))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_leaves_the_loader_alive(number: signal.Signals) -> None:
+    """The parent decides when to stop: it needs its loader for the update after which it saves."""
+
+    class Windows(Dataset[dict[str, Tensor]]):
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: int) -> dict[str, Tensor]:
+            return {"worker": torch.tensor(float(os.getpid())), "action": torch.zeros(8, 2)}
+
+    source = LoaderWindows(Windows(), ActionSpec((-1.0, -1.0), (1.0, 1.0)), workers=1)
+    batches = source.batches(2, 0, 0, 40, torch.device("cpu"))
+    worker = int(next(batches)[0]["worker"][0])
+    assert worker != os.getpid()
+    os.kill(worker, number)
+    assert sum(1 for _ in batches) == 39
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)  # it ended with its work
 
 
 def test_every_window_is_seen_once_per_epoch() -> None:
