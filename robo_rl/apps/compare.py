@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import mean
 
 from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.eval.plots import Curve, write_learning_curves
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import mean_over_seeds
 from robo_rl.runs.history import PastRun, find_runs
+
+LEAST_RUNS = 3  # for an interval over runs
 
 
 def main(config: CompareConfig) -> int:
@@ -20,16 +23,31 @@ def main(config: CompareConfig) -> int:
     groups = {name: read_group(name) for name in config.runs}
     width = max(map(len, groups))
     for name, runs in groups.items():
-        rates = [run.rate for run in runs if run.rate is not None]
-        pooled = (
-            str(SuccessRate(sum(r.k for r in rates), sum(r.n for r in rates))) if rates else "not measured"
-        )
-        seeds = f", {len(runs)} runs" if len(runs) > 1 else ""
-        print(f"{name:<{width}}  {pooled}{seeds}")
+        print(f"{name:<{width}}  {final_success(runs)}")
     curves = [curve_of(name, runs) for name, runs in groups.items()]
     files = write_learning_curves(Path(config.out), [curve for curve in curves if curve is not None])
     print(f"Curves: {', '.join(map(str, files))}")
     return 0
+
+
+def final_success(runs: list[PastRun]) -> str:
+    """Success with its 95 % interval: of Wilson for one run, by bootstrap over runs for three or more.
+
+    Episodes of one run share its training, so episodes of several runs are not independent of each other and
+    are not pooled. Two runs are too few for an interval: the rate of each is given.
+    """
+    rates = [run.rate for run in runs if run.rate is not None]
+    if not rates:
+        return "not measured"
+    missing = f", {len(runs) - len(rates)} not measured" if len(rates) < len(runs) else ""
+    if len(rates) == 1:
+        return f"{rates[0]}{missing}"
+    each = [rate.rate for rate in rates]
+    over = f"{100 * mean(each):.0f} %, mean of {len(rates)} runs"
+    if len(rates) < LEAST_RUNS:
+        return f"{over} ({' and '.join(f'{100 * rate:.0f} %' for rate in each)}){missing}"
+    found = mean_over_seeds(each)
+    return f"{over} [{100 * found.low:.0f}, {100 * found.high:.0f}]{missing}"
 
 
 def read_group(name: str) -> list[PastRun]:

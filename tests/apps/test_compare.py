@@ -68,17 +68,27 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder around seeds is one curve and one pooled rate: 13 of 20."""
+    """A folder around seeds is one curve, and the mean of its runs' rates."""
     write_run(tmp_path / "one", 1, [2, 5])
     write_run(tmp_path / "seeds" / "seed=1", 1, [2, 9])
     write_run(tmp_path / "seeds" / "seed=2", 2, [1, 4])
     plot = tmp_path / "plot"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "seeds"), f"out={plot}"]) == 0
     said = capsys.readouterr().out
-    assert "13/20 = 65 %" in said
-    assert "2 runs" in said
+    assert "5/10 = 50 % [24, 76]" in said  # Wilson
+    assert "65 %, mean of 2 runs (90 % and 40 %)" in said
     assert (tmp_path / "plot.svg").stat().st_size > 1000
     assert (tmp_path / "plot.png").is_file()
+
+
+def test_seeds_have_an_interval_over_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three seeds with 10, 10 and 1 of 10: pooled episodes would say [52, 84], but runs vary by far more."""
+    for seed, solved in enumerate((10, 10, 1)):
+        write_run(tmp_path / "seeds" / f"seed={seed}", seed, [2, solved])
+    write_run(tmp_path / "one", 1, [2, 5])
+    plot = f"out={tmp_path / 'plot'}"
+    assert main(["compare", str(tmp_path / "one"), str(tmp_path / "seeds"), plot]) == 0
+    assert "70 %, mean of 3 runs [10, 100]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["compare"], ["compare", "only_one"], ["compare", "a", "b"]])
