@@ -149,15 +149,15 @@ def resumable(
     unit: str = "update",
     resume: bool = False,
     shown: tuple[str, ...] = (),
-    keep: int = 1,
+    keep: int = 2,
 ) -> Iterator[RunSession]:
-    """A session of `run`; with `resume` it continues from the newest checkpoint, if there is one.
+    """A session of `run`; with `resume` it continues from the newest sound checkpoint, if there is one.
 
     total, label, unit: of the progress bar. shown: scalars beside the bar. keep: checkpoints that stay.
     The log is cut back to the instant of the checkpoint. SIGINT and SIGTERM only ask for a stop inside the
     block; `RunSession.run` obeys them.
     """
-    at = run.latest() if resume else None
+    at = run.newest_sound() if resume else None
     step, state = (0, None) if at is None else (at[0], load_state(at[1]))
     lines = None if state is None else state.pop(_LOG_LINES, None)
     with (

@@ -3,8 +3,9 @@
 runs/<name>/config.yaml            settings, complete
             run.json               commit, seed, versions, arguments, machine
             metrics.jsonl          scalars; tb/, wandb/ and logger.json belong to their logger
-            checkpoints/<step>/    training states, each whole or absent. A step that is saved again is
-                                   <step>.1 until its older state is deleted
+            checkpoints/<step>/    training states, each whole or absent, with the checksums of their files. A
+                                   step that is saved again is <step>.1 until its older state is deleted
+            checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
             policy/                the final policy
             episodes/              successful episodes of training, where `finetune record=` is set
             .lock                  held by the process that writes the run
@@ -28,12 +29,13 @@ from typing import Any
 
 import yaml
 
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.data.episodes.schema import EPISODES
 from robo_rl.runs import replaced
+from robo_rl.runs.checksums import damage, write_checksums
 from robo_rl.runs.loggers import FILES as LOGGER_FILES
 from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
@@ -172,6 +174,7 @@ class RunDir:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         yield draft
+        write_checksums(draft)
         _fsync_tree(draft)
         same, final = [path for at, path in self.steps() if at == step], self.checkpoints / f"{step:08d}"
         # No system call replaces a folder by another: the new one has another name until the old one is gone.
@@ -202,6 +205,28 @@ class RunDir:
     def latest(self) -> tuple[int, Path] | None:
         """The newest committed checkpoint, or None before the first."""
         return steps[-1] if (steps := self.steps()) else None
+
+    def newest_sound(self) -> tuple[int, Path] | None:
+        """The newest checkpoint whose files are those that were written, None before the first.
+
+        Damaged ones are renamed to <name>.damaged, with a sentence. Raises CheckpointError where all are damaged.
+        """
+        faults: list[str] = []
+        for step, folder in reversed(self.steps()):
+            if not (fault := damage(folder)):
+                for sentence in faults:
+                    print(f"{sentence} The run goes on from step {step}.")
+                return step, folder
+            kept = folder.with_name(f"{folder.name}.damaged")
+            shutil.rmtree(kept, ignore_errors=True)
+            folder.rename(kept)
+            faults.append(f"The checkpoint {folder} is damaged ({fault}) and is kept as {kept.name}.")
+        if faults:
+            raise CheckpointError(
+                f"{' '.join(faults)} There is no older one: restore a checkpoint from a copy, or start the run "
+                "again by overwrite=true."
+            )
+        return None
 
     def _check_room(self, overwrite: bool, resumes: bool) -> None:
         """Raise ConfigError where `path` holds something that may not be replaced."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from robo_rl.core.errors import CheckpointError
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.resumable import RunSession, crossed, resumable
 from robo_rl.runs.run_dir import RunDir
@@ -62,10 +63,10 @@ def _train(path: Path, *, resume: bool = False, ctrl_c_at: int | None = None) ->
 
 
 def test_it_saves_when_due_and_at_the_end(tmp_path: Path) -> None:
-    """Every 4 steps and once at the end; one checkpoint stays."""
+    """Every 4 steps and once at the end; two checkpoints stay."""
     counter = _train(tmp_path / "run")
     assert counter.saves == [4, 8, 10]
-    assert [step for step, _ in RunDir(tmp_path / "run").steps()] == [10]
+    assert [step for step, _ in RunDir(tmp_path / "run").steps()] == [8, 10]
 
 
 def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> None:
@@ -96,3 +97,38 @@ def test_multiples_that_are_crossed() -> None:
     assert crossed(3, 4, 4)
     assert not crossed(4, 7, 4)
     assert not crossed(0, 100, 0)
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("file", ["state.json", "state.safetensors", "checksums.json"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    """Two checkpoints are kept: the run goes on from the older one, says so, and ends as if nothing had happened."""
+    whole = _train(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path / "run", ctrl_c_at=8)
+    steps = [step for step, _ in RunDir.open(tmp_path / "run").steps()]
+    assert steps == [4, 8]
+    _flip(tmp_path / "run/checkpoints/00000008" / file)
+    resumed = _train(tmp_path / "run", resume=True)
+    said = capsys.readouterr().out
+    assert "00000008 is damaged" in said
+    assert "is kept as 00000008.damaged. The run goes on from step 4." in said
+    assert (resumed.step, resumed.total) == (whole.step, whole.total)
+    logs = [list(read_metrics(tmp_path / name / "metrics.jsonl")) for name in ("whole", "run")]
+    assert logs[0] == logs[1]
+
+
+def test_damaged_checkpoints_alone_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path / "run", ctrl_c_at=8)
+    for _, folder in RunDir.open(tmp_path / "run").steps():
+        _flip(folder / "state.safetensors")
+    with pytest.raises(CheckpointError, match="There is no older one: restore a checkpoint from a copy"):
+        _train(tmp_path / "run", resume=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Mapping
@@ -15,10 +16,6 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 
-GO_ON = (
-    "Delete it: resume=true then goes on from the checkpoint before it. Where there is none, start the run "
-    "again by overwrite=true."
-)
 _TENSORS, _JSON = "state.safetensors", "state.json"
 _HERE, _LIST, _FLOAT = (
     "tensor",
@@ -28,7 +25,7 @@ _HERE, _LIST, _FLOAT = (
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write {state.safetensors, state.json}; the JSON comes last and holds the checksum of the tensors.
+    """Write {state.safetensors, state.json}; the JSON comes last and holds the checksums of both.
 
     Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these.
     Tensors may share memory: each is written on its own.
@@ -37,7 +34,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     plain = _split(state, "", tensors)
     data = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     write_atomic(folder / _TENSORS, data)
-    write_json(folder / _JSON, {"crc32": zlib.crc32(data), "state": plain})
+    write_json(folder / _JSON, {"crc32": zlib.crc32(data), "state_crc32": _crc32_of(plain), "state": plain})
 
 
 def load_state(folder: Path) -> dict[str, Any]:
@@ -45,16 +42,20 @@ def load_state(folder: Path) -> dict[str, Any]:
     try:
         plain = read_json(folder / _JSON)
         data = (folder / _TENSORS).read_bytes()
-        if zlib.crc32(data) != plain["crc32"]:
-            raise CheckpointError(f"{folder} is damaged (its checksum differs). {GO_ON}")
+        if (zlib.crc32(data), _crc32_of(plain["state"])) != (plain["crc32"], plain["state_crc32"]):
+            raise CheckpointError(f"{folder} is damaged: its checksum differs.")
         state = _join(plain["state"], load(data))
     except (DataError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"{folder} holds no training state that can be read: {str(error).rstrip('.')}. {GO_ON}"
+            f"{folder} holds no training state that can be read: {str(error).rstrip('.')}."
         ) from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"{folder} holds a {type(state).__name__}, expected a training state. {GO_ON}")
+        raise CheckpointError(f"{folder} holds a {type(state).__name__}, expected a training state.")
     return state
+
+
+def _crc32_of(plain: Any) -> int:
+    return zlib.crc32(json.dumps(plain, separators=(",", ":")).encode())
 
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
