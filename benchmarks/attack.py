@@ -1,6 +1,7 @@
 """Attacks with generators and oracles of their own: `python benchmarks/attack.py --part power`.
 
-Each part prints how much was tried and how many promises were broken; one broken promise ends with exit status 1.
+Each part prints how much was tried and how many promises were broken; one broken promise ends with exit
+status 1.
 
     power   power losses while episodes are recorded, in simulation: no committed episode may be lost
 """

@@ -1,4 +1,4 @@
-"""Policies as C: how long one action takes on this machine's core, how far it is from torch, how large it is.
+"""Policies exported as C: time of one action on one core, error relative to torch, and size.
 
     python benchmarks/c_export.py
 

@@ -1,4 +1,4 @@
-"""What every benchmark shares: one JSON object per line, and where the numbers came from.
+"""Shared parts of benchmarks: options, and output as one JSON object per line with machine and commit.
 
 A benchmark takes `parser(...)`'s options, measures, and calls `emit` once per number:
 

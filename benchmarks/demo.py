@@ -1,4 +1,4 @@
-"""The table of `make demo` as benchmark lines: reads the results.json that the demo has left.
+"""Print the table of `make demo` as benchmark lines, from the results.json that the demo wrote.
 
 make demo && .venv/bin/python benchmarks/demo.py --out
 """

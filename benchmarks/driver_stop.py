@@ -1,12 +1,12 @@
-"""How soon a robot is brought to rest when the process that feeds its driver is killed, or stalls; per
-driver.
+"""Time until a robot stops after the process that commands its driver is killed or stalls, per driver.
 
     python benchmarks/driver_stop.py             # every driver whose package is installed
     python benchmarks/driver_stop.py --only ur
 
-The robots are the stand-ins of the drivers' tests: processes that speak the robot's protocol on loopback,
-through the vendor's own package. Milliseconds from the signal to the feeder until the stand-in has read the
-stop: of SIGKILL the kernel tells the guard, SIGSTOP it finds out by its watchdog of 80 ms.
+The robots are the fakes of the drivers' tests: processes that speak the robot's protocol on loopback, used
+through the vendor's own package. Prints milliseconds from the signal to the commanding process until the fake
+has read the stop. The kernel reports SIGKILL to the guard; the guard detects SIGSTOP by its watchdog of 80
+ms.
 """
 
 from __future__ import annotations

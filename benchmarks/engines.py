@@ -1,11 +1,9 @@
-"""Manipulation environments: steps per CPU-second in each engine, what the contract costs, and pictures per
-CPU-second.
+"""Manipulation environments: steps and images per CPU-second in each engine, overhead of the interface.
 
-A step is 50 ms of an arm at work: ten sub-steps of 5 ms, control, observation, reward and resets included,
-averaged over episodes of the scripted expert, whose own time is not counted. Beside them, in turns with them
-and so on the same busy or idle machine: plain C MuJoCo, that is `mj_step` alone on the states and commands of
-those episodes, and MetaWorld's peg task as its authors run it. The machine's other work shows in all of them;
-read the ratios.
+A step is 50 ms of simulated time: ten substeps of 5 ms with control, observation, reward and resets, averaged
+over episodes of the scripted expert, whose own time is not counted. For comparison, in alternation on the
+same machine: plain C MuJoCo (`mj_step` alone on the states and commands of these episodes), and MetaWorld's
+peg task as published. Other load on the machine affects all of them, so compare ratios.
 """
 
 from __future__ import annotations

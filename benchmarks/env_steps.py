@@ -1,8 +1,8 @@
 """Environment steps per CPU-second, in this process and through workers, with random actions.
 
-CPU seconds count the workers too, so the figure says what a step costs, whatever the number of cores.
-`package` is MetaWorld as its authors run it, one environment, the dense reward computed, for the before and
-after of our adapter.
+CPU seconds include the workers, so the result is the cost of a step, independent of the number of cores.
+`package` is MetaWorld as published, with one environment and the dense reward, for comparison with our
+adapter.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Success of fine-tuning methods over seeds: each seed has its own demonstrations, its own base and its own
-training.
+"""Success of fine-tuning methods over seeds, each with its own demonstrations, base policy and training.
 
     python benchmarks/finetune.py --task peg-insert-side --method steering --seeds 5
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --env-steps 24000
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --base-seed 0
 
-With --base-seed all seeds start from the demonstrations and the base of that seed, so that only training
+With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
 differs; the names then end in /one_base.
 
-Every policy of a seed meets the same 100 episodes, which no stage of training has seen. Names:
+All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
 .../env_steps_to_95, .../cpu_s (training, per seed), .../worst_drop_points (largest fall below the base at any
 evaluation), and .../base/success, .../base_zero_noise/success of the bases that these seeds started from.

@@ -1,10 +1,10 @@
-"""The single-step head: how fast it decides on one CPU core, and what distillation costs in success.
+"""Single-step head: decisions per CPU-second on one core, and change of success by distillation.
 
     python benchmarks/head.py                      # speed
     python benchmarks/head.py --teacher runs/demo/steering --head runs/demo/head    # and success, 200 paired episodes
 
-Speed is decisions per second of CPU time of one thread in ONNX Runtime, a whole `sample` call from raw
-observation to chunk. The base beside it has the same network and takes 10 steps.
+Speed is the number of `sample` calls, from raw observation to chunk, per second of CPU time of one thread in
+ONNX Runtime. The base policy for comparison has the same network and takes 10 denoising steps.
 """
 
 from __future__ import annotations

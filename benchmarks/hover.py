@@ -1,5 +1,4 @@
-"""Hover from 1,000 tumbling starts with disturbance and sensor noise: error over the last 2 s, per
-CPU-seconds trained.
+"""Hover from 1,000 tumbling starts with disturbance and noise: error over the last 2 s, by training time.
 
     python benchmarks/hover.py --seeds 5
 
@@ -10,13 +9,14 @@ seeds, every seed beside it), .../train_cpu_s, and hover/pid/..., hover/geometri
 
     python benchmarks/hover.py --level rates --seeds 3 --updates 1300
 
-is the same for thrust and body rates over a link, 20 ms late: hover/rates/first_order/...,
+measures the same with thrust and body rates as commands, delayed by 20 ms: hover/rates/first_order/...,
 hover/rates/pid/...
 
     python benchmarks/hover.py --methods all --seeds 3 --budgets 30
 
-lays learners side by side at equal CPU seconds: hover/<method>/<budget>_cpu_s/position_error_m and
-.../terminated_fraction, for first_order, first_order_lqr (starts as the LQR law), shac, td3, sac and ppo.
+compares learners at equal CPU seconds: hover/<method>/<budget>_cpu_s/position_error_m and
+.../terminated_fraction, for first_order, first_order_lqr (initialised as the LQR law), shac, td3, sac and
+ppo.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Learners of hover side by side: the same task, starts and seeds, each for the same CPU seconds.
+"""Comparison of learners of hover on the same task, starts and seeds, each for the same CPU seconds.
 
-A learner's updates per CPU second are measured first, in a short training that is thrown away; then every
-seed makes as many updates as the budget pays for, so that schedules end with it. Compiling, measuring and the
-curve are not counted.
+The updates per CPU-second of a learner are measured first in a short training that is discarded. Then every
+seed makes the number of updates that fit into the budget, so that schedules end with it. Compiling, measuring
+and the learning curve are not counted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Kill a recorder at random instants and count what is lost: `python benchmarks/kill_recorder.py --kills
-200`.
+"""Kill a recorder at random times and count lost data: `python benchmarks/kill_recorder.py --kills 200`.
 
-A second process records short episodes with two cameras, one after the other, and reports each frame that
-`add` and each episode that `commit` has returned from. After a random time it gets SIGKILL. Then every
-episode it reported must be there, bit for bit, and `recover` must bring back every frame it reported of the
-running one. (SIGKILL keeps the page cache: what a power loss does depends on fsync, which is done but cannot
-be tested here.)
+A second process records short episodes with two cameras, and reports each frame when `add` and each episode
+when `commit` has returned. After a random time it gets SIGKILL. Every reported episode must then exist, bit
+for bit, and `recover` must restore every reported frame of the unfinished one. SIGKILL keeps the page cache;
+protection against power loss depends on fsync, which is called but not tested here.
 """
 
 from __future__ import annotations

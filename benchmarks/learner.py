@@ -1,4 +1,4 @@
-"""SAC and TD3 beside Stable-Baselines3, in the same run.
+"""SAC and TD3 compared with Stable-Baselines3 in the same run.
 
     python benchmarks/learner.py                                   # gradient steps per CPU-second, as a ratio
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps

@@ -1,12 +1,11 @@
-"""The control loop: how much a decision costs at 1 kHz, and how soon an arm holds when a process is killed.
+"""Control loop: CPU time of a decision at 1 kHz, and time until an arm holds after a process is killed.
 
     python benchmarks/loop.py                    # in process for a minute, kills over DDS, then loop_dds.py
     python benchmarks/loop.py --only inproc      # or kill, or dds
 
-In process: a perceptron that decides one action, and the safety filter behind it, at 1 kHz on absolute
-deadlines; the number is CPU time of the thread. Kills: simulated arm, safety filter and whoever commands are
-processes of their own on DDS; one of them gets SIGKILL, and the time until the arm is held is measured by who
-says so.
+In process: a multilayer perceptron and the safety filter at 1 kHz with absolute deadlines; the result is CPU
+time of the thread. Kills: simulated arm, safety filter and commander are separate processes on DDS; one of
+them gets SIGKILL, and the result is the time until the arm is reported to hold.
 """
 
 from __future__ import annotations

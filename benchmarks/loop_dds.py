@@ -1,13 +1,13 @@
-"""The closed loop and the camera over DDS on loopback, between two processes; `loop.py` calls this.
+"""Closed loop and camera over DDS on loopback, between two processes; called by `loop.py`.
 
     python benchmarks/loop_dds.py                # 20 s at 100 and at 500 Hz, 15 s of pictures
     python benchmarks/loop_dds.py --realtime     # both processes under SCHED_FIFO, as on a robot (root)
 
-A robot publishes the state of seven joints at a rate; a policy in another process answers each with a
-command. A tick is missed when its answer has not come by the next one. What the middleware adds is the
-median; the tail is the machine's scheduler, so the load of the machine stands beside each number. The same
-with `peer` is what the machine and the middleware take by themselves: the binding alone, the same bytes there
-and back, no message, bus or decision.
+A robot publishes the state of seven joints at a fixed rate; a policy in another process answers each with a
+command. A tick is missed when its answer has not arrived by the next one. The median is the delay of the
+middleware; the tail comes from the machine's scheduler, so each result includes the machine's load. Lines
+with `peer` measure machine and middleware alone: the same bytes there and back through the binding, without
+message types, bus or policy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Missions in signal temporal logic: how many are satisfied by the flown path, per mission and pilot.
+"""Missions in signal temporal logic: share of scenes that the flown path satisfies, per mission and pilot.
 
     python benchmarks/missions.py --scenes 100
 
-A scene counts when the exact margin of the flight, at 100 Hz, pushed and with noisy sensors, is above 0.
-`--seeds` trains that many followers of curves; scenes are the same for all.
+A scene is satisfied when the exact margin of the flight, at 100 Hz with disturbance and sensor noise, is
+above 0. `--seeds` is the number of trained policies; all fly the same scenes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One drone through a field of cylinders: a learned policy beside classical controllers, on the same starts.
+"""One drone in a field of cylinders: a learned policy compared with classical controllers on the same starts.
 
     python benchmarks/obstacles.py --seeds 3
 
@@ -6,7 +6,8 @@ Trained once per seed as `robo-rl fly task=obstacles` does, on densities between
 each of `--densities`. Names: obstacles/<density>/<pilot>/reached, the share of starts that come within 0.5 m
 of a goal 9 m away and stay there without ever touching a cylinder, with its Wilson interval;
 .../hit_a_cylinder; .../time_to_goal_s. Pilots: policy (all seeds together), pid_straight and
-geometric_straight on the straight line, pid_planned on a path around the cylinders, all of which it knows.
+geometric_straight on the straight line, pid_planned on a path around the cylinders, planned with the true
+map.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The arms' chain on a quadcopter: PID demonstrations, a flow base, a residual on it, a single-step head, a
-bundle.
+"""Workflow of arms on a quadcopter: PID demonstrations, flow base, residual, single-step head, bundle.
 
     python benchmarks/quad_chain.py --seeds 3
 
-Each seed has its own demonstrations, base, residual and head; all policies, and the PID that taught them,
-meet the same 100 starts, which no stage of training has seen. Names: quad_chain/<task>/<who>/success (over
-all seeds, with its Wilson interval and every seed beside it), .../error_m (of those that stayed),
-quad_chain/<task>/cpu_s (all four stages, per seed) and quad_chain/<task>/deadlines_missed (the bundle at 100
-Hz). What a seed has finished in `--folder` is kept.
+Each seed has its own demonstrations, base, residual and head. All policies and the demonstrating PID fly the
+same 100 starts, which are not used in training. Names: quad_chain/<task>/<who>/success (over all seeds, with
+its Wilson interval and every seed beside it), .../error_m (of those that stayed), quad_chain/<task>/cpu_s
+(all four stages, per seed) and quad_chain/<task>/deadlines_missed (the bundle at 100 Hz). What a seed has
+finished in `--folder` is kept.
 """
 
 from __future__ import annotations

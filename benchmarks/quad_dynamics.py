@@ -1,5 +1,4 @@
-"""Speed of the quadcopter engine: drone-steps per CPU-second on one core, compiled, beside the same formulas
-eager.
+"""Speed of the quadcopter engine: drone-steps per CPU-second on one core, compiled and eager.
 
     python benchmarks/quad_dynamics.py
 

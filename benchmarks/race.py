@@ -1,4 +1,4 @@
-"""Waypoints and gate races: a learned policy beside classical controllers, on the same starts.
+"""Waypoints and gate races: a learned policy compared with classical controllers on the same starts.
 
     python benchmarks/race.py --seeds 3
 
@@ -6,7 +6,7 @@ Trained as `robo-rl fly task=waypoints` and `task=race track=...` do. Names:
 race/<track>/<pilot>/laps_completed, the share of starts that flew two laps or more, with its Wilson interval;
 .../lap_time_s, the median flying lap, with the best; waypoints/<pilot>/completed and .../time_per_waypoint_s.
 Pilots: policy (mean over seeds), pid, geometric. In a race the controllers follow a smooth path at the
-fastest of a few speeds at which they still fly 95 % of their laps, or at the one that flew most.
+fastest of several speeds with at least 95 % of laps completed, or at the speed with most completed laps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One policy for swarms among obstacles: success on unseen worlds, speed of the environment, cost per drone.
+"""One policy for swarms among obstacles: success on unseen worlds, speed of the environment, time per drone.
 
     python benchmarks/swarm.py --seeds 3
 

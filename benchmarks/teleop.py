@@ -1,12 +1,11 @@
-"""From a human's hand to a policy: episodes driven through the nodes, recorded, imported, trained on and
-evaluated.
+"""From teleoperation to a policy: episodes recorded through nodes, imported, used for training, evaluated.
 
     python benchmarks/teleop.py                    # 3 seeds of 100 episodes, beside as many of robo-rl collect
 
-The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. All else is what runs
-beside a robot: teleop, safety filter, simulated arm and recorder on one bus, here on virtual time. The
-recordings go through `robo-rl data import`, and what was collected in the environment itself is trained on
-and evaluated alike. Names: teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
+The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. Everything else is as on a
+robot: teleop node, safety filter, simulated arm and recorder on one bus, here in virtual time. The recordings
+are imported by `robo-rl data import`. Episodes collected directly in the environment are used for training
+and evaluated in the same way. Names: teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
 """
 
 from __future__ import annotations

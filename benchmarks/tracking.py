@@ -1,5 +1,4 @@
-"""Figure-eight at 2 m/s: root mean square error of a learned policy beside classical controllers, on the same
-starts.
+"""Figure-eight at 2 m/s: root mean square error of a learned policy and of classical controllers.
 
     python benchmarks/tracking.py --seeds 3
 

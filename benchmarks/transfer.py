@@ -1,4 +1,4 @@
-"""Policies trained in the `quad` dynamics flown, unchanged, in PyBullet: what the change of engine costs.
+"""Policies trained in the `quad` dynamics and flown unchanged in PyBullet: loss of success.
 
     python benchmarks/transfer.py --seeds 3
 
@@ -6,9 +6,9 @@ Each seed is trained by `robo-rl fly task=hover randomize=0.2` and flown on 1,00
 sensor noise in both engines, in PyBullet with ground effect, downwash and rotor drag. Names:
 transfer/hover/<engine>/held, pooled over seeds, .../position_error_m and .../terminated_fraction, means over
 seeds, and transfer/hover/drop_points, mean over seeds (positive: fewer held in PyBullet) with the exact
-McNemar test of each seed. Beside "hover" stand "hover_randomized", where the drones of both engines differ by
-20 %, and "hover_wake", 25 cm over the floor and 90 cm under another craft. `--tasks hover,figure8`; `--run`
-takes a trained run. `--tasks peg_insert` and other tasks of arms: see `transfer_arms.py`.
+McNemar test of each seed. Further variants are "hover_randomized", where the drones of both engines vary by
+20 %, and "hover_wake", 25 cm over the floor and 90 cm under another craft. `--tasks hover,figure8` selects
+tasks; `--run` uses a trained run. `--tasks peg_insert` and other tasks of arms: see `transfer_arms.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arm policies fine-tuned in MuJoCo and moved, unchanged, to PyBullet: how much of their success they keep.
+"""Arm policies fine-tuned in MuJoCo and run unchanged in PyBullet: success that they keep.
 
-Each seed goes the whole way by the verbs: 20 demonstrations of the noisy expert, a flow base, `finetune
-method=auto`, then `transfer` on 100 starts that no stage has seen. Names:
+Each seed runs the whole workflow by the verbs: 20 demonstrations of the noisy expert, a flow base policy,
+`finetune method=auto`, then `transfer` on 100 starts that are not used before. Names:
 transfer/<task>/<from>/<to>/success, pooled over seeds. <from>: "mujoco" was trained without randomisation;
 "mujoco_mild" and "mujoco_wide" with these presets, and are measured without; "mujoco_mild_within" is the
 policy of mild, measured with it. Stages that are in `--folder` are not done again.

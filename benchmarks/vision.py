@@ -1,11 +1,11 @@
-"""Hovering by an onboard camera in PyBullet: students of several seeds, their teacher, and a dark camera.
+"""Hovering by an onboard camera in PyBullet: students of several seeds, their teacher, and a blind student.
 
     python benchmarks/vision.py --seeds 3
 
 As `robo-rl vision` does. Names: vision/<pilot>/held, the share of starts whose mean distance over the last 2
 s is below 10 cm, with its Wilson interval; vision/<pilot>/error_mm of those that stayed;
-vision/camera/<px>px/per_cpu_s, pictures that the renderer makes per CPU-second. Pilots: policy (all seeds
-together), teacher (told where it is), blind (the first student with a dark camera).
+vision/camera/<px>px/per_cpu_s, images rendered per CPU-second. Pilots: policy (all seeds together), teacher
+(with the true state), blind (the first student with a black image).
 """
 
 from __future__ import annotations

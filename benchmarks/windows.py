@@ -1,5 +1,6 @@
-"""Training windows per CPU-second, beside a zarr v2 replay buffer read by zarr-python: `python
-benchmarks/windows.py`.
+"""Training windows per CPU-second, compared with a zarr v2 replay buffer read by zarr-python.
+
+    python benchmarks/windows.py
 
 The same camera-like frames (a smooth scene, sensor noise of 2 grey levels; 128 x 128 x 3, two cameras) are
 stored three times: in the episode store raw and as JPEG, and as a replay buffer in the layout of Diffusion
