@@ -1,4 +1,4 @@
-"""`robo-rl contract`: does a bundle fit a robot?"""
+"""`robo-rl contract`: compare a bundle with a robot before anything moves."""
 
 from __future__ import annotations
 

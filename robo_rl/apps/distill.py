@@ -121,7 +121,7 @@ def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: Ve
 
 
 def train_note(config: DistillVerb, result: Distilled) -> dict[str, Any]:
-    """Where the head came from."""
+    """Note on the origin of the head."""
     return {
         "verb": "distill",
         "teacher": config.teacher,

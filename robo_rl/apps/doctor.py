@@ -104,7 +104,7 @@ def package_findings() -> Iterator[Finding]:
 
 
 def torch_finding() -> Finding:
-    """Does torch see a GPU, and if not, is there one that it cannot use?"""
+    """Finding on the GPU: the one that torch sees, or one that torch cannot use."""
     if util.find_spec("torch") is None:
         return Finding("GPU", "note", "unknown without torch")
     import torch
@@ -123,7 +123,7 @@ def torch_finding() -> Finding:
 
 
 def ros_findings() -> Iterator[Finding]:
-    """Is a ROS 2 installation sourced in this shell, can this Python use it, and what do nodes talk over?"""
+    """Finding on ROS 2: whether it is sourced, whether this Python can use it, and which bus nodes choose."""
     distribution = os.environ.get("ROS_DISTRO")
     found = sorted(Path("/opt/ros").glob("*/setup.bash")) if Path("/opt/ros").is_dir() else []
     rclpy = util.find_spec("rclpy") is not None

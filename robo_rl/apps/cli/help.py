@@ -86,7 +86,7 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
 
 
 def _scene_rows(name: str) -> list[Row]:
-    """task= and what goes with it, of the verbs that take it."""
+    """Lines on task= and its options, for the verbs that take it."""
     from robo_rl.conf.fields import settings
     from sim.tasks.table import TaskOptions, all_tasks
 

@@ -1,4 +1,4 @@
-"""What a push sends and a pull takes: files of known types, each with its checksum in robo-rl.json.
+"""Contents of a repository for push and pull: files of known types, with their checksums in robo-rl.json.
 
 robo-rl.json = {"format": 1, "kind": "run|policy|bundle|dataset", "files": {<path>: {"sha256", "bytes"}}}
 """
@@ -97,7 +97,7 @@ def kind_of(folder: Path) -> str:
 
 
 def contents_of(folder: Path) -> HubContents:
-    """What a push of `folder` sends, after a check that it can be read."""
+    """Files of `folder` that a push sends, after a check that they can be read."""
     kind = kind_of(folder)
     check_kind(kind, folder)
     files = {

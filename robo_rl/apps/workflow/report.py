@@ -209,7 +209,7 @@ def film(config: DemoConfig, out: Path, contestants: list[Contestant]) -> None:
 def write_page(
     config: DemoConfig, out: Path, stages: Stages, rows: list[ResultRow], videos: list[Media]
 ) -> None:
-    """report.html and the figure in it."""
+    """Write report.html and its figure."""
     curves = []
     for method, label in (("steering", LABELS["steered"]), ("residual", LABELS["residual"])):
         done = LearningCurve.from_json(read_json(out / method / CURVE_FILE))
