@@ -7,8 +7,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Protocol
 
 import pytest
 import torch
@@ -59,6 +60,25 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_table_of_onnx_operators() -> Iterator[None]:
+    """Share PyTorch's table of ONNX operators: every export builds it anew, a quarter of a small export."""
+    export: Callable[..., Any] = torch.onnx.export
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def first_export(*given: Any, **named: Any) -> Any:
+            from torch.onnx._internal.exporter import _registration
+
+            tables: Any = _registration.onnxscript_apis  # type: ignore[attr-defined]
+            patch.setattr(tables, "get_torchlib_ops", cache(tables.get_torchlib_ops))
+            patch.setattr(torch.onnx, "export", export)
+            return export(*given, **named)
+
+        patch.setattr(torch.onnx, "export", first_export)
         yield
 
 

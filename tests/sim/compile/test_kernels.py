@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor
 
 from robo_rl.core.errors import ConfigError
 from sim.compile import kernels
@@ -37,10 +38,14 @@ EXAMPLES = (torch.linspace(-1.0, 1.0, 16).view(2, 8), torch.linspace(0.0, 3.0, 8
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Path, list[str]]]:
-    """The compiled `wave`, its cache folder and the messages of the build. Compiled once for all tests."""
+    """The compiled `wave`, its cache folder and the messages of the build. Compiled once for all tests.
+
+    Without torch's precompiled headers: they pay from the third kernel on.
+    """
     folder, said = tmp_path_factory.mktemp("cache"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROBO_RL_CACHE", str(folder))
+        patch.setattr(inductor.aot_inductor, "precompile_headers", False)
         yield compile_kernel(wave, EXAMPLES, say=said.append), folder, said
 
 
@@ -127,28 +132,38 @@ with stop_between_steps():
 """
 
 
-def building(folder: Path, does: str) -> subprocess.Popen[str]:
-    """A process that compiles, with a g++ that, given something of torch's to compile, does something else
-    first.
+@pytest.fixture(scope="module")
+def gpp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A g++ that, given something of torch's to compile, does what $DOES says first.
+
+    One for all tests: torch asks a compiler that it does not know which vector units it can use, for 5 s.
     """
-    real, made = shutil.which("g++"), folder / "g++"
+    made = tmp_path_factory.mktemp("compiler") / "g++"
     made.write_text(
-        f'#!/bin/sh\ncase "$*" in *TORCH_INDUCTOR*) touch {folder}/began; {does};; esac\nexec {real} "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *TORCH_INDUCTOR*) eval "$DOES";; esac\nexec {shutil.which("g++")} "$@"\n'
     )
     made.chmod(0o755)
+    return made
+
+
+def building(folder: Path, gpp: Path, does: str) -> subprocess.Popen[str]:
+    """A process that compiles with that g++."""
     env = os.environ | {
-        "ROBO_RL_CACHE": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), "CXX": str(made)
-    }  # fmt: skip
+        "ROBO_RL_CACHE": str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(gpp.parent / "inductor"),
+        "CXX": str(gpp),
+        "DOES": does,
+    }
     return subprocess.Popen(
         [sys.executable, "-c", ASKS], env=env, start_new_session=True, stdout=subprocess.PIPE, text=True
     )
 
 
-def test_a_stop_ends_the_wait_for_the_compiler(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path) -> None:
     """Ctrl-C in a terminal goes to the compiler too; where signals are kept for later, it is still a stop at
     once.
     """
-    child = building(tmp_path, "sleep 60")
+    child = building(tmp_path, gpp, f"touch {tmp_path}/began; sleep 60")
     while not (tmp_path / "began").exists():
         assert child.poll() is None
         time.sleep(0.05)
@@ -158,9 +173,9 @@ def test_a_stop_ends_the_wait_for_the_compiler(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("kernels/*"))
 
 
-def test_a_compiler_that_fails_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_compiler_that_fails_is_told_in_a_sentence(gpp: Path, tmp_path: Path) -> None:
     """With what it said; nothing half-made stays."""
-    child = building(tmp_path, 'echo "error: no space for a.o" >&2; exit 1')
+    child = building(tmp_path, gpp, 'echo "error: no space for a.o" >&2; exit 1')
     said, _ = child.communicate(timeout=120)
     assert re.search(r"^ended: The C\+\+ compiler could not build the simulator.*no space for a.o", said)
     assert not list(tmp_path.glob("kernels/*"))
