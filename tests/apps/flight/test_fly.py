@@ -205,7 +205,7 @@ def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
         ("randomize=1", "no mass may vanish"),
         ("battery_s=inf", "finite"),
         ("level=rats", "rates"),
-        ("rate_rad_s=4", "commands no rates"),
+        ("rate_rad_s=4", "has no rates"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(
