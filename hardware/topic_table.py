@@ -32,7 +32,7 @@ def quality_rows() -> list[str]:
     for profile, quality in QUALITY.items():
         durability = "transient local" if quality.latched else "volatile"
         offers = words[quality.offers_reliable]
-        asks = "any of these, three subscriptions" if quality.latched else words[quality.asks_reliable]
+        asks = "any, by three subscriptions" if quality.latched else words[quality.asks_reliable]
         rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {quality.depth} |")
     return rows
 

@@ -18,10 +18,10 @@ class Quality:
     depth: int
 
     def asked(self) -> tuple[Ask, ...]:
-        """Subscriptions that a topic of this profile takes; the first matches every publisher of the type.
+        """Subscriptions for a topic of this profile; the first matches every publisher of the type.
 
-        A latched topic takes three. Asking for transient local alone shuts out ordinary publishers, such as
-        `ros2 topic pub`, and asking for volatile alone misses what was published before.
+        A latched topic needs three. Transient local alone does not match ordinary publishers, such as `ros2
+        topic pub`, and volatile alone does not receive earlier messages.
         """
         if not self.latched:
             return (Ask(self.asks_reliable, latched=False),)
@@ -37,25 +37,24 @@ class Ask:
 
 
 class Repeats:
-    """Drops messages that another subscription of the same topic delivered just before.
+    """Filter for messages that another subscription of the same topic has just delivered.
 
-    Only the last message is compared. A latched message of the past can arrive after a newer one; the newer
-    one is then delivered again, so that the state at the end is the publisher's.
+    Only the last message is compared. If an earlier latched message arrives after a newer one, the newer one
+    is delivered again, so that the last delivered message is the publisher's newest.
     """
 
     def __init__(self) -> None:
         self._last: Hashable = None
 
     def fresh(self, key: Hashable) -> bool:
-        """True if `key` (the sender's stamp and what was sent) differs from that of the call before."""
+        """True if `key` (the sender's stamp and the content) differs from that of the previous call."""
         repeated, self._last = key == self._last, key
         return not repeated
 
 
 QUALITY = {
     Profile.COMMAND: Quality(True, True, False, 1),
-    # Subscribers ask for best effort, because that matches drivers of either kind, and only the newest
-    # counts.
+    # Subscribers ask for best effort, which matches every driver; only the newest message counts.
     Profile.STATE: Quality(True, False, False, 1),
     Profile.SENSOR: Quality(False, False, False, 5),
     Profile.LATCHED: Quality(True, True, True, 1),

@@ -142,7 +142,7 @@ class RosBus:
 
         ros_type = message_class(WIRE[kind].ros_type)
         for ask in asked:
-            # The first one matches every publisher and reports mismatches; those of the others are no fault.
+            # The first one matches every publisher, so only its mismatches are reported.
             events = {} if ask is asked[0] else {"event_callbacks": _silent()}
             self._node.create_subscription(
                 ros_type, topic, receive, qos_profile(ask, quality.depth), raw=raw, **events
@@ -247,7 +247,7 @@ class RosBus:
 
 
 def offered(quality: Quality) -> Any:
-    """What a publisher offers, as rclpy's QoSProfile."""
+    """Quality of service of a publisher, as rclpy's QoSProfile."""
     return qos_profile(Ask(quality.offers_reliable, quality.latched), quality.depth)
 
 
@@ -264,7 +264,7 @@ def qos_profile(ask: Ask, depth: int) -> Any:
 
 
 def _silent() -> Any:
-    """Event callbacks of a subscription that log nothing about publishers which do not match it."""
+    """Event callbacks of a subscription that do not log mismatched publishers."""
     try:
         from rclpy.event_handler import SubscriptionEventCallbacks
     except ImportError:  # ROS 2 Humble
@@ -274,7 +274,7 @@ def _silent() -> Any:
 
 
 def _content(message: Any) -> Hashable:
-    """What a message says, to compare it with another of its topic; latched messages are small."""
+    """Content of a message for comparisons; latched messages are small."""
     return message if isinstance(message, bytes) else repr(message)
 
 

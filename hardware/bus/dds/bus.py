@@ -145,15 +145,15 @@ class DdsBus:
         quality, type_hash = QUALITY[profile], self._ros.type_hash(WIRE[kind].ros_type)
         asked, repeats = quality.asked(), Repeats()
 
-        def hear(cdr: bytes, info: Any, received_s: float) -> None:
+        def on_sample(cdr: bytes, info: Any, received_s: float) -> None:
             sent = info.publication_handle, info.source_timestamp, cdr
             if len(asked) == 1 or repeats.fresh(sent):
                 on_message(cdr, received_s)
 
         for ask in asked:
             dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
-            # The first reader matches every publisher; what the others do not match is no fault.
-            self._attach(_Reader(full, dds, hear, watched, first=ask is asked[0]))
+            # The first reader matches every publisher, so only its mismatches are reported.
+            self._attach(_Reader(full, dds, on_sample, watched, first=ask is asked[0]))
             self._graph.add([dds], [])
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
