@@ -117,7 +117,7 @@ def test_compressed_pictures_are_acted_on(seeing: Bundle) -> None:
     before = len(cell.raw)
     cell.until(2.0)
     assert len(cell.raw) == before
-    assert cell.said[-1].endswith("A compressed picture of 0 bytes is no JPEG or PNG that OpenCV can read.")
+    assert cell.said[-1].endswith("A compressed picture of 0 bytes is no JPEG or PNG that OpenCV can decode.")
     cell.until(3.0)
     assert len(cell.raw) > before + 30
     assert len([line for line in cell.said if "has come yet" not in line]) == 1

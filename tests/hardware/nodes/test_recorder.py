@@ -433,7 +433,8 @@ def test_what_a_full_disk_does_not_take_is_kept_for_later(
     with monkeypatch.context() as patch:
         patch.setattr(Recording, "commit", full)
         with pytest.raises(
-            DataError, match=r"episode was cut off, and .* No space left on device.* Make as much room"
+            DataError,
+            match=r"episode was cut off and cannot be saved .*No space left on device.* Free as much space",
         ):
             salvage(tmp_path, ros_types())
     assert [path.name for path in tmp_path.iterdir()] == [IN_PROGRESS]
