@@ -124,7 +124,7 @@ def test_a_bus_without_its_packages_is_said_once(
     """Not by each of four nodes while they are stopped again."""
     monkeypatch.setattr("hardware.bus.choose.find_spec", lambda name: None)
     monkeypatch.delenv("ROS_DISTRO", raising=False)
-    for bus, missing in (("rclpy", "no ROS 2 is sourced here"), ("dds", "needs the package 'cyclonedds'")):
+    for bus, missing in (("rclpy", "no ROS 2 is sourced"), ("dds", "needs the package 'cyclonedds'")):
         assert main(["up", "arm_sim", f"bus={bus}", "seconds=1"]) == 2
         said = capfd.readouterr()
         assert missing in said.err
