@@ -159,14 +159,3 @@ class Logger(Protocol):
     """Receiver of scalars (TensorBoard, JSON lines, a progress bar)."""
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None: ...
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """Owns weights and optimisers; never knows which action map it trains."""
-
-    def update(self, batch: Any) -> dict[str, Tensor]: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
