@@ -101,7 +101,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 def train(*, data: str | Path, out: str | Path, progress: bool = False, **settings: Any) -> Run:
     """Train a base policy on a dataset, as `robo-rl train` does."""
-    from robo_rl.apps.train import train as run_training
+    from robo_rl.apps.tuning.base_run import train as run_training
 
     config = _settings("train", TrainConfig, settings, data=data, out=out)
     with _output(progress):

@@ -15,7 +15,7 @@ import torch
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
 from policies.registry import SavedPolicy
-from robo_rl.apps.train import train
+from robo_rl.apps.tuning.base_run import train
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.data.episodes.reader import EpisodeStore

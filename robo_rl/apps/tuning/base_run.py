@@ -1,0 +1,181 @@
+"""Training of a base policy from a dataset in a run's folder, with exact resume."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from policies.base.generative import GenerativeConfig, GenerativePolicy
+from policies.checkpoint import save_policy
+from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
+from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.counts import counted
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.settings import check_settings
+from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.data.choice import Choice, choose
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.plausible import check_episodes
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
+from robo_rl.runs.device import pick_device, share_out
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+
+LEAST_WINDOW = 32  # frames: windows up to this length are allowed on shorter episodes, too
+DATA_FILE = "data.json"  # in the run: the episodes that it learns from
+
+
+def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
+    """Train and leave the policy in `out`/policy. free: more settings that may differ in a resumed run."""
+    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
+    check_settings(config)
+    device = pick_device(config.device)
+    store = EpisodeStore(config.data)
+    share_out(config.threads, images=_has_pictures(store.spec))
+    choice = chosen(config, store)
+    check_episodes(choice.episodes)
+    check_windows(config, choice)
+    source = window_source(config, choice)
+    policy = fresh_policy(config, choice).to(device)
+    free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
+    with RunDir.create(
+        config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+    ) as run:
+        keep_data(run, choice, resume=config.resume)
+        if said := choice.sentence():
+            print(f"{said} learn_from=all takes every one.")
+        _train(config, recipe, policy, source, run, train_note(config, choice))
+    return run
+
+
+def _train(
+    config: TrainConfig,
+    recipe: BaseTrainConfig,
+    policy: GenerativePolicy,
+    source: WindowSource,
+    run: RunDir,
+    note: dict[str, Any],
+) -> None:
+    """Train to the end and save the average; every checkpoint holds the average of its step, too."""
+    with resumable(
+        run,
+        total=config.steps,
+        label="train",
+        resume=config.resume,
+        shown=("base/loss",),
+        keep=config.keep_checkpoints,
+    ) as session:
+        trainer = BaseTrainer(policy, source, recipe, session.metrics)
+        if (state := session.take_state()) is not None:
+            trainer.load_state_dict(state)
+
+        def save_average(folder: Path) -> None:
+            save_policy(folder / run.policy.name, trainer.average, note | {"steps": trainer.step})
+
+        session.run(trainer, checkpoint_every=config.checkpoint_every, extra=save_average)
+    save_policy(run.policy, trainer.result(), note)
+
+
+def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
+    """The episodes to learn from. Raises DataError when the rule leaves none."""
+    choice = choose(store, config.learn_from)
+    if len(store) and not choice.positions:
+        raise DataError(
+            f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to "
+            f"learn from: {choice.reasons}. Record some that succeed, or take every one by learn_from=all."
+        )
+    return choice
+
+
+def check_windows(config: TrainConfig, choice: Choice) -> None:
+    """Raise ConfigError for windows longer than every episode: they would hold little but padding."""
+    longest = max((episode.frames for episode in choice.episodes), default=0)
+    for key in ("chunk", "obs_steps"):
+        if (length := getattr(config, key)) > max(longest, LEAST_WINDOW):
+            raise ConfigError(
+                f"{key}={length} cannot be used: the longest episode in {choice.store.path} has "
+                f"{counted(longest, 'frame')}. Give at most that many."
+            )
+
+
+def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
+    """Note the episodes of a run. Raises DataError when a resumed run would continue with others.
+
+    Batches are functions of (seed, update, number of windows), so other episodes would change all of them.
+    """
+    path, numbers = run.path / DATA_FILE, [episode.number for episode in choice.episodes]
+    frames = sum(episode.frames for episode in choice.episodes)
+    now = {"episodes": len(numbers), "frames": frames, "numbers_crc32": zlib.crc32(str(numbers).encode())}
+    if not (resume and path.exists()):
+        write_json(path, now)
+    elif (begun := read_json(path)) != now:
+        raise DataError(
+            f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, and of "
+            f"{choice.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the "
+            "data that it was started with, or start a new run."
+        )
+
+
+def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:
+    """A policy for the dataset's contract; weights follow from the seed, the normaliser from the data."""
+    shape = GenerativeConfig(
+        obs_steps=config.obs_steps,
+        chunk=config.chunk,
+        execute=config.execute,
+        net=config.net,
+        process=config.process,
+        image=config.image,
+        points=config.points,
+    )
+    torch.manual_seed(derive_seed("init", config.seed))
+    return GenerativePolicy.build(choice.store.spec, fit_normalizer(choice), shape)
+
+
+def fit_normalizer(choice: Choice) -> Normalizer:
+    """Statistics of every state observation over all frames of the chosen episodes."""
+    episodes, obs = choice.episodes, choice.store.spec.obs
+    keys = [key for key, spec in obs.items() if sense_of(key, spec) == "state"]
+    return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in episodes]) for key in keys})
+
+
+def window_source(config: TrainConfig, choice: Choice) -> WindowSource:
+    """Windows in memory for states; through a loader for pictures and point clouds."""
+    spec, env = WindowSpec(config.obs_steps, config.chunk), choice.store.spec
+    if _has_pictures(env):
+        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=choice.positions)
+        return LoaderWindows(dataset, env.action, config.num_workers, collate)
+    columns = load_tensors(config.data, spec, episodes=choice.positions)
+    action = env.action.normalize(columns.pop("action"))
+    return TensorWindows(columns, action)
+
+
+def _has_pictures(env: EnvSpec) -> bool:
+    return any(sense_of(key, array) != "state" for key, array in env.obs.items())
+
+
+def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:
+    """Origin of the policy, for policy.json and the bundle's manifest."""
+    frames = sum(episode.frames for episode in choice.episodes)
+    data = {
+        "path": config.data,
+        "episodes": len(choice.positions),
+        "frames": frames,
+        "left_out": choice.left_out,
+    }
+    return {
+        "verb": "train",
+        "data": data,
+        "steps": config.steps,
+        "seed": config.seed,
+        "commit": commit(),
+    }
