@@ -97,3 +97,12 @@ class RawBus(Protocol):
         There is no warning when such a topic is silent.
         """
         ...
+
+
+@runtime_checkable
+class LoggingBus(Protocol):
+    """Bus with a log of its own, such as /rosout, which other programs read."""
+
+    def log(self, sentence: str, warning: bool = False) -> bool:
+        """Log a line; False once the bus is closed."""
+        ...

@@ -71,6 +71,14 @@ class RosBus:
     def stamp(self) -> float:
         return float(self._node.get_clock().now().nanoseconds) / 1e9
 
+    def log(self, sentence: str, warning: bool = False) -> bool:
+        """See `LoggingBus.log`: the terminal and /rosout."""
+        if self._closed or not self._context.ok():
+            return False
+        logger = self._node.get_logger()
+        (logger.warning if warning else logger.info)(sentence)
+        return True
+
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:
         """See `Bus.publisher`. rclpy itself logs mismatched qualities of service."""
         full = resolve(topic, self.namespace, self.name)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.apps.nodes.process import ignore_lost_readers
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
@@ -101,6 +102,7 @@ def _run(arguments: list[str]) -> int:
     made: list[tuple[Node, Bus]] = []
     with listening() as ending:
         made.append(start(name, node_settings(name, overrides)))
+        log_prints(made[0][1], made[0][1].name)
         live(made, ending)
     if not ending.started:
         leave(made)

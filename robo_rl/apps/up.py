@@ -14,7 +14,7 @@ from hardware.bus.choose import check_installed, choose
 from hardware.bus.names import domain_id, namespace_of
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
-from robo_rl.apps.nodes.supervise import Supervisor, alone
+from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.conf.up import UpConfig
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
@@ -58,7 +58,7 @@ def main(config: UpConfig) -> int:
     if checked.returncode:
         return checked.returncode
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
-    with alone(domain_id(None), config.namespace):
+    with namespace_lock(domain_id(None), config.namespace):
         print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
         if not COMMANDING & words.keys():
             print(f"up: none of these nodes commands the robot{_wants(chosen)}.", flush=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
+from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
-from robo_rl.apps.nodes.supervise import rest_s
-from robo_rl.core.errors import ConfigError
+from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
+from robo_rl.core.errors import BusError, ConfigError
+from robo_rl.core.files.lock import FolderLock
 
+PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
+_LOCKS: list[FolderLock] = []  # of namespaces, held until this process ends
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
     "controller": (
@@ -49,7 +55,6 @@ def describe(*names: str) -> Any:
 
 def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
     """One action per node, once the arguments have values."""
-    from launch.actions import Shutdown
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
 
@@ -60,6 +65,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
     taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}
+    _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
     common = [f"bus={value('bus')}"]
     if value("bus") != "rclpy":  # remappings and ROS' own namespace work with rclpy alone
         if taken:
@@ -71,14 +77,30 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
         Node(
             # not package=: works for a colcon build and for pip in a virtual environment
             executable="python3",
-            arguments=["-m", MODULE, *words, *common],
+            # `ros2 launch` leaves its processes running when it is killed; these end with it
+            arguments=["-m", PROCESS, str(os.getpid()), MODULE, *words, *common],
             name=name,
+            exec_name=name,  # in front of each line in the terminal
             **space,
             remappings=taken if name == "safety_filter" else [],
             output="screen",
             emulate_tty=True,
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
-            on_exit=Shutdown(reason=f"{name} has ended: all nodes stop"),
+            on_exit=_stop_all(name),
         )
         for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()
     ]
+
+
+def _stop_all(name: str) -> Callable[[Any, Any], None]:
+    """Handler of a process' exit: an error, unless all nodes stop already.
+
+    launch answers an error with an exit code of 1, after it has stopped all nodes. An action `Shutdown` would
+    stop them as well, but `ros2 launch` would return 0.
+    """
+
+    def on_exit(event: Any, context: Any) -> None:
+        if not context.is_shutdown:
+            raise BusError(f"{name} has ended by itself ({ending(event.returncode)}): all nodes stop.")
+
+    return on_exit

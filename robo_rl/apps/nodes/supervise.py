@@ -69,25 +69,22 @@ def terminal_kept() -> Iterator[None]:
                 termios.tcsetattr(0, termios.TCSANOW, before)
 
 
-@contextmanager
-def alone(domain: int, namespace: str) -> Iterator[None]:
-    """Allow one set of nodes per domain and namespace on this machine: two filters would command one robot.
+def namespace_lock(domain: int, namespace: str) -> FolderLock:
+    """Lock that allows one set of nodes per domain and namespace on this machine.
 
-    Raises BusError while another process runs one.
+    Two safety filters would command one robot. Raises BusError while another process holds the lock.
     """
     name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}"
     folder = Path(tempfile.gettempdir()) / name
     folder.mkdir(exist_ok=True)
     try:
-        lock = FolderLock(folder, "namespace")
+        return FolderLock(folder, "namespace")
     except LockedError:
         raise BusError(
-            f"Another `robo-rl up` runs in ROS domain {domain} and namespace '{namespace or '/'}': two "
-            "safety filters would send to one robot. Stop it, or choose another ROS_DOMAIN_ID or "
-            "namespace=."
+            f"Another `robo-rl up` or `ros2 launch` runs in ROS domain {domain} and namespace "
+            f"'{namespace or '/'}': two safety filters would send to one robot. Stop it, or choose another "
+            "ROS_DOMAIN_ID or namespace=."
         ) from None
-    with lock:
-        yield
 
 
 class Supervisor:

@@ -97,6 +97,7 @@ class Node:
     ) -> None:
         assert namespace != "", "leave it out instead"
         assert float(sigterm_timeout) > 0.0
+        self.exec_name = exec_name
         self.executable, self.package, self.name, self.namespace = executable, package, name, namespace
         self.remappings = remappings or []
         self.arguments, self.on_exit, self.respawn, self.output = arguments or [], on_exit, respawn, output

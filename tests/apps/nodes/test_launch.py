@@ -4,16 +4,22 @@ test_ros_launch.py.
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from robo_rl.apps.nodes import node_life
+from hardware.bus.names import domain_id
+from robo_rl.apps.nodes import node_life, ros_launch
 from robo_rl.apps.nodes.node_sets import MODULE, load_set
-from robo_rl.core.errors import ConfigError
-from tests.apps.nodes.fake_launch import DeclareLaunchArgument, Shutdown, install, launch
+from robo_rl.core.errors import BusError, ConfigError
+from tests.apps.nodes.fake_launch import DeclareLaunchArgument, install, launch
 
 LAUNCH = Path(__file__).resolve().parents[3] / "launch"
 FILES = {"arm": "arm", "quad": "quad", "teleop": "teleop", "sim": "arm_sim"}
@@ -21,8 +27,14 @@ GIVEN = {"bundle": "/b", "robot": "ur5e"}
 
 
 @pytest.fixture(autouse=True)
-def ros(monkeypatch: pytest.MonkeyPatch) -> None:
+def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The stand-in, and locks of namespaces in a folder of the test's own."""
     install(monkeypatch)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
+    yield
+    for lock in locks:
+        lock.close()
 
 
 def describe(file: str) -> Any:
@@ -49,13 +61,43 @@ def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
     assert [node.name for node in nodes] == list(expected)
     for node in nodes:
         assert (node.executable, node.package) == ("python3", None)
-        assert node.arguments == ["-m", MODULE, *expected[node.name], "bus=rclpy"]
-        assert isinstance(node.on_exit, Shutdown)
-        assert node.name in node.on_exit.reason
+        started = ["-m", ros_launch.PROCESS, str(os.getpid()), MODULE]  # ends with this process
+        assert node.arguments == [*started, *expected[node.name], "bus=rclpy"]
+        assert node.exec_name == node.name  # labels its lines
         assert not node.respawn
         assert node.output == "screen"
         assert node.sigterm_timeout_s > 5.0  # braking takes 5 s at most
         assert node.namespace is None
+
+
+def test_the_end_of_a_node_is_an_error_of_the_launch() -> None:
+    """So that `ros2 launch` does not return 0 after a node was killed; a stop that was asked for is no error."""
+    node = launch(describe("sim"))[-1]
+    killed = SimpleNamespace(returncode=-9)
+    with pytest.raises(BusError, match=f"{node.name} has ended by itself .killed by SIGKILL"):
+        node.on_exit(killed, SimpleNamespace(is_shutdown=False))
+    assert node.on_exit(killed, SimpleNamespace(is_shutdown=True)) is None
+
+
+def test_a_second_launch_of_one_robot_is_refused(tmp_path: Path) -> None:
+    """By any process of this machine, also by `robo-rl up`; another namespace is another robot."""
+    hold = "from robo_rl.apps.nodes.supervise import namespace_lock as n; lock = n({}, 'left'); print(1); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold.format(domain_id(None))],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"1\n"
+        with pytest.raises(
+            BusError, match=r"Another `robo-rl up` or `ros2 launch` runs in .* '/left'|'left'"
+        ):
+            launch(describe("sim"), namespace="left")
+        launch(describe("sim"), namespace="right")
+        other.kill()
+        other.wait()
+        launch(describe("sim"), namespace="left")
 
 
 def test_a_namespace_and_a_bus_reach_every_node() -> None:

@@ -27,7 +27,7 @@ from robo_rl.apps.cli.main import main
 from robo_rl.apps.node import NODES
 from robo_rl.apps.nodes.node_sets import load_set, set_names
 from robo_rl.apps.nodes.preflight import check
-from robo_rl.apps.nodes.supervise import alone
+from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
@@ -394,8 +394,8 @@ def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
 def test_one_set_per_domain_and_namespace() -> None:
     """Two filters would send to one robot; another namespace is another robot."""
     domain = 10_000 + os.getpid() % 10_000  # of the lock alone: no DDS here
-    taken = "from robo_rl.apps.nodes.supervise import alone\n"
-    taken += f"with alone({domain}, ''): print('held', flush=True); input()"
+    taken = "from robo_rl.apps.nodes.supervise import namespace_lock\n"
+    taken += f"with namespace_lock({domain}, ''): print('held', flush=True); input()"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", taken],
@@ -406,10 +406,13 @@ def test_one_set_per_domain_and_namespace() -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(BusError, match="Another `robo-rl up` runs"), alone(domain, "/"):
+        with (
+            pytest.raises(BusError, match="Another `robo-rl up` or `ros2 launch` runs"),
+            namespace_lock(domain, "/"),
+        ):
             pass
-        with alone(domain, "left"):
+        with namespace_lock(domain, "left"):
             pass
         other.kill()
-    with alone(domain, ""):
+    with namespace_lock(domain, ""):
         pass

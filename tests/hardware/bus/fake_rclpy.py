@@ -36,6 +36,7 @@ class World:
     asked: list[str] = field(default_factory=list)
     nodes: list[Any] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    rosout: list[str] = field(default_factory=list)  # of information alone
     received_ns: int = 0  # what the middleware says; CycloneDDS says 0
 
 
@@ -157,7 +158,7 @@ class Node:
         return Clock()
 
     def get_logger(self) -> Any:
-        return SimpleNamespace(warning=world.log.append)
+        return SimpleNamespace(warning=world.log.append, info=world.rosout.append)
 
     def resolve_topic_name(self, topic: str, *, only_expand: bool = False) -> str:
         if topic.startswith("~/"):

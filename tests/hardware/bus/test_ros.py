@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from hardware.bus.quality import Ask
 from hardware.bus.ros import RosBus, qos_profile
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
+from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
 from tests.hardware.bus.fake_rclpy import World, install
 from tests.hardware.records import SAMPLES, same
@@ -277,3 +279,20 @@ def test_a_message_package_that_is_missing_is_named(world: World, monkeypatch: p
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     with pytest.raises(MissingDependencyError, match="sudo apt install ros-jazzy-px4-msgs"):
         ros_messages.message_class("px4_msgs/msg/OffboardControlMode")
+
+
+def test_prints_of_a_node_reach_its_logger(
+    node: RosBus, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line by line without the node's name, which the logger adds; once the bus is closed, the terminal."""
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))  # put back after the test
+    log_prints(node, node.name)
+    print("tester: armed.")
+    print("two\nlines")
+    print("tester: no state.", file=sys.stderr)
+    assert world.rosout == ["armed.", "two", "lines"]
+    assert world.log == ["no state."]
+    node.close()
+    print("tester: stopped.")
+    assert capsys.readouterr().out == "tester: stopped.\n"

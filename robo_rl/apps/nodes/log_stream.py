@@ -1,0 +1,36 @@
+"""Text streams that pass whole lines on to the log of a node's bus, so that they reach /rosout."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from hardware.bus.protocol import LoggingBus
+
+
+class LogStream:
+    """Text stream whose lines go to the log of a bus, and to `stream` once the bus is closed."""
+
+    def __init__(self, bus: LoggingBus, name: str, stream: TextIO, warning: bool) -> None:
+        self._bus, self._prefix, self._stream, self._warning = bus, f"{name}: ", stream, warning
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if line.strip() and not self._bus.log(line.removeprefix(self._prefix), self._warning):
+                self._stream.write(f"{line}\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def log_prints(bus: object, name: str) -> None:
+    """Send this process' further prints to the log of the bus, where it has one."""
+    if isinstance(bus, LoggingBus):
+        sys.stdout = LogStream(bus, name, sys.stdout, warning=False)
+        sys.stderr = LogStream(bus, name, sys.stderr, warning=True)
