@@ -10,17 +10,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from hardware.loop.chunk_acceptance import chunk_fault
 from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
 from hardware.safety.timing import STALE_STATE_PERIODS
+
+_NONE = (-1, -1)  # order before the first chunk
 
 
 @runtime_checkable
@@ -33,22 +36,29 @@ class Decide(Protocol):
 
 
 class ActionHead:
-    """One command per tick, or none. `decide` None plays chunks unchanged."""
+    """One command per tick, or none. `decide` None plays chunks unchanged.
+
+    names: joints of the chunks, in the order of commands; None: those of each chunk.
+    """
 
     def __init__(
-        self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1
-    ) -> None:
+        self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1,
+        names: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.epoch = 0  # resets
+        self.refused = ""  # why the last chunk was refused; empty when it was accepted, late or out of order
+        self._names = None if names is None else tuple(names)
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
         self._counter, self._history = Counter(), ObservationHistory(steps)
         self._seen: Seen | None = None
         self._seen_s = -math.inf
-        self._chunk_order = (-1, -1)
+        self._chunk_order = _NONE
 
     def reset(self) -> None:
-        """Begin a new episode. Chunks of the last one are refused by their stamp."""
+        """Begin a new episode. Chunks of the last one are refused by their stamp, whatever their order."""
         self.epoch += 1
+        self._chunk_order = _NONE
         self.player.reset()
         self._counter.reset()
         self._history.reset()
@@ -60,15 +70,19 @@ class ActionHead:
         self._seen, self._seen_s = seen, received_s
 
     def on_chunk(self, message: JointTrajectory) -> bool:
-        """Take a chunk; False when it is out of order, empty, not finite, or too late."""
+        """Take a chunk; False when it is malformed (see `refused`), out of order, or too late."""
+        self.refused = chunk_fault(message, self._names)
+        if self.refused:
+            return False
         order = message.epoch, message.sequence
         start = self._counter.find(message.stamp_s)
-        if order <= self._chunk_order or start is None or len(message.times_s) == 0:
-            return False
-        if not np.isfinite(message.position_rad).all():
+        if order <= self._chunk_order or start is None:
             return False
         self._chunk_order = order
-        return self.player.offer(resampled(message.position_rad, message.times_s, self._period_s), start)
+        rows = message.position_rad
+        if self._names is not None and message.names != self._names:
+            rows = rows[:, [message.names.index(name) for name in self._names]]
+        return self.player.offer(resampled(rows, message.times_s, self._period_s), start)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
         """Command of this tick; None when the state is stale or nothing is queued.

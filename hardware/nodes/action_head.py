@@ -15,6 +15,7 @@ from hardware.loop.head import ActionHead
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
+from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
@@ -40,15 +41,17 @@ class ActionHeadNode:
         decide = None if bundle is None else decider(bundle)
         self._observer = None if bundle is None or decide is None else ArmObserver(bundle.env.obs)
         steps = 1 if bundle is None else bundle.obs_steps
-        self.head = ActionHead(1.0 / robot.command_hz, 1.0 / robot.state_hz, decide, steps)
+        self._joints = robot.names if bundle is None else named_joints(bundle)
+        periods_s = 1.0 / robot.command_hz, 1.0 / robot.state_hz
+        self.head = ActionHead(*periods_s, decide, steps, self._joints)
         self._bus, self._enabled, self._filter = bus, start, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
-        self._joints = robot.names if bundle is None else named_joints(bundle)
         self._names, self._received_all = frozenset(robot.names), False
         shown = () if self._observer is None else self._observer.pictures
         self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._first_epoch, self._sequence, self._faults = first_epoch(bus), 0, FaultLog(bus.name, say)
+        self._drops = DropTeller(bus.name, say)
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -86,8 +89,8 @@ class ActionHeadNode:
         self.head.on_state(message.stamp_s, seen, received_s)
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
-        if self.head.on_chunk(message):
-            self._joints = message.names
+        self.head.on_chunk(message)
+        self._drops.tell_sentence("policy/chunk", self.head.refused, received_s)
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)

@@ -12,6 +12,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.layout import action_joints
+from hardware.loop.chunk_acceptance import horizon_fault
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
@@ -193,7 +194,10 @@ class ArmPolicyNode:
 
 
 def named_joints(bundle: Bundle) -> tuple[str, ...]:
-    """Joints that the bundle commands. Raises CheckpointError for a bundle that does not name them."""
+    """Joints that the bundle commands.
+
+    Raises CheckpointError for a bundle that does not name them, or whose chunks are too long.
+    """
     joints = action_joints(bundle.env.action.unit)
     if len(joints) != bundle.env.action.dim:
         raise CheckpointError(
@@ -201,4 +205,6 @@ def named_joints(bundle: Bundle) -> tuple[str, ...]:
             f"'{bundle.env.action.unit}', not named joint positions in rad. It cannot drive an arm; train on "
             "an environment such as arm6/reach."
         )
+    if fault := horizon_fault(bundle.chunk, bundle.chunk / bundle.env.control_hz):
+        raise CheckpointError(f"A chunk of the bundle '{bundle.name}' cannot be played: {fault}.")
     return joints

@@ -20,7 +20,12 @@ class DropTeller:
 
     def tell(self, source: str, reason: Reason | None, now_s: float) -> None:
         """Report a dropped command. source: its sender."""
-        if reason is None or reason in EXPECTED or now_s - self._said_s <= AGAIN_S:
+        if reason is not None and reason not in EXPECTED:
+            self.tell_sentence(f"what {source} sends", reason.sentence, now_s)
+
+    def tell_sentence(self, what: str, sentence: str, now_s: float) -> None:
+        """Report that `what` is dropped, and why; nothing for an empty sentence."""
+        if not sentence or now_s - self._said_s <= AGAIN_S:
             return
         self._said_s = now_s
-        self._say(f"{self._node}: what {source} sends is dropped: {reason.sentence}.")
+        self._say(f"{self._node}: {what} is dropped: {sentence}.")
