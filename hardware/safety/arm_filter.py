@@ -20,7 +20,7 @@ from hardware.bus.protocol import Answer
 from hardware.description import RobotDescription
 from hardware.messages import JointState, JointTrajectory
 from hardware.safety.command_acceptance import CommandAcceptance, Source
-from hardware.safety.limits import ArmLimits, Move, frozen, next_move
+from hardware.safety.limits import ArmLimits, Move, next_move
 from hardware.safety.phase import Phase, PhaseMachine
 from hardware.safety.reasons import Reason
 from hardware.safety.state_acceptance import StateAcceptance
@@ -82,7 +82,9 @@ class ArmFilter:
     def on_state(self, message: JointState, received_s: float) -> None:
         """Take the robot's own measurement of where it is."""
         refused = self._states.take(message, received_s, armed=self.phase is not Phase.DISARMED)
-        if refused is not None:
+        if refused is Reason.STATE_JUMP:
+            self.stop(refused)
+        elif refused is not None:
             self._count(refused)
 
     def on_command(self, message: JointTrajectory, source: Source, received_s: float) -> bool:
@@ -158,11 +160,13 @@ class ArmFilter:
         return move.position_rad.copy()
 
     def last_word(self) -> Joints | None:
-        """Position to send when there is no time to brake: hold the one sent last. None when silent."""
+        """Position to send when there is no time to brake: one braking step, then silence. None when silent."""
         if self.phase is Phase.DISARMED or self._states.newest is None:
             return None
         self._phase.disarm()
-        return frozen(self._last, self._states.newest.position_rad, self.limits).position_rad
+        still = self._last.position_rad
+        move = next_move(self._last, still, None, self._schedule.period_s, self.limits, self.workspace)
+        return move.position_rad
 
     def _advance(self, now_s: float) -> None:
         """Note the time. Ages mean nothing once the clock jumps back: forget all of them, and stop."""

@@ -2,16 +2,18 @@
 
 `next_move` receives the position and speed sent last, the measured position, the target and the time since
 the last command, and returns what is sent. Per joint, with p the position sent last, u the speed it was sent
-at, m the measured position, dt the time since:
+at, m the measured position, dt the time since, v is (target - p) / dt, limited in this order to:
 
-    v = (target - p) / dt, limited to: the speed that still stops at the target; u -+ a dt; -+ vmax;
-        the speed that still stops at the end of the range
-    q = p + v dt, limited to m -+ step
+    1. the speed that still stops at the target
+    2. the speeds that lead to m -+ step
+    3. the speeds that still stop at the ends of the range
+    4. u -+ a dt, then -+ vmax
+    q = p + v dt
 
-The range is applied first and the step last: an arm that wakes up outside its range walks back, it does not
-jump. The speed that still stops after a distance d, moving one more step first, solves
-v dt + v^2 / (2 a) = d. A speed limited so in one step can be limited so in the next, so range and
-acceleration never conflict.
+The last limits win: whatever was measured or commanded, q is no further from p than vmax dt, and no speed
+differs from the one before by more than a dt. The speed that still stops after a distance d, moving one more
+step first, solves v dt + v^2 / (2 a) = d. A speed limited so in one step can be limited so in the next, so
+range and acceleration never conflict. An arm that wakes up outside its range walks back, it does not jump.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ class Move:
     limited_by: tuple[Reason, ...] = ()
 
 
+_SHARES = np.linspace(0.125, 1.0, 8)[:, None]  # of the way to rest, at which the workspace is checked
 _FELT_RAD = 1e-6  # a change below this is rounding, not a limit
 
 
@@ -73,14 +76,13 @@ def next_move(
 ) -> Move:  # fmt: skip
     """What is sent: a step towards the target, or a braking one without a target, inside every limit.
 
-    last: what was sent last. dt_s: time since then. Every position that the filter sends is made here, or by
-    `frozen` when the program ends without time to brake.
+    last: what was sent last. dt_s: time since then. Every position that the filter sends is made here.
     """
     if target is None:
         move = braking(last, measured_rad, dt_s, limits)
     else:
         move = towards(target, last, measured_rad, dt_s, limits)
-    return move if workspace is None else _fenced(move, last, measured_rad, target, dt_s, limits, workspace)
+    return move if workspace is None else _fenced(move, last, target, dt_s, limits, workspace)
 
 
 def stopping_speed(
@@ -96,84 +98,85 @@ def stopping_speed(
 
 def towards(target: Target, last: Move, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
     """The step towards a target, which may itself be moving."""
-    sent_rad, speed_rad_s = last.position_rad, last.speed_rad_s
     goal = np.minimum(np.maximum(target.position_rad, limits.low_rad), limits.high_rad)
-    way = goal - sent_rad
+    way = goal - last.position_rad
     wanted = way / dt_s
-    rooms = np.array((np.abs(way), limits.high_rad - sent_rad, sent_rad - limits.low_rad))
-    near, up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
+    near = stopping_speed(np.abs(way), limits.acceleration_rad_s2, dt_s)
     # A moving target needs no braking for; at one that stands still, the arm arrives at rest.
     arriving = np.minimum(np.maximum(wanted, target.speed_rad_s - near), target.speed_rad_s + near)
+    move = _limited(arriving, last, measured_rad, dt_s, limits)
     change = limits.acceleration_rad_s2 * dt_s
-    eased = np.minimum(np.maximum(arriving, speed_rad_s - change), speed_rad_s + change)
-    slowed = np.minimum(np.maximum(eased, -limits.velocity_rad_s), limits.velocity_rad_s)
+    eased = np.minimum(np.maximum(arriving, last.speed_rad_s - change), last.speed_rad_s + change)
     felt = _FELT_RAD / dt_s
-    held_back = _largest(slowed - wanted) > felt  # by the velocity or the acceleration limit
     reasons = {
         Reason.POSITION: _differs(goal, target.position_rad),
-        Reason.VELOCITY: held_back and bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
-        Reason.ACCELERATION: held_back and bool((np.abs(eased - wanted) > felt).any()),
+        Reason.VELOCITY: bool((np.abs(wanted) > limits.velocity_rad_s + felt).any()),
+        Reason.ACCELERATION: _largest(eased - wanted) > felt,  # or by what still stops at the target
     }
-    limited_by = tuple(reason for reason, limited in reasons.items() if limited)
-    return _within(slowed, down, up, last, measured_rad, dt_s, limits, limited_by)
+    return replace(
+        move, limited_by=(*(reason for reason, limited in reasons.items() if limited), *move.limited_by)
+    )
 
 
-def braking(last: Move, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
-    """The step that slows every joint down as fast as it may; a joint at rest stays where it was sent."""
-    sent_rad, speed_rad_s = last.position_rad, last.speed_rad_s
-    left = np.maximum(np.abs(speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
-    rooms = np.array((limits.high_rad - sent_rad, sent_rad - limits.low_rad))
-    up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
-    return _within(np.sign(speed_rad_s) * left, down, up, last, measured_rad, dt_s, limits)
+def braking(last: Move, measured_rad: Joints | None, dt_s: float, limits: ArmLimits) -> Move:
+    """The step that slows every joint down as fast as it may.
+
+    A joint at rest stays where it was sent, or comes back to within a step of `measured_rad` where that is given.
+    """
+    left = np.maximum(np.abs(last.speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
+    return _limited(np.sign(last.speed_rad_s) * left, last, measured_rad, dt_s, limits)
 
 
-def frozen(last: Move, measured_rad: Joints, limits: ArmLimits) -> Move:
-    """Stop within one step, whatever the deceleration: the last resort."""
-    position, pulled = _step(last.position_rad, measured_rad, limits)
-    return Move(position, np.zeros_like(position), (Reason.STEP,) if pulled else ())
+def stopping_line(move: Move, limits: ArmLimits) -> Float[ndarray, "n j"]:
+    """Positions through which `braking_straight` leads from `move` to rest, whatever the times between commands."""
+    longest_s = 0.5 * _largest(move.speed_rad_s / limits.acceleration_rad_s2)
+    line: Float[ndarray, "n j"] = move.position_rad + _SHARES * longest_s * move.speed_rad_s
+    return line
 
 
-def resting_place(move: Move, limits: ArmLimits) -> Joints:
-    """Where the arm comes to rest when it brakes after this step."""
-    speed = move.speed_rad_s
-    place: Joints = move.position_rad + 0.5 * speed * np.abs(speed) / limits.acceleration_rad_s2
-    return place
+def braking_straight(last: Move, dt_s: float, limits: ArmLimits) -> Move:
+    """The step that slows all joints down by one factor, as fast as the slowest to stop may: along a straight line."""
+    longest_s = _largest(last.speed_rad_s / limits.acceleration_rad_s2)
+    kept = 0.0 if longest_s <= dt_s else 1.0 - dt_s / longest_s
+    return _limited(kept * last.speed_rad_s, last, None, dt_s, limits)
 
 
 def _fenced(
-    move: Move, last: Move, measured_rad: Joints, target: Target | None, dt_s: float, limits: ArmLimits,
-    workspace: Workspace,
-) -> Move:  # fmt: skip
-    """The step if it stays in the workspace; else a braking one; else, if that leads out too, a stop."""
-    sent_m = workspace.excess_m(last.position_rad)
-    if workspace.allows(move.position_rad, resting_place(move, limits), sent_m):
+    move: Move, last: Move, target: Target | None, dt_s: float, limits: ArmLimits, workspace: Workspace
+) -> Move:
+    """The step if the arm can brake after it without leaving the workspace or its range; else a braking one.
+
+    What was sent last had passed the same test, so that braking from it stays inside.
+    """
+    line = stopping_line(move, limits)
+    above, below = (
+        np.maximum(limits.high_rad, last.position_rad),
+        np.minimum(limits.low_rad, last.position_rad),
+    )
+    in_range = ((line[-1] <= above) & (line[-1] >= below)).all()
+    if in_range and workspace.allows(move.position_rad, line, last.position_rad):
         return move
     limited_by = move.limited_by if target is None else (*move.limited_by, Reason.WORKSPACE)
-    kept = braking(last, measured_rad, dt_s, limits)
-    if workspace.excess_m(kept.position_rad) > sent_m:
-        kept = frozen(last, measured_rad, limits)
-    return replace(kept, limited_by=limited_by)
+    return replace(braking_straight(last, dt_s, limits), limited_by=limited_by)
 
 
-def _within(
-    speed_rad_s: Joints, down_rad_s: Joints, up_rad_s: Joints, last: Move, measured_rad: Joints, dt_s: float,
-    limits: ArmLimits, limited_by: tuple[Reason, ...] = (),
-) -> Move:  # fmt: skip
-    """Keep the range, by the speeds that still stop at its ends, then the step from the measured position."""
-    speed = np.minimum(np.maximum(speed_rad_s, -down_rad_s), up_rad_s)
-    position, pulled = _step(last.position_rad + speed * dt_s, measured_rad, limits)
-    if not pulled:
-        return Move(position, speed, limited_by)
-    most = limits.velocity_rad_s
-    speed = np.minimum(np.maximum((position - last.position_rad) / dt_s, -most), most)
-    return Move(position, speed, (*limited_by, Reason.STEP))
-
-
-def _step(position_rad: Joints, measured_rad: Joints, limits: ArmLimits) -> tuple[Joints, bool]:
-    """The position within one step of the measured one, and whether that changed it."""
-    low, high = measured_rad - limits.step_rad, measured_rad + limits.step_rad
-    kept = np.minimum(np.maximum(position_rad, low), high)
-    return kept, _differs(kept, position_rad)
+def _limited(
+    speed_rad_s: Joints, last: Move, measured_rad: Joints | None, dt_s: float, limits: ArmLimits
+) -> Move:
+    """Step from the measured position, then range, then acceleration and speed: the last ones win."""
+    sent_rad, before = last.position_rad, last.speed_rad_s
+    near = speed_rad_s
+    if measured_rad is not None:
+        low, high = measured_rad - limits.step_rad, measured_rad + limits.step_rad
+        near = np.minimum(np.maximum(near, (low - sent_rad) / dt_s), (high - sent_rad) / dt_s)
+    rooms = np.array((limits.high_rad - sent_rad, sent_rad - limits.low_rad))
+    up, down = stopping_speed(rooms, limits.acceleration_rad_s2, dt_s)
+    ranged = np.minimum(np.maximum(near, -down), up)
+    change = limits.acceleration_rad_s2 * dt_s
+    eased = np.minimum(np.maximum(ranged, before - change), before + change)
+    speed = np.minimum(np.maximum(eased, -limits.velocity_rad_s), limits.velocity_rad_s)
+    pulled = _largest(near - speed_rad_s) * dt_s > _FELT_RAD
+    return Move(sent_rad + speed * dt_s, speed, (Reason.STEP,) if pulled else ())
 
 
 def _differs(kept: Joints, wanted: Joints) -> bool:

@@ -61,7 +61,7 @@ class Reason(Enum):
         Effect.DROPPED,
         "the state is not finite, lacks a joint, uses a wrong frame, or is outside the possible range",
     )
-    STATE_JUMP = Rule(Effect.DROPPED, "the state changed by more than the robot can move", quad=False)
+    STATE_JUMP = Rule(Effect.STOP, "the state changed by more than the robot can move", quad=False)
     # Causes of a hold of an arm, which becomes a stop if it lasts.
     WAITING = Rule(Effect.HOLD, "no command has arrived yet", quad=False)
     STALE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods", quad=False)

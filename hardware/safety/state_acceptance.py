@@ -16,6 +16,9 @@ from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_STATE_PERIODS, age_limit_s, is_stale
 
 Joints = Float[ndarray, " j"]
+_SPEED_MARGIN = 1.25  # a joint may be a little faster than what it is commanded
+_NOISE_RAD = 0.01  # of an encoder
+_BUNCHED_PERIODS = 5.0
 _BEYOND_RAD = 1.0  # margin outside its range within which a joint's measured position is accepted
 
 
@@ -24,8 +27,8 @@ class StateAcceptance:
 
     Promises:
     - a measurement is finite, covers every joint, and lies at most 1 rad outside each joint's range;
-    - while the filter is armed it is no further from the last one than twice what the velocity limit allows
-      in the time between them, plus one step;
+    - while the filter is armed it is no further from the last one than the joints can have moved in the time
+      between them: an encoder fault, or a second publisher of states (STATE_JUMP, which stops the arm);
     - `fault` says what is wrong with the states that come while none of them is accepted.
     """
 
@@ -36,7 +39,10 @@ class StateAcceptance:
         self._robot, self._limits = robot, limits
         self._most_s = STALE_STATE_PERIODS / robot.state_hz
         self._age_limit_s = age_limit_s(self._most_s, look_s)
-        self._least_step_rad = float(limits.step_rad.min())
+        # Messages may come closer together than they were measured: after a stall, those that waited come at once.
+        self._jitter_s = _BUNCHED_PERIODS / robot.state_hz
+        # After the last state that arrived in time the arm may still brake.
+        self._longest_s = self._most_s + limits.velocity_rad_s / limits.acceleration_rad_s2
         self._low_rad, self._high_rad = limits.low_rad - _BEYOND_RAD, limits.high_rad + _BEYOND_RAD
 
     def take(self, message: JointState, received_s: float, armed: bool) -> Reason | None:
@@ -69,15 +75,10 @@ class StateAcceptance:
         return bool(min(inside.tolist()) >= 0.0)
 
     def _jumped(self, position: Joints, received_s: float) -> bool:
-        """True when the arm cannot have moved so far since the last state.
-
-        The time counted is limited to the age at which a state is stale.
-        """
+        """True when the arm cannot have moved so far since the last state."""
         if self.newest is None:
             return False
         moved_rad = np.abs(position - self.newest.position_rad)
-        if max(moved_rad.tolist()) <= self._least_step_rad:
-            return False
-        known_s = min(max(received_s - self.newest.received_s, 0.0), self._most_s)
-        reach = 2.0 * self._limits.velocity_rad_s * known_s + self._limits.step_rad
-        return bool((moved_rad > reach).any())
+        between_s = np.minimum(max(received_s - self.newest.received_s, 0.0), self._longest_s)
+        reach_rad = _SPEED_MARGIN * self._limits.velocity_rad_s * (between_s + self._jitter_s) + _NOISE_RAD
+        return bool((moved_rad > reach_rad).any())

@@ -12,6 +12,10 @@ from numpy import ndarray
 from hardware.description import Box, RobotDescription
 from hardware.kinematics import Forward, forward_kinematics
 
+# The filter keeps this distance from the walls: between the positions that it checks, joints that brake at different
+# rates may come nearer to a wall.
+MARGIN_M = 0.005
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -25,21 +29,26 @@ class Workspace:
         """Workspace of the description; None where it has none."""
         return None if robot.workspace is None else cls(robot.workspace, forward_kinematics(robot))
 
-    def excess_m(self, position_rad: Float[ndarray, " j"]) -> float:
-        """Distance of the worst point outside the box; 0 inside, infinite where the kinematics have no
-        solution.
+    def excess_m(self, position_rad: Float[ndarray, " j"], margin_m: float = 0.0) -> float:
+        """Distance of the worst point outside the box less a margin; 0 inside, infinite where the kinematics have
+        no solution.
         """
         points = self.forward(position_rad)
-        low, high = np.asarray(self.box.low_m), np.asarray(self.box.high_m)
+        low, high = np.asarray(self.box.low_m) + margin_m, np.asarray(self.box.high_m) - margin_m
         outside = float(np.maximum(np.maximum(low - points, points - high), 0.0).max())
         return outside if math.isfinite(outside) else math.inf
 
-    def allows(self, step_rad: Float[ndarray, " j"], rest_rad: Float[ndarray, " j"], sent_m: float) -> bool:
-        """True if the arm may go to `step_rad`, after which braking ends at `rest_rad`.
+    def allows(
+        self, step_rad: Float[ndarray, " j"], path_rad: Float[ndarray, "n j"], sent_rad: Float[ndarray, " j"]
+    ) -> bool:
+        """True if the arm may go to `step_rad`, and then brake along `path_rad`.
 
-        sent_m: excess of the position sent last. From outside the box the arm may only come nearer to it.
+        sent_rad: position sent last. From outside the box the arm may only come nearer to it.
         """
-        after_m = self.excess_m(step_rad)
-        if after_m == 0.0:
-            return self.excess_m(rest_rad) == 0.0
-        return after_m < sent_m and self.excess_m(rest_rad) <= after_m
+        after_m, sent_m = self._excess_m(step_rad), self._excess_m(sent_rad)
+        if after_m > 0.0 and not after_m < sent_m:
+            return False
+        return all(self._excess_m(place) <= after_m for place in path_rad)
+
+    def _excess_m(self, position_rad: Float[ndarray, " j"]) -> float:
+        return self.excess_m(position_rad, MARGIN_M)

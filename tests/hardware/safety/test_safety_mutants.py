@@ -19,11 +19,15 @@ from tests.hardware.safety.test_safety_properties import Regime, Run
 WILD = Regime("plain", 0.1, 0.7, 1e-3, 0.05, 0.1, 0.2, 0.05, 0.3)
 BOXED = Regime("boxed", 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 BLOCKED = Regime("plain", 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+SHAKEN = Regime("plain", 0.1, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0)
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limits, "_step", lambda position, measured, lim: (position, False))
+    inner = limits._limited
+    patch.setattr(
+        limits, "_limited", lambda speed, last, measured, dt, lim: inner(speed, last, None, dt, lim)
+    )
 
 
 def no_range(patch: pytest.MonkeyPatch) -> None:
@@ -39,6 +43,20 @@ def no_acceleration(patch: pytest.MonkeyPatch) -> None:
         return inner(target, last, measured, dt, eager)
 
     patch.setattr(limits, "towards", jerky)
+
+
+def no_bound_on_the_way_back(patch: pytest.MonkeyPatch) -> None:
+    """The measured position comes before speed and acceleration: a jump of the state is a jump of the arm."""
+    inner = limits._limited
+
+    def dragged(speed: Any, last: Any, measured: Any, dt: float, lim: Any) -> Any:
+        move = inner(speed, last, measured, dt, lim)
+        if measured is None:
+            return move
+        kept = np.clip(move.position_rad, measured - lim.step_rad, measured + lim.step_rad)
+        return replace(move, position_rad=kept)
+
+    patch.setattr(limits, "_limited", dragged)
 
 
 def no_velocity(patch: pytest.MonkeyPatch) -> None:
@@ -90,13 +108,17 @@ def no_walls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(limits, "_fenced", lambda move, *_: move)
 
 
-REGIMES = {no_walls: BOXED, no_step: BLOCKED}  # where the wild one would not show it
+REGIMES = {
+    no_walls: BOXED,
+    no_step: BLOCKED,
+    no_bound_on_the_way_back: SHAKEN,
+}  # where the wild one would not show it
 
 
 @pytest.mark.parametrize(
     "broken",
     [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch, no_arming,
-     no_finiteness, no_walls],
+     no_finiteness, no_walls, no_bound_on_the_way_back],
 )  # fmt: skip
 def test_the_oracle_catches(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 300 sequences; the whole filter passes the same ones."""
@@ -105,7 +127,7 @@ def test_the_oracle_catches(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> N
         run_many(REGIMES.get(broken, WILD))
 
 
-@pytest.mark.parametrize("regime", [WILD, BOXED, BLOCKED])
+@pytest.mark.parametrize("regime", [WILD, BOXED, BLOCKED, SHAKEN])
 def test_the_whole_filter_is_not_caught(regime: Regime) -> None:
     with np.errstate(all="ignore"):
         run_many(regime, 40)
