@@ -1,4 +1,4 @@
-"""The arrays that lanes and the vector environment exchange, over private or shared memory."""
+"""Arrays that the lanes and the vector environment exchange, in private or shared memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _ALIGN = 64  # bytes: no two arrays share a cache line
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """One row per lane. n = lanes, a = action dimension, k = extra info scalars.
+    """Batch arrays; the first axis is the lane. n = lanes, a = action dimension, k = extra info scalars.
 
-    `reward` ... `info` describe the step just made; `obs` the newest observation, which after a reset is the
-    first one of the next episode. `success` latches: has the running episode succeeded so far.
+    `reward` ... `info` describe the last step. `obs` is the newest observation; after a reset it is the first
+    one of the next episode. `success` stays true from the first success to the end of the episode.
     """
 
-    action: NDArray[np.float32]  # (n, a), clipped to the limits
+    action: NDArray[np.float32]  # (n, a), clipped to the limits, in the units of `spec.action`
     seed: NDArray[np.int64]  # (n,) seed for the next reset
     obs: dict[str, NDArray[Any]]  # key -> (n, *shape)
     reward: NDArray[np.float32]  # (n,)
@@ -32,7 +32,7 @@ class Buffers:
 
     @classmethod
     def over(cls, memory: Any, spec: EnvSpec, n: int, k: int) -> Buffers:
-        """Lay the arrays out over `memory`, a writable buffer of at least `size_bytes(spec, n, k)`."""
+        """Views into `memory`, a writable buffer of at least `size_bytes(spec, n, k)` bytes."""
         arrays: dict[str, NDArray[Any]] = {}
         offset = 0
         for name, (shape, dtype) in _layout(spec, n, k).items():
@@ -42,18 +42,18 @@ class Buffers:
         obs = {key: arrays.pop(_OBS + key) for key in spec.obs}
         return cls(obs=obs, **arrays)
 
-    def rows(self, first: int, last: int) -> Buffers:
+    def lanes(self, first: int, last: int) -> Buffers:
         """Views of lanes first ... last - 1."""
-        rows = slice(first, last)
+        block = slice(first, last)
         return Buffers(
-            self.action[rows],
-            self.seed[rows],
-            {key: value[rows] for key, value in self.obs.items()},
-            self.reward[rows],
-            self.terminated[rows],
-            self.truncated[rows],
-            self.success[rows],
-            self.info[rows],
+            self.action[block],
+            self.seed[block],
+            {key: value[block] for key, value in self.obs.items()},
+            self.reward[block],
+            self.terminated[block],
+            self.truncated[block],
+            self.success[block],
+            self.info[block],
         )
 
 

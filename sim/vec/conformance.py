@@ -1,5 +1,6 @@
-"""One test that every vector environment passes, whatever its engine: the contract of `protocols.VecEnv`,
-clause by clause. Use an environment whose episodes are shorter than `steps`, so that the endings are met.
+"""Test of the contract of `protocols.VecEnv`, clause by clause, for every engine.
+
+Use an environment whose episodes are shorter than `steps`, so that episodes end during the test.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from sim.vec.vec_env import INFO_KEYS
 
 
 def check_vec_env(env: VecEnv, steps: int = 40, seed: int = 0, atol: float = 0.0) -> None:
-    """Raises EnvError that names the clause `env` breaks. `atol`: 0 asks for bit-exact repetition; engines on
-    a GPU whose sums have no fixed order need more.
+    """Raise EnvError that names the clause which `env` breaks.
+
+    `atol`: 0 demands bit-exact repetition; GPU engines without a fixed order of summation need more.
     """
     _check_shape_of(env)
     actions = _random_actions(env.spec, steps, env.num_envs, seed)
@@ -36,7 +38,7 @@ def check_vec_env(env: VecEnv, steps: int = 40, seed: int = 0, atol: float = 0.0
 
 @dataclass(slots=True)
 class _Trace:
-    """One roll-out of T steps, and copies that were made the moment each result arrived."""
+    """One rollout of T steps, and copies of each result, made when it arrived."""
 
     obs: list[Obs] = field(default_factory=list)  # T + 1
     results: list[StepResult] = field(default_factory=list)  # T
@@ -55,7 +57,7 @@ def _check_shape_of(env: VecEnv) -> None:
     _require(
         env.metadata.get("autoreset_mode") == "same_step", "metadata['autoreset_mode'] must be 'same_step'"
     )
-    _require(env.num_envs >= 2, "the test needs two lanes or more", env.num_envs)
+    _require(env.num_envs >= 2, "the test needs at least two lanes", env.num_envs)
     _require(bool(env.spec.obs), "spec.obs must name the observations")
     _require(EnvSpec.from_json(env.spec.to_json()) == env.spec, "spec must survive JSON", env.spec)
 
@@ -74,13 +76,13 @@ def _roll(env: VecEnv, seeds: EpisodeSeeds, actions: Tensor) -> _Trace:
 
 def _continue(env: VecEnv, trace: _Trace, actions: Tensor) -> _Trace:
     for i, action in enumerate(actions):
-        mine = action.clone()
+        given = action.clone()
         if i % 2:
-            env.step_async(mine)
+            env.step_async(given)
             result = env.step_wait()
         else:
-            result = env.step(mine)
-        _require(torch.equal(mine, action), "step must leave the caller's action as it was")
+            result = env.step(given)
+        _require(torch.equal(given, action), "step must not change the caller's action")
         _check_result(env, result)
         trace.obs.append(result[0])
         trace.results.append(result)
@@ -122,22 +124,22 @@ def _check_result(env: VecEnv, result: StepResult) -> None:
     _require(
         info["episode_seed"].dtype == torch.int64, "episode_seed must be int64", info["episode_seed"].dtype
     )
-    _require(not (terminated & truncated).any(), "a row must not be terminated and truncated at once")
+    _require(not (terminated & truncated).any(), "a lane must not be terminated and truncated at once")
     _require(
         torch.equal(info["final_mask"], terminated | truncated), "final_mask must be terminated | truncated"
     )
     _check_obs(env, info["final_obs"], "info['final_obs']")
     for key, value in obs.items():
-        going = ~info["final_mask"]
-        same = torch.equal(info["final_obs"][key][going], value[going])
-        _require(same, f"final_obs['{key}'] must equal obs on rows that have not ended")
+        running = ~info["final_mask"]
+        same = torch.equal(info["final_obs"][key][running], value[running])
+        _require(same, f"final_obs['{key}'] must equal obs in lanes whose episode has not ended")
     for key in set(info) - {"final_obs", "executed_action"}:
         _require(info[key].shape == (n,), f"info['{key}'] must have one entry per lane", info[key].shape)
 
 
 def _check_endings(spec: EnvSpec, trace: _Trace) -> None:
-    """Episodes end in time, success never un-happens, and a new episode starts in the step that ended the
-    last one.
+    """Check that episodes end in time, that success is never taken back, and that the next episode starts in
+    the step that ends the one before.
     """
     n = len(trace.results[0][1])
     length, succeeded = torch.zeros(n, dtype=torch.long), torch.zeros(n, dtype=torch.bool)
@@ -153,12 +155,12 @@ def _check_endings(spec: EnvSpec, trace: _Trace) -> None:
             length[truncated].tolist(),
         )
         length[mask], succeeded = 0, success & ~mask
-    met = sum(int(result[4]["final_mask"].sum()) for result in trace.results)
-    _require(met > 0, "no episode ended during the test: give more steps, or a smaller max_episode_steps")
+    ended = sum(int(result[4]["final_mask"].sum()) for result in trace.results)
+    _require(ended > 0, "no episode ended during the test: give more steps, or a smaller max_episode_steps")
 
 
 def _check_seed_order(trace: _Trace, seed: int) -> None:
-    """Lane i takes the i-th seed; a lane that ends takes the next one, in lane order."""
+    """Check that lane i takes the i-th seed, and that lanes that end take the next ones, in lane order."""
     seeds = EpisodeSeeds(("conformance", seed))
     running = list(islice(seeds, len(trace.results[0][1])))
     for *_, info in trace.results:
@@ -171,25 +173,23 @@ def _check_seed_order(trace: _Trace, seed: int) -> None:
 
 
 def _check_restore(env: VecEnv, actions: Tensor, whole: _Trace, seed: int, atol: float) -> None:
-    """A snapshot in the middle, some other life, then back: the second half is the same, later episodes
-    too.
-    """
+    """Snapshot half-way, run other episodes, restore: the second half and later episodes stay the same."""
     half = len(actions) // 2
     seeds = EpisodeSeeds(("conformance", seed))
     _roll(env, seeds, actions[:half])
     snapshot, count = env.snapshot(), seeds.count
     _roll(env, EpisodeSeeds(("another history", seed)), actions[:3])
-    # The seeds stand where they stood at the snapshot, for engines that cannot tell.
+    # Engines that do not store the position of the seeds need the iterator where it was at the snapshot.
     env.reset(EpisodeSeeds(("conformance", seed), count - env.num_envs))
     obs = env.restore(snapshot)
     _check_obs(env, obs, "restore")
-    _same_obs(obs, whole.obs[half], atol, "restore must come back to the snapshot")
+    _same_obs(obs, whole.obs[half], atol, "restore must return to the state of the snapshot")
     rest = _continue(env, _Trace([obs]), actions[half:])
     _same(
         _Trace(whole.obs[half:], whole.results[half:]),
         rest,
         atol,
-        "Life after restore must go on as without it",
+        "The steps after restore must equal those without it",
     )
 
 

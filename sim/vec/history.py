@@ -1,4 +1,4 @@
-"""What every lane has done since its last reset: all that is needed to come back to this instant."""
+"""Seed and actions of the running episodes: enough to restore the present state by replay."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from robo_rl.core.spec import EnvSpec
 
 
 class LaneHistory:
-    """Seed and actions of the running episode of n lanes; t = steps made, at most
-    `spec.max_episode_steps`.
-    """
+    """Seed and actions of the running episode of n lanes; t <= `spec.max_episode_steps` steps made."""
 
     def __init__(self, spec: EnvSpec, num_envs: int) -> None:
         self.seed = np.zeros(num_envs, np.int64)  # (n,)
@@ -26,27 +24,28 @@ class LaneHistory:
         self._lanes = np.arange(num_envs)
 
     def push(self, action: NDArray[np.float32]) -> None:
-        """Note the action (n, a) that every lane has just made."""
+        """Append the action (n, a) that every lane has just executed."""
         self._actions[self._lanes, self.length] = action
         self.length += 1
 
-    def begin(self, rows: Sequence[int] | NDArray[np.int64], seeds: Sequence[int]) -> None:
-        """These rows have started a new episode."""
-        self.seed[rows] = seeds
-        self.length[rows] = 0
+    def begin(self, lanes: Sequence[int] | NDArray[np.int64], seeds: Sequence[int]) -> None:
+        """Start a new episode in these lanes."""
+        self.seed[lanes] = seeds
+        self.length[lanes] = 0
 
     def restore(self, seeds: NDArray[np.int64], actions: Mapping[int, NDArray[np.float32]]) -> None:
-        """Be as after these episodes; `actions`: lane -> (t, a)."""
+        """Replace the history by these episodes; `actions`: lane -> (t, a)."""
         self.seed[:] = seeds
         for lane, sequence in actions.items():
             self.length[lane] = len(sequence)
             self._actions[lane, : len(sequence)] = sequence
 
-    def actions(self, row: int) -> NDArray[np.float32]:
-        """(t, a)"""
-        return self._actions[row, : self.length[row]]
+    def actions(self, lane: int) -> NDArray[np.float32]:
+        """Actions (t, a) of the lane's running episode."""
+        return self._actions[lane, : self.length[lane]]
 
     def describe(self) -> str:
+        """Seeds and steps of the running episodes, for error messages."""
         lanes = (
             f"{lane}: {seed}, {t}" for lane, (seed, t) in enumerate(zip(self.seed, self.length, strict=True))
         )
@@ -57,18 +56,18 @@ SeedsPlace = tuple[tuple[int | str, ...], int] | None  # root and count of an `E
 
 
 def place_of(seeds: Iterator[int] | None) -> SeedsPlace:
-    """Where an `EpisodeSeeds` stands; None for any other iterator, which cannot tell."""
+    """Position of an `EpisodeSeeds`; None for any other iterator, whose position is unknown."""
     return (seeds.root, seeds.count) if isinstance(seeds, EpisodeSeeds) else None
 
 
 def pack(spec: EnvSpec, history: LaneHistory, place: SeedsPlace) -> dict[str, Any]:
-    """A snapshot as tensors, numbers and strings; `unpack` and `seeds_of` read it."""
+    """Snapshot of tensors, numbers and strings, which `unpack` and `seeds_of` read."""
     return {
         "env": spec.name,
         "episode_seed": torch.from_numpy(history.seed.copy()),  # (n,) int64
         "length": torch.from_numpy(history.length.copy()),  # (n,) int64
         "actions": torch.from_numpy(
-            np.concatenate([history.actions(row) for row in range(len(history.seed))])
+            np.concatenate([history.actions(lane) for lane in range(len(history.seed))])
         ),
         "seeds_root": None if place is None else list(place[0]),
         "seeds_count": None if place is None else place[1],
@@ -76,14 +75,12 @@ def pack(spec: EnvSpec, history: LaneHistory, place: SeedsPlace) -> dict[str, An
 
 
 def unpack(snapshot: Mapping[str, Any], spec: EnvSpec, num_envs: int) -> dict[int, NDArray[np.float32]]:
-    """Lane -> its recorded actions (t, a). Raises CheckpointError when the snapshot is of another
-    environment.
-    """
+    """Lane -> its recorded actions (t, a). Raises CheckpointError for another environment's snapshot."""
     found = f"{snapshot.get('env')} with {len(snapshot.get('episode_seed', ()))} lanes"
     expected = f"{spec.name} with {num_envs} lanes"
     if found != expected:
         raise CheckpointError(
-            f"The snapshot is of {found}, this environment is {expected}. Make one that fits."
+            f"The snapshot is of {found}, this environment is {expected}. Make an environment that fits it."
         )
     length, actions = snapshot["length"].numpy(), snapshot["actions"].numpy()
     if actions.shape != (length.sum(), spec.action.dim) or length.max() >= spec.max_episode_steps:
@@ -97,6 +94,6 @@ def unpack(snapshot: Mapping[str, Any], spec: EnvSpec, num_envs: int) -> dict[in
 
 
 def seeds_of(snapshot: Mapping[str, Any]) -> Iterator[int] | None:
-    """The seed iterator a snapshot describes, if it describes one."""
+    """Seed iterator at the position stored in the snapshot; None where none is stored."""
     root, count = snapshot.get("seeds_root"), snapshot.get("seeds_count")
     return None if root is None or count is None else EpisodeSeeds(root, int(count))

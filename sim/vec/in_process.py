@@ -1,4 +1,4 @@
-"""Lanes in the calling process: no message, no copy. The fastest way on one core."""
+"""Lanes in the calling process: no messages and no copies, the fastest way on one core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.vec.lane_group import LaneGroup, build_lanes
 
 
 class InProcess:
-    """The face of `WorkerPool`; the work is done in `wait`."""
+    """The interface of `WorkerPool` without processes; the work is done in `wait`."""
 
     pids: tuple[int, ...] = ()
 

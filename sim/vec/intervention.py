@@ -1,11 +1,10 @@
-"""A simulated human who takes over where the policy goes wrong: what interventions look like before there is
-a robot.
+"""Simulated human who takes over where the policy acts badly: interventions without a robot.
 
     judge(obs, policy's action, human's action) ─► good or bad ─► a coin per (episode seed, step) ─► `steps`
     human steps
 
-The coin makes the human fallible, as in RLIF's simulation (Luo et al. 2024): a bad action is let pass, and a
-good one interrupted, with probability `error`.
+The coin makes the human fallible, as in RLIF's simulation (Luo et al. 2024): with probability `error` a bad
+action is not interrupted, and a good one is.
 """
 
 from __future__ import annotations
@@ -35,15 +34,17 @@ class InterventionConfig:
     """When the human takes over, and for how long."""
 
     distance: float = setting(
-        0.5, "RMS difference to the human's action, in [-1, 1] units, that is bad", at_least=0.0
+        0.5,
+        "RMS difference to the human's action above which an action is bad, in [-1, 1] units",
+        at_least=0.0,
     )
     error: float = setting(0.05, "chance of judging wrongly, either way, at a step", at_least=0.0)
     steps: int = setting(4, "steps that the human keeps control", at_least=1)
-    noise: float = setting(0.0, "spread added to the human's own actions", at_least=0.0)
+    noise: float = setting(0.0, "standard deviation of the noise added to the human's actions", at_least=0.0)
 
 
 def by_distance(threshold: float) -> Judge:
-    """Bad: further than `threshold` (root mean square over the action) from what the human would do."""
+    """Judge by distance: bad where the RMS difference to the human's action exceeds `threshold`."""
 
     def bad(obs: Obs, action: Float[Tensor, "n a"], human: Float[Tensor, "n a"]) -> Bool[Tensor, " n"]:
         return (action - human).square().mean(dim=-1).sqrt() > threshold
@@ -52,12 +53,11 @@ def by_distance(threshold: float) -> Judge:
 
 
 class Intervened:
-    """A VecEnv in which `human` may act in the policy's place; `info` says what really happened.
+    """VecEnv in which `human` may act in the policy's place; `info` holds the executed action.
 
     info["intervened"]: (n,) bool, the human made this step. info["executed_action"]: (n, a), in the units of
     `spec.action`, inside its limits. After an intervention the policy has at least one step before the next.
-    Who acts is a pure function of (episode seed, step, observation, action), so that episodes stay
-    reproducible.
+    Who acts is a pure function of (episode seed, step, observation, action), so episodes are reproducible.
     """
 
     def __init__(
@@ -77,9 +77,11 @@ class Intervened:
         self._episode = torch.zeros(n, dtype=torch.long)  # seed of the running episode
         self._step = torch.zeros(n, dtype=torch.long)  # steps made in it
         self._left = torch.zeros(n, dtype=torch.long)  # steps that the human will still make
-        self._was = torch.zeros(n, dtype=torch.bool)  # the human made the last step
+        self._was = torch.zeros(n, dtype=torch.bool)  # the human made the previous step
         self._coins = torch.zeros(n, env.spec.max_episode_steps)
-        self._running: tuple[Tensor, Tensor, Tensor] | None = None  # of the step under way
+        self._running: tuple[Tensor, Tensor, Tensor] | None = (
+            None  # human acts, executed action, steps left: of the step under way
+        )
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._obs, self._running = self._env.reset(seeds), None
@@ -109,7 +111,7 @@ class Intervened:
 
     def step_wait(self) -> StepResult:
         obs, reward, terminated, truncated, info = self._env.step_wait()
-        assert self._running is not None  # the environment has refused a wait without a step
+        assert self._running is not None  # the environment refuses a wait without a step
         (self._was, executed, self._left), self._running = self._running, None
         info |= {"intervened": self._was.clone(), "executed_action": executed}
         self._obs, self._step = obs, self._step + 1
@@ -118,24 +120,22 @@ class Intervened:
             self._start(ended, info["next_seed"][ended])
         return obs, reward, terminated, truncated, info
 
-    def _start(self, rows: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
-        """These lanes begin an episode: the policy has control."""
-        self._episode[rows], self._step[rows], self._left[rows] = seeds, 0, 0
-        self._was = self._was.index_fill(0, rows, False)  # a fresh tensor: the old one is in `info`
-        self._flip(rows)
+    def _start(self, lanes: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
+        """Begin an episode in these lanes, with the policy in control."""
+        self._episode[lanes], self._step[lanes], self._left[lanes] = seeds, 0, 0
+        self._was = self._was.index_fill(0, lanes, False)  # a fresh tensor: the old one is in `info`
+        self._flip(lanes)
 
-    def _flip(self, rows: Int[Tensor, " k"]) -> None:
-        for row in rows.tolist():
-            key = derive_seed("intervention", self.seed, int(self._episode[row]))
+    def _flip(self, lanes: Int[Tensor, " k"]) -> None:
+        for lane in lanes.tolist():
+            key = derive_seed("intervention", self.seed, int(self._episode[lane]))
             coins = np.random.Generator(np.random.Philox(key=key)).random(
                 self._coins.shape[1], dtype=np.float32
             )
-            self._coins[row] = torch.from_numpy(coins)
+            self._coins[lane] = torch.from_numpy(coins)
 
     def snapshot(self) -> dict[str, Any]:
-        """The environment's own snapshot, and who has control; while a step is under way, the instant before
-        it.
-        """
+        """Snapshot of the environment and of who has control, taken before a step that is under way."""
         ours = {"episode": self._episode, "step": self._step, "left": self._left, "was": self._was}
         control = {name: value.clone() for name, value in ours.items()}
         if isinstance(self.human, WatchingExpert):
@@ -143,7 +143,7 @@ class Intervened:
         return {"env": self._env.snapshot(), "control": control}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        """Raises CheckpointError for a snapshot that was taken without interventions."""
+        """Return to a snapshot. Raises CheckpointError for one that was taken without interventions."""
         if "control" not in snapshot:
             raise CheckpointError(
                 "The snapshot is of an environment without interventions. Resume with intervene=none."

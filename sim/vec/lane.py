@@ -1,4 +1,4 @@
-"""A lane: one simulator as NumPy sees it. `WorkerVecEnv` runs many of them, in this process or in workers."""
+"""Interface of a lane: one environment with NumPy arrays. `WorkerVecEnv` runs many of them."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ LaneStep = tuple[LaneObs, float, bool, bool, bool]  # obs, reward, terminated, t
 
 @runtime_checkable
 class Lane(Protocol):
-    """One environment. An episode is a pure function of (seed, actions), whatever ran in this object before.
+    """One environment. An episode is a pure function of (seed, actions), independent of earlier episodes.
 
-    The arrays it returns are read at once and may be reused by the next call. A lane never resets itself, and
-    it must truncate at `spec.max_episode_steps`.
+    The caller reads returned arrays at once; the next call may reuse them. A lane never resets itself and
+    truncates at `spec.max_episode_steps`.
     """
 
     spec: EnvSpec
     info_keys: tuple[
         str, ...
-    ]  # names of what `info` returns; become info[...] arrays of the vector environment
+    ]  # names of the scalars of `info`, which the vector environment puts in its info
 
-    def reset(self, seed: int) -> LaneObs: ...
+    def reset(self, seed: int) -> LaneObs:
+        """Start the episode of `seed`; the first observation."""
+        ...
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
-        """action: (a,) within the limits of `spec.action`, in its units. `success`: does the task count as
-        solved?
+        """Make one control step. action: (a,) within the limits of `spec.action`, in its units.
+
+        The last value is `success`: the task counts as solved in this step.
         """
         ...
 
     def info(self) -> Sequence[float]:
-        """Extra scalars of the step just made, in the order of `info_keys`."""
+        """Extra scalars of the last step, in the order of `info_keys`."""
         ...
 
     def render(self) -> NDArray[np.uint8]:
-        """(h, w, 3) picture of the present state; leaves the simulation as it is."""
+        """(h, w, 3) picture of the present state; does not change the simulation."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free the simulator."""
+        ...
 
 
-# Builds a lane. Must be picklable to run in worker processes: a module-level function or dataclass, no
-# lambda. An attribute `preload` may name modules that are imported once and shared by all workers; see
-# `WorkerPool`.
+# Builds a lane. Workers need it picklable: a module-level function or a dataclass, no lambda. Its attribute
+# `preload` may name modules that are imported once and shared by all workers; see `start_worker`.
 MakeLane = Callable[[], Lane]

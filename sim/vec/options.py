@@ -8,6 +8,7 @@ REWARDS = ("sparse", "dense")
 
 
 def check_reward(reward: str) -> None:
+    """Raises UnknownNameError for a reward other than sparse or dense."""
     if reward not in REWARDS:
         raise UnknownNameError("reward", reward, REWARDS)
 
@@ -20,17 +21,17 @@ def check_steps(max_episode_steps: int, most: int | None = None) -> None:
 
 
 def check_keys(name: str, keys: object) -> None:
-    """Raises ConfigError for an environment that names no success, whose reward can then not be sparse."""
+    """Raises ConfigError for an environment that reports no success: its reward cannot be sparse."""
     if not keys:
         raise ConfigError(
-            f"{name} says nothing of success, so its reward cannot be sparse; give reward=dense."
+            f"{name} does not report success, so its reward cannot be sparse; give reward=dense."
         )
 
 
 def score(reward: str, ends: bool | None, own: float, terminated: bool, success: bool) -> tuple[float, bool]:
     """(reward, terminated). sparse: 1 with success, which ends the episode; dense: the package's own reward.
 
-    ends: does success end the episode? None: with sparse rewards.
+    ends: whether success ends the episode; None: only with sparse rewards.
     """
     stops = success and (reward == "sparse" if ends is None else ends)
     return float(success) if reward == "sparse" else own, terminated or stops

@@ -1,5 +1,4 @@
-"""Keep the episodes that a learner makes while it learns: what it has found out is what the next policy can
-imitate.
+"""Recording of the episodes of a run into a dataset, which the next policy can imitate.
 
 Recorded(environment, writer) ─► the same environment; every episode that succeeds is committed to the dataset
 """
@@ -18,16 +17,14 @@ from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
-Step = tuple[Obs, Tensor, Tensor]  # observation, what was executed from it (n, a), reward (n,)
+Step = tuple[Obs, Tensor, Tensor]  # observation, executed action (n, a), reward (n,)
 
 
 class Recorded:
-    """A VecEnv whose episodes go into `writer`'s dataset as they end: those that succeed, or, with
-    `keep_all`, all.
+    """VecEnv that writes successful episodes, or all with `keep_all`, to `writer`'s dataset as they end.
 
-    What is stored as the action is what was really executed. A snapshot holds the running episodes; coming
-    back to it takes out of the dataset what was recorded since, so that a run that was killed and resumed
-    records the same.
+    The stored action is the executed one. A snapshot holds the running episodes; restoring it removes what
+    was recorded since from the dataset, so that a run that was killed and resumed records the same episodes.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Recorded:
         return obs, reward, terminated, truncated, info
 
     def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> EpisodeBuffer:
-        """The episode that has just ended in this lane."""
+        """Episode that has just ended in this lane."""
         steps = self._past[len(self._past) - int(self._length[lane]) :]
         seen = [obs for obs, _, _ in steps] + [info["final_obs"]]
         return EpisodeBuffer(
@@ -87,7 +84,7 @@ class Recorded:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The environment's own snapshot, the running episodes, and where the dataset ends."""
+        """Snapshot of the environment, the running episodes, and the number of the dataset's next episode."""
         columns = {f"obs.{name}": [obs[name] for obs, _, _ in self._past] for name in self.spec.obs}
         columns |= {"action": [step[1] for step in self._past], "reward": [step[2] for step in self._past]}
         past = {name: torch.stack(values) for name, values in columns.items() if values}
@@ -95,7 +92,7 @@ class Recorded:
         return {"env": self._env.snapshot(), "recorded": ours}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        """Raises CheckpointError for a snapshot that was taken without recording."""
+        """Return to a snapshot. Raises CheckpointError for one that was taken without recording."""
         if "recorded" not in snapshot:
             raise CheckpointError(
                 "The snapshot is of an environment that recorded nothing. Resume with record=none."

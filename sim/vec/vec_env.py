@@ -1,6 +1,4 @@
-"""Parts of the vector-environment contract that every engine shares; `conformance.py` checks the whole of
-it.
-"""
+"""Parts of the vector-environment contract that all engines share; `conformance.py` checks all of it."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ INFO_KEYS = ("final_obs", "final_mask", "success", "episode_seed", "next_seed")
 
 
 def clipped_action(action: Tensor, spec: EnvSpec, num_envs: int) -> NDArray[np.float32]:
-    """(n, a) -> a fresh array inside the limits. Raises EnvError for what is no tensor, for another shape, or
-    when something is not finite.
+    """Copy of the actions (n, a) inside the limits, in the units of `spec.action`.
+
+    Raises EnvError for anything but a tensor, for another shape, and for values that are not finite.
     """
     if not isinstance(action, Tensor):
         raise EnvError(
@@ -52,26 +51,26 @@ def _limits(action: ActionSpec) -> tuple[NDArray[np.float32], NDArray[np.float32
 
 
 def fresh(array: NDArray[Any]) -> Tensor:
-    """A tensor of its own, so that callers may keep it."""
+    """Copy of the array as a tensor, which callers may keep."""
     return torch.from_numpy(array.copy())
 
 
 def take_seeds(seeds: Iterator[int], count: int) -> list[int]:
-    """The next `count` seeds. Raises EnvError when the iterator runs dry."""
+    """The next `count` seeds. Raises EnvError when the iterator has no more."""
     taken = []
     for _ in range(count):
         try:
             taken.append(int(next(seeds)))
         except StopIteration:
             raise EnvError(
-                "The seed iterator ran dry, but a lane needs its next episode. "
+                "The seed iterator has ended, but a lane needs the seed of its next episode. "
                 "Give an endless one, such as robo_rl.core.seeding.EpisodeSeeds."
             ) from None
     return taken
 
 
 def check_lane_count(num_envs: int, num_workers: int) -> None:
-    """Raises ConfigError for counts that make no environment."""
+    """Raises ConfigError unless num_envs >= 1 and 0 <= num_workers <= num_envs."""
     if num_envs < 1 or not 0 <= num_workers <= num_envs:
         raise ConfigError(
             f"Found num_envs={num_envs}, num_workers={num_workers}; expected num_envs >= 1 and "

@@ -1,8 +1,8 @@
-"""What runs inside a simulator worker: lanes, and a loop that serves the parent.
+"""Main function of a simulator worker: it builds lanes and serves the parent's commands.
 
 Numbers travel through shared memory. Messages are tuples (command, argument) to the worker, and back ("done",
 value), ("alive", None) during long work, ("refused", (error class, message)) for a user's mistake, or
-("raised", traceback). Importing this module loads no simulator: the lane's builder does that.
+("raised", traceback). Importing this module loads no simulator; the lane's builder loads it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ else:  # generic for type checkers only
 def run_worker(conn: Connection, make_lane: Any, first: int, count: int, environ: Mapping[str, str]) -> None:
     """Import the plugins, build `count` lanes, send the parent their specification, then serve its commands.
 
-    `environ`: variables of the parent, which the fork server may have been started without.
+    `environ`: variables of the parent, which the fork server may lack.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes its workers
     exit_with_parent()
     os.environ.update(environ)
     try:
         _report_crashes_to(reduction.recv_handle(conn))
-        load_plugins()  # a user's environments are registered in this process, too
+        load_plugins()  # registers a user's environments in this process, too
         _serve(conn, _build(conn, make_lane, first, count))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the parent has closed the environment, or is gone
@@ -56,7 +56,7 @@ def _build(conn: Connection, make_lane: Any, first: int, count: int) -> LaneGrou
     memory = mmap.mmap(reduction.recv_handle(conn), size_bytes(spec, total, len(info_keys)))
     buffers = Buffers.over(memory, spec, total, len(info_keys))
     conn.send(("done", None))
-    return LaneGroup(lanes, buffers.rows(first, first + count), first)
+    return LaneGroup(lanes, buffers.lanes(first, first + count), first)
 
 
 def _serve(conn: Connection, group: LaneGroup) -> None:
@@ -80,13 +80,11 @@ def _obey(conn: Connection, group: LaneGroup, command: str, argument: Any) -> An
     if command == "render":
         return group.render(*argument)
     for _ in group.replay(argument):
-        conn.send(("alive", None))  # a replay may be long: its time limit counts from row to row
+        conn.send(("alive", None))  # a replay may be long: the time limit counts per lane
     return None
 
 
 def _report_crashes_to(file: int) -> None:
-    """Python stacks go to `file` when the process crashes (segmentation fault and the like) and upon
-    SIGUSR1.
-    """
+    """Write Python stacks to `file` on a crash, such as a segmentation fault, and on SIGUSR1."""
     faulthandler.enable(file=file, all_threads=False)
     faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)

@@ -1,7 +1,7 @@
-"""Lanes in worker processes: shared memory for the arrays, one tiny message per worker and step.
+"""Lanes in worker processes: shared memory for the arrays, one small message per worker and step.
 
-Nothing here can hang or leak: every wait has a time limit and watches all workers, the shared memory has no
-name (the kernel frees it with its last user), and workers leave when their parent does.
+Nothing can hang or leak: every wait has a time limit and watches all workers, the shared memory has no name
+(the kernel frees it with its last user), and workers end with their parent.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from sim.vec.worker_process import SimWorker, start_worker, stop_workers
 START_TIMEOUT_S = 300.0  # importing and building simulators on a busy machine
 BUILDING = "building its simulators"
 UNGUARDED = (
-    " What stopped it stands above. Workers import the script that starts them: a script of your own must "
-    "begin its "
-    'work below `if __name__ == "__main__":`.'
+    " Its error is printed above. Workers import the script that starts them: put the main code of your "
+    'script below `if __name__ == "__main__":`.'
 )
 
 
 class WorkerPool:
     """`num_envs` lanes over `num_workers` processes, in contiguous blocks.
 
-    `submit` hands out work and returns at once; `wait` returns when all of it is done. Work names the lanes
-    by their number in the whole environment.
+    `submit` sends work and returns at once; `wait` returns when all of it is done. Lanes are numbered across
+    the whole environment.
     """
 
     def __init__(self, make_lane: MakeLane, num_envs: int, num_workers: int, timeout_s: float) -> None:
@@ -63,17 +62,16 @@ class WorkerPool:
         return [worker.process.pid or 0 for worker in self._workers]
 
     def submit(self, command: str, work: Any = None) -> None:
-        """`work`: None gives the command to all workers, a sequence of lanes or a mapping from lanes to its
-        owners.
-        """
+        """Send a command: to all workers when `work` is None, else to the workers of the lanes in `work`."""
         for index, worker in enumerate(self._workers):
             mine = worker.share_of(work)
             if mine is None or len(mine):
                 self._send(index, command, mine)
 
     def wait(self, doing: str = "stepping", timeout_s: float | None = None) -> None:
-        """Raises EnvError when a worker raises, dies or does not answer in time; all workers are gone
-        then.
+        """Wait for all submitted work.
+
+        Raises EnvError when a worker raises, dies or does not answer in time; all workers have then ended.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
@@ -81,7 +79,7 @@ class WorkerPool:
             ready = self._poll.poll(max(0.0, deadline_s - time.monotonic()) * 1e3)
             if not ready and time.monotonic() >= deadline_s:
                 self._fail_hung(doing, limit_s)
-            # Messages before deaths: a worker that failed says why, then exits.
+            # Messages before deaths: a worker that fails sends the reason, then exits.
             for fd, _ in sorted(ready, key=lambda event: event[0] not in self._conn_fds):
                 index = self._by_fd[fd]
                 if fd in self._conn_fds:
@@ -98,9 +96,9 @@ class WorkerPool:
         return picture
 
     def close(self) -> None:
-        """Hang up, let the workers close their simulators, and kill what is not gone after the grace."""
+        """Let the workers close their simulators, and kill those that run after the grace period."""
         self._stop()
-        self.__dict__.pop("buffers", None)  # with it goes the last use of the shared memory
+        self.__dict__.pop("buffers", None)  # the last reference to the shared memory
 
     def kill(self) -> None:
         """End all workers now."""
@@ -125,14 +123,12 @@ class WorkerPool:
         answers = [self._values[index] for index in range(len(self._workers))]
         for answer in answers[1:]:
             if answer != answers[0]:
-                raise EnvError(f"All lanes must be alike, found {answers[0]} beside {answer}.")
+                raise EnvError(f"All lanes must have one specification, found {answers[0]} and {answer}.")
         spec, info_keys = answers[0]
         return spec, info_keys
 
     def _share(self, num_envs: int) -> Buffers:
-        """Shared memory without a name: it is handed over as a file descriptor and lives as long as its
-        users.
-        """
+        """Arrays in shared memory without a name, which workers receive as a file descriptor."""
         extra = len(self.info_keys)
         fd = os.memfd_create("lanes")
         try:
@@ -167,7 +163,7 @@ class WorkerPool:
         if kind == "alive":
             return
         self._busy.discard(index)
-        if kind == "refused":  # a user's mistake: the caller decides whether the environment can live on
+        if kind == "refused":  # a user's mistake: the caller decides whether the environment survives
             raise _rebuilt(*value)
         if kind == "raised":
             self.kill()
@@ -178,12 +174,12 @@ class WorkerPool:
 
     def _fail_died(self, index: int, doing: str) -> NoReturn:
         worker = self._workers[index]
-        obituary = f"(pid {worker.process.pid}, {worker.lanes}) died while {doing}: {worker.cause_of_death()}"
-        words = worker.last_words()
-        if doing == BUILDING and worker.process.exitcode == 1:  # an error of its own code it would have sent
-            words += UNGUARDED
+        death = f"(pid {worker.process.pid}, {worker.lanes}) died while {doing}: {worker.cause_of_death()}"
+        stack = worker.crash_stack()
+        if doing == BUILDING and worker.process.exitcode == 1:  # errors of a lane are sent
+            stack += UNGUARDED
         self.kill()
-        raise EnvError(f"Simulator worker {index} {obituary}.{words}")
+        raise EnvError(f"Simulator worker {index} {death}.{stack}")
 
     def _fail_hung(self, doing: str, limit_s: float) -> NoReturn:
         hung = sorted(self._busy)
@@ -193,7 +189,7 @@ class WorkerPool:
         time.sleep(0.2)  # time to write the stacks
         lines = [
             f"Simulator worker {index} ({self._workers[index].lanes}) did not answer within {limit_s:g} s "
-            f"while {doing} and was killed.{self._workers[index].last_words()}"
+            f"while {doing} and was killed.{self._workers[index].crash_stack()}"
             for index in hung
         ]
         self.kill()
@@ -201,9 +197,7 @@ class WorkerPool:
 
 
 def _rebuilt(kind: type[RoboRLError], message: str) -> RoboRLError:
-    """The worker's error: its class and message; constructors of errors take anything, so they are not
-    called.
-    """
+    """The worker's error, made without its constructor, whose arguments may be other than a message."""
     error = kind.__new__(kind)
     error.args = (message,)
     return error

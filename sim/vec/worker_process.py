@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: starting it, asking how it died, collecting it."""
+"""Worker processes seen from the parent: start, cause of death, end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from robo_rl.core.plugins import PLUGINS
 from sim.vec.lane import MakeLane
 from sim.vec.worker_main import Connection, run_worker
 
-_GRACE_S = 5.0  # how long a worker may take to close its simulators before it is killed
-_DEATH_S = 1.0  # how long the system may take to report a death
+_GRACE_S = 5.0  # time for a worker to close its simulators before it is killed
+_DEATH_S = 1.0  # time for the system to report a death
 _FORWARDED = ("MUJOCO_GL", "MUJOCO_EGL_DEVICE_ID", "PYOPENGL_PLATFORM", "CUDA_VISIBLE_DEVICES")
 
 
 @dataclass(slots=True)
 class SimWorker:
-    """Runs lanes first ... first + count - 1."""
+    """Process that runs lanes first ... first + count - 1."""
 
     process: BaseProcess
     conn: Connection
@@ -36,13 +36,12 @@ class SimWorker:
 
     @property
     def lanes(self) -> str:
+        """Numbers of its lanes, for messages."""
         last = self.first + self.count - 1
         return f"lane {last}" if self.count == 1 else f"lanes {self.first}-{last}"
 
     def share_of(self, work: Any) -> Any:
-        """The part of `work` (None, lanes, or a mapping from lanes) that falls to this worker, lanes counted
-        from 0.
-        """
+        """Part of `work` (None, lanes, or a mapping from lanes) for this worker; its lanes count from 0."""
         if work is None:
             return None
         mine = [lane for lane in work if self.first <= lane < self.first + self.count]
@@ -51,6 +50,7 @@ class SimWorker:
         return [lane - self.first for lane in mine]
 
     def cause_of_death(self) -> str:
+        """Exit code or signal of a worker that has ended."""
         self.process.join(_DEATH_S)
         code = self.process.exitcode
         if code is None:
@@ -60,20 +60,20 @@ class SimWorker:
         hint = " (killed from outside, or out of memory)" if code == -signal.SIGKILL else ""
         return f"exit code {code}, {signal.Signals(-code).name}{hint}"
 
-    def last_words(self) -> str:
-        """The Python stack that a crash or SIGUSR1 left, if any."""
+    def crash_stack(self) -> str:
+        """Python stack written by a crash or SIGUSR1, or an empty text."""
         text = os.pread(self.stacks, 1 << 16, 0).decode(errors="replace").strip()
         return f" Its stack:\n{text}" if text else ""
 
 
 def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
-    """Raises ConfigError when `make_lane` cannot be pickled."""
+    """Start a worker process. Raises ConfigError when `make_lane` cannot be pickled."""
     # A fork server, not spawn: torch, NumPy and the simulator are imported once, and a worker starts in
     # milliseconds. Not fork: the parent may hold threads and a GPU.
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["sim.vec.worker_main", *getattr(make_lane, "preload", ())])
     environ = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
-    environ[PLUGINS] = os.environ.get(PLUGINS, "")  # also when unset: the fork server may still hold a value
+    environ[PLUGINS] = os.environ.get(PLUGINS, "")  # also when unset: the fork server may hold an older value
     conn, theirs = context.Pipe()
     process = context.Process(target=run_worker, args=(theirs, make_lane, first, count, environ), daemon=True)
     try:
@@ -85,16 +85,16 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
         ) from error
     theirs.close()
     worker = SimWorker(process, conn, os.memfd_create("stacks"), first, count)
-    with suppress(OSError):  # it died at once: the first wait says so
+    with suppress(OSError):  # a worker that died at once is reported by the first wait
         reduction.send_handle(conn, worker.stacks, process.pid)
     return worker
 
 
 def stop_workers(workers: Sequence[SimWorker]) -> None:
-    """Collect all workers, gently until the grace is over, and free what they held."""
+    """End all workers, by force after the grace period, and free their resources."""
     deadline_s = time.monotonic() + _GRACE_S
     for worker in workers:
-        worker.conn.close()  # an idle worker takes this as its end of work
+        worker.conn.close()  # ends an idle worker
     for worker in workers:
         worker.process.join(max(0.0, deadline_s - time.monotonic()))
         if worker.process.is_alive():

@@ -1,4 +1,4 @@
-"""The vector environment of third-party simulators, in this process or spread over worker processes."""
+"""Vector environment of lanes, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sim.vec.worker_pool import WorkerPool
 class WorkerVecEnv:
     """`num_envs` lanes behind `robo_rl.core.protocols.VecEnv`; CPU tensors in and out.
 
-    num_workers = 0 runs the lanes in this process, and `step_async` only remembers the action. num_workers >=
-    1 spreads them over processes, which simulate while the caller computes between `step_async` and
-    `step_wait`. The results are the same to the last bit whatever the number of workers.
+    num_workers = 0 runs the lanes in this process, and `step_async` only stores the action. num_workers >= 1
+    runs them in processes, which simulate while the caller computes between `step_async` and `step_wait`. The
+    results do not depend on the number of workers, to the last bit.
 
     A lane that raises, and a worker that raises, dies or does not answer within `timeout_s`, ends the
-    environment with an EnvError that carries the traceback; nothing hangs. Use it as a context manager, or
-    call `close`.
+    environment with an EnvError that holds the traceback; nothing hangs. Use it as a context manager, or call
+    `close`.
     """
 
     def __init__(
@@ -45,21 +45,19 @@ class WorkerVecEnv:
             self._lanes = WorkerPool(make_lane, num_envs, num_workers, timeout_s)
         self.spec, self.num_envs, self.metadata = self._lanes.spec, num_envs, METADATA
         self.worker_pids = tuple(self._lanes.pids)  # empty without workers
-        self.seeds: Iterator[int] | None = None  # where the next episodes' seeds come from
+        self.seeds: Iterator[int] | None = None  # seeds of the next episodes
         self._history = LaneHistory(self.spec, num_envs)
-        self._place: SeedsPlace = None  # of `seeds`, at the last instant that a snapshot can come back to
+        self._place: SeedsPlace = None  # position of `seeds` at the newest instant that a snapshot holds
         self._state = "new"  # -> ready <-> stepping; interrupted, closed
 
     def reset(self, seeds: Iterator[int]) -> Obs:
-        """Start one episode per lane; keeps `seeds` and draws from it when a lane ends, never ahead of
-        need.
-        """
+        """Start one episode per lane. Keeps `seeds` and draws the next one only when a lane ends."""
         self._expect("new", "ready", "stepping", "interrupted")
         with self._call():
-            self._lanes.wait()  # a step that was under way is dropped
+            self._lanes.wait()  # drop a step that is under way
             self.seeds = seeds
-            rows = np.arange(self.num_envs)
-            self._commit(None, rows, self._start(rows))
+            lanes = np.arange(self.num_envs)
+            self._commit(None, lanes, self._start(lanes))
         return self._obs()
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
@@ -92,23 +90,22 @@ class WorkerVecEnv:
         return self._obs(), reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """The running episode of every lane as its seed and its actions so far: tensors, numbers and strings
-        only.
+        """Seed and actions of the running episode of every lane, as tensors, numbers and strings.
 
-        No seed is drawn before it is needed, so these are all. While a step is under way, the instant before
-        it.
+        No more is needed, because no seed is drawn ahead. While a step is under way, the snapshot is of the
+        instant before it.
         """
         self._expect("ready", "stepping", "interrupted")
         return pack(self.spec, self._history, self._place)
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        """Come back to a snapshot by replaying its actions; works in a fresh environment too.
+        """Return to a snapshot by replaying its actions; works in a new environment too.
 
-        Later episodes take their seeds from `seeds`, which must stand where the iterator stood at the
-        snapshot. Without `seeds`, an `EpisodeSeeds` is made again from the snapshot (`self.seeds` is the new
-        one); any other kind of iterator goes on where it is now, so re-position it yourself or pass one.
-        Raises CheckpointError when the snapshot is of another environment, EnvError when it cannot be
-        reproduced.
+        Later episodes take their seeds from `seeds`, which must be at the position it had at the snapshot.
+        Without `seeds`, an `EpisodeSeeds` is made again from the snapshot and kept in `self.seeds`; any other
+        iterator continues from its present position, so move it back yourself or pass one.
+        Raises CheckpointError when the snapshot is of another environment, EnvError when the simulator does
+        not reproduce it.
         """
         self._expect("new", "ready", "stepping", "interrupted")
         actions = unpack(snapshot, self.spec, self.num_envs)
@@ -125,7 +122,7 @@ class WorkerVecEnv:
         return self._obs()
 
     def render(self, lane: int = 0) -> Tensor:
-        """(h, w, 3) uint8 picture of one lane."""
+        """(h, w, 3) uint8 picture of one lane. Raises EnvError for a lane that does not exist."""
         self._expect("ready")
         if not 0 <= lane < self.num_envs:
             raise EnvError(f"There is no lane {lane} to render; expected 0 ... {self.num_envs - 1}.")
@@ -146,22 +143,20 @@ class WorkerVecEnv:
     ) -> None:
         self.close()
 
-    def _start(self, rows: NDArray[np.int64]) -> list[int]:
-        """Reset these rows with the next seeds, in lane order."""
+    def _start(self, lanes: NDArray[np.int64]) -> list[int]:
+        """Reset these lanes with the next seeds, in lane order; the seeds."""
         if self.seeds is None:
             raise EnvError(
                 "There is no seed iterator: call reset(seeds), or restore(snapshot, seeds), first."
             )
-        seeds = take_seeds(self.seeds, len(rows))
-        self._lanes.buffers.seed[rows] = seeds
-        self._lanes.submit("reset", rows.tolist())
+        seeds = take_seeds(self.seeds, len(lanes))
+        self._lanes.buffers.seed[lanes] = seeds
+        self._lanes.submit("reset", lanes.tolist())
         self._lanes.wait("resetting")
         return seeds
 
     def _commit(self, action: NDArray[np.float32] | None, begun: NDArray[np.int64], seeds: list[int]) -> None:
-        """From here on a snapshot comes back to after this call; before, an interrupt left it at the one
-        before.
-        """
+        """Make this call part of snapshots; an interrupted call leaves them at the call before."""
         if action is not None:
             self._history.push(action)
         self._history.begin(begun, seeds)
@@ -176,8 +171,9 @@ class WorkerVecEnv:
 
     @contextmanager
     def _call(self, after: str = "ready", survives: tuple[type[RoboRLError], ...] = ()) -> Iterator[None]:
-        """Errors close the environment, all but `survives`. Ctrl-C half-way leaves lanes at different
-        instants: only reset and restore may follow.
+        """Run a call of the lanes. Errors close the environment, except those of `survives`.
+
+        Ctrl-C half-way leaves the lanes at different instants: only reset and restore may follow.
         """
         self._state = "interrupted"
         try:

@@ -100,7 +100,7 @@ def test_it_keeps_the_contract_but_for_coming_back() -> None:
     """
     env = adapt()
     assert isinstance(env, VecEnv)
-    with pytest.raises(EnvError, match="restore must come back to the snapshot"):
+    with pytest.raises(EnvError, match="restore must return to the state of the snapshot"):
         check_vec_env(env, steps=40)
     assert env.metadata["seeded"] is False
 

@@ -166,7 +166,7 @@ def test_seeds_that_run_dry_say_so() -> None:
     """A finite iterator is an easy mistake; StopIteration would end somebody's for-loop silently."""
     env = WorkerVecEnv(make(limit=1), 2)
     env.reset(iter([1, 2]))
-    with pytest.raises(EnvError, match="ran dry"):
+    with pytest.raises(EnvError, match="seed iterator has ended"):
         env.step(torch.zeros(2, 1))
 
 
