@@ -61,7 +61,8 @@ ROBOT_MODES = {
     6: "being moved by hand",
     8: "updating its firmware",
 }
-# The arm follows commands in safety modes 1 (normal) and 2 (reduced). The others need a person at the robot.
+FOLLOWING = (1, 2)  # safety modes normal and reduced, in which the arm follows commands
+# The other safety modes need a person at the robot.
 SAFETY_MODES = {
     3: "is in a protective stop: remove the cause, wait 5 s, and enable the robot on its pendant",
     4: "is in recovery mode: move it back inside its limits by hand",
@@ -70,6 +71,10 @@ SAFETY_MODES = {
     7: "is in an emergency stop: release the button, then switch the robot on",
     8: "has violated a safety limit: restart its safety on the pendant",
     9: "has a safety fault: restart it",
+    10: "waits for its joint ids to be validated: confirm them on the pendant",
+    11: "has an undefined safety mode: look at its pendant",
+    12: "is in an automatic-mode safeguard stop: close the safeguard, then reset it",
+    13: "is in a three-position-switch stop: hold the enabling switch in its middle position",
 }
 STOP_RAD_S2 = 10.0
 # Time of the controller's watchdog relative to ours. It fires later, because servoStop brakes more gently.
@@ -234,8 +239,9 @@ class UrDriver:
 
     def _fault(self) -> str:
         safety, mode = self._receive.getSafetyMode(), self._receive.getRobotMode()
-        if safety in SAFETY_MODES:
-            return f"{self._robot} {SAFETY_MODES[safety]}"
+        if safety not in FOLLOWING:
+            fault = f"is in the unknown safety mode {safety}: look at its pendant"
+            return f"{self._robot} {SAFETY_MODES.get(safety, fault)}"
         if mode != RUNNING:
             return f"{self._robot} is {ROBOT_MODES.get(mode, f'in mode {mode}')}, expected: running"
         return ""

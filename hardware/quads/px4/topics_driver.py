@@ -69,9 +69,15 @@ class Px4TopicsDriver:
                 raise DriverError(
                     f"{self._robot} sent no vehicle_{' and no vehicle_'.join(missing)} within {CONNECT_S:g} "
                     "s. Check that MicroXRCEAgent runs in this ROS_DOMAIN_ID and namespace, and that "
-                    "the autopilot has PX4 1.14 or later."
+                    "the autopilot has PX4 1.15 or later."
                 )
             time.sleep(0.01)
+        if topics.status[0].outdated:
+            self.close()
+            raise DriverError(
+                f"{self._robot} sends the vehicle_status of PX4 1.14 or earlier, which would read our "
+                "commands wrongly. Update the autopilot to PX4 1.15 or later, or use driver px4 (MAVLink)."
+            )
         try:
             self.read()
         except DriverError:

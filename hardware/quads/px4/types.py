@@ -1,4 +1,4 @@
-"""Message types of PX4's uXRCE-DDS bridge (package px4_msgs of PX4 1.14 to 1.16) that the driver uses.
+"""Message types of PX4's uXRCE-DDS bridge (package px4_msgs of PX4 1.15 and later) that the driver uses.
 
 The stores of rosbags do not have px4_msgs, so the definitions, without constants, are given here.
 """
@@ -41,6 +41,9 @@ DEFINITIONS = {
 }
 # Suffixes of the topic: PX4 1.16 and later append the version of the message.
 STATUS_VERSIONS = ("", "_v1", "_v2", "_v3", "_v4")
+# Shortest vehicle_status of PX4 1.15 and later, in bytes. That of 1.14 has 71, and its OffboardControlMode and
+# VehicleCommand have other fields: a 1.14 would read our commands wrongly.
+_STATUS_BYTES = 80
 _STATUS_FIELDS = struct.Struct("<QQQBBB5xQBB")  # those of DEFINITIONS[STATUS]
 
 
@@ -50,6 +53,7 @@ class VehicleStatus:
 
     arming_state: int
     nav_state: int
+    outdated: bool  # True if the autopilot has PX4 1.14 or earlier, which reads commands differently
 
 
 def register(store: Any) -> None:
@@ -66,4 +70,4 @@ def read_status(cdr: bytes) -> VehicleStatus | None:
     if len(cdr) < 4 + _STATUS_FIELDS.size or cdr[1] != 1:
         return None
     values = _STATUS_FIELDS.unpack_from(cdr, 4)
-    return VehicleStatus(values[3], values[8])
+    return VehicleStatus(values[3], values[8], outdated=len(cdr) < 4 + _STATUS_BYTES)

@@ -225,9 +225,9 @@ async def main(host: str) -> None:
         if order == "die":
             os._exit(0)
         robot.frozen = order == "freeze" or (robot.frozen and order != "ok")
-        robot.safety = {"protective": PROTECTIVE, "emergency": EMERGENCY, "ok": NORMAL}.get(
-            order, robot.safety
-        )
+        modes = {"protective": PROTECTIVE, "emergency": EMERGENCY, "ok": NORMAL}
+        modes |= {f"safety {mode}": mode for mode in range(10, 15)}
+        robot.safety = modes.get(order, robot.safety)
         robot.tell("ordered", order=order)
     keep.cancel()
 

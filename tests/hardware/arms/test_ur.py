@@ -116,6 +116,25 @@ def test_a_protective_stop_is_told_and_nothing_is_sent(robot: Peer, host: str) -
         arm.connect()
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        (10, "joint ids"),
+        (11, "undefined safety mode"),
+        (12, "automatic-mode safeguard stop"),
+        (13, "three-position-switch stop"),
+        (14, "unknown safety mode 14"),
+    ],
+)
+def test_every_safety_mode_but_normal_and_reduced_is_a_fault(
+    robot: Peer, host: str, mode: int, words: str
+) -> None:
+    robot.order(f"safety {mode}")
+    robot.wait("ordered")
+    with pytest.raises(DriverError, match=f"{words}.*Then connect again"):
+        UrDriver(host).connect()
+
+
 def test_a_frozen_stream_grows_old_and_a_lost_one_is_told(robot: Peer, host: str) -> None:
     arm = UrDriver(host)
     arm.connect()

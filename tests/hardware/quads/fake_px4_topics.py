@@ -31,6 +31,7 @@ from hardware.quads.px4.types import COMMAND, ODOMETRY, OFFBOARD_MODE, RATES, ST
 from tests.hardware.quads.fake_px4 import Craft
 from tests.hardware.safety.turns import quaternion
 
+OLD = "vehicle_status_of_1.14"  # the argument that makes it a PX4 1.14
 POSITION, OFFBOARD, LAND = 2, 14, 18  # nav_state
 LOSS_S, RATE_S = 0.5, 0.01
 
@@ -40,12 +41,15 @@ class Autopilot:
         dds_types.join_domain(domain_id(None), dds_types.LOOPBACK)
         self.participant, ros = DomainParticipant(domain_id(None)), ros_types()
         register(ros.store)
+        self.rest = bytes(29 if status == OLD else 38)  # of a status of 71 bytes, and of one of 80
         self.kinds = {
             kind: dds_types.struct(ros, kind) for kind in (COMMAND, ODOMETRY, OFFBOARD_MODE, RATES, STATUS)
         }
         offers, asks = dds_types.endpoint_qos(False, True, 1), dds_types.endpoint_qos(False, False, 8)
         self.odometry = DataWriter(self.participant, self.topic("out/vehicle_odometry", ODOMETRY), offers)
-        self.status = DataWriter(self.participant, self.topic(f"out/{status}", STATUS), offers)
+        self.status = DataWriter(
+            self.participant, self.topic(f"out/{status.removesuffix('_of_1.14')}", STATUS), offers
+        )
         names = {
             "offboard_control_mode": OFFBOARD_MODE,
             "vehicle_rates_setpoint": RATES,
@@ -114,13 +118,13 @@ class Autopilot:
                 quality=0,
             )
         )
-        self.status.write(
-            self.kinds[STATUS](
-                timestamp=us, armed_time=0, takeoff_time=0, arming_state=2 if self.armed else 1,
-                latest_arming_reason=0, latest_disarming_reason=0, nav_state_timestamp=us,
-                nav_state_user_intention=self.mode, nav_state=self.mode,
-            )
+        status = self.kinds[STATUS](
+            timestamp=us, armed_time=0, takeoff_time=0, arming_state=2 if self.armed else 1,
+            latest_arming_reason=0, latest_disarming_reason=0, nav_state_timestamp=us,
+            nav_state_user_intention=self.mode, nav_state=self.mode,
         )  # fmt: skip
+        # What stands behind the common fields is not read.
+        dds_types.write(self.status, status.serialize(use_version_2=False) + self.rest)
 
     def fly(self, dt: float) -> None:
         s = self.setpoint

@@ -116,3 +116,11 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
         landing = px4.wait("mode", after_s=killed_s)
         assert (landing["mode"], landing["why"]) == (18, "command")
         assert landing["t"] - killed_s < 0.4
+
+
+def test_a_px4_that_would_read_commands_wrongly_is_refused() -> None:
+    """In 1.14 OffboardControlMode and VehicleCommand have other fields; its status is shorter."""
+    with Peer("quads.fake_px4_topics", "vehicle_status_of_1.14"):
+        quad = make_driver("px4_topics", {})
+        with pytest.raises(DriverError, match=r"PX4 1\.14 or earlier.*Update the autopilot to PX4 1\.15"):
+            quad.connect()
