@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,9 @@ def log_and_resume(path: Path, logger: str) -> None:
 def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every step once, under TensorBoard's names, in one run of W&B that holds the settings."""
     log_and_resume(tmp_path / "run", "wandb")
-    lines = history(tmp_path / "run" / "wandb")
+    deadline_s = time.monotonic() + 20.0  # W&B's own process writes the file's end a moment after `finish`
+    while len(lines := history(tmp_path / "run" / "wandb")) < 5 and time.monotonic() < deadline_s:
+        time.sleep(0.1)
     assert lines == [{"step": i, "critic/q": i / 2, "eval/success": float(i)} for i in range(5)]
     noted = wandb_config(tmp_path / "run" / "wandb")
     assert noted["lr"] == 1e-3

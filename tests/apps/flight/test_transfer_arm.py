@@ -64,4 +64,7 @@ def test_an_engine_that_cannot_run_is_named_before_any_episode(
     monkeypatch.setattr("robo_rl.flight.transfer.arm.evaluate", None)
     given = [f"run={base}", "env=arm/lift:actuator=dc_motor", "engines=mujoco,isaacgym", "episodes=1"]
     assert cli.main(["transfer", *given]) != 0
-    assert "The engine isaacgym has no actuator models" in capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "The engine isaacgym supports only the friction of actuator models"
+        in capsys.readouterr().err.replace("\n", " ")
+    )

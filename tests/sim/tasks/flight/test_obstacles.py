@@ -172,7 +172,7 @@ def test_reached_is_the_last_second_and_touching_ends_it() -> None:
 @pytest.mark.parametrize(
     ("task", "craft", "words"),
     [
-        (replace(TASK, world=replace(WORLD, density=1.5)), "cf2x_l2f", "not a share"),
+        (replace(TASK, world=replace(WORLD, density=1.5)), "cf2x_l2f", r"density = 1\.5 is out of range"),
         (TASK, "x500", "leave 0.4 m"),
         (replace(TASK, cylinders=10), "cf2x_l2f", "1 ... 9"),
     ],
