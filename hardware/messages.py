@@ -20,6 +20,9 @@ def _none() -> Float[ndarray, " 0"]:
     return np.zeros(0)
 
 
+UNCOUNTED = -1  # sequence of a message without sequence number and stamp
+
+
 @dataclass(frozen=True, slots=True)
 class JointState:
     """sensor_msgs/JointState. Velocity and effort are empty where the robot does not report them."""
@@ -37,7 +40,8 @@ class JointTrajectory:
 
     epoch: start time of the sender [ms], plus one for each reset. sequence: number of messages since the
     reset. Receivers refuse messages that are out of order. In the ROS message both are in the header's
-    frame_id, as "<epoch>/<sequence>", which trajectory controllers ignore.
+    frame_id, as "<epoch>/<sequence>", which trajectory controllers ignore. Messages of other programs are ordered
+    by their stamps; see `hardware.bus.wire.parse_order`.
     """
 
     stamp_s: float

@@ -60,13 +60,15 @@ def check_kind(topic: str, kind: type[Any], message: Any) -> None:
         raise BusError(f"'{topic}' carries {kind.__name__}, found {found}: nothing was sent.")
 
 
-def parse_order(text: str) -> tuple[int, int]:
+def parse_order(text: str, stamp_s: float = 0.0) -> tuple[int, int]:
     """(epoch, sequence) from the frame_id of a trajectory or the label of a flight command.
 
-    (0, 0) for a sender without sequence numbers.
+    A sender without sequence numbers, such as any ordinary teleoperation, is ordered by its stamps: (0, stamp
+    in ns). Without a stamp, which means "now", (0, UNCOUNTED).
     """
-    match = ORDER.fullmatch(text)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    if match := ORDER.fullmatch(text):
+        return int(match[1]), int(match[2])
+    return 0, int(stamp_s * 1e9) if stamp_s > 0.0 else m.UNCOUNTED
 
 
 def _per_joint(what: str, values: ndarray, names: tuple[str, ...], optional: bool = False) -> ndarray:
@@ -135,12 +137,13 @@ def _pack_trajectory(r: m.JointTrajectory, new: New) -> Any:
 def _unpack_trajectory(msg: Any) -> m.JointTrajectory:
     names = tuple(msg.joint_names)
     rows = [_per_joint("waypoint", floats(point.positions), names) for point in msg.points]
+    stamp_s = join_time(msg.header.stamp)
     return m.JointTrajectory(
-        join_time(msg.header.stamp),
+        stamp_s,
         names,
         np.stack(rows) if rows else np.zeros((0, len(names))),
         np.array([join_time(point.time_from_start) for point in msg.points]),
-        *parse_order(msg.header.frame_id),
+        *parse_order(msg.header.frame_id, stamp_s),
     )
 
 

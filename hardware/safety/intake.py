@@ -11,14 +11,17 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
-from hardware.messages import JointState, JointTrajectory
+from hardware.messages import UNCOUNTED, JointState, JointTrajectory
 from hardware.safety.reasons import Reason
 
 Joints = Float[ndarray, " j"]
 
 
 class Order:
-    """Accepts each (epoch, sequence) of one sender once, and none after a later one."""
+    """Accepts each (epoch, sequence) of one sender once, and none after a later one.
+
+    Messages that are `UNCOUNTED` are accepted in the order of receipt, from a sender that never counts.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[int, int] | None = None
@@ -31,6 +34,8 @@ class Order:
         """Why the message is late, or None. Does not accept it."""
         if self._last is None or (epoch, sequence) > self._last:
             return None
+        if sequence == UNCOUNTED and epoch == self._last[0]:
+            return None
         return Reason.OLD_EPOCH if epoch < self._last[0] else Reason.OUT_OF_ORDER
 
     def is_new(self, epoch: int) -> bool:
@@ -39,7 +44,8 @@ class Order:
 
     def take(self, epoch: int, sequence: int) -> None:
         """Accept the message."""
-        self._last = epoch, sequence
+        newest = sequence if self._last is None or epoch != self._last[0] else max(sequence, self._last[1])
+        self._last = epoch, newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,13 +38,24 @@ class Reason(Enum):
 
     # Faults of a command.
     NOT_FINITE = Rule(Effect.DROPPED, "the command contains NaN or an infinite value")
-    WRONG_SHAPE = Rule(Effect.DROPPED, "the command has the wrong shape")
+    WRONG_SHAPE = Rule(
+        Effect.DROPPED,
+        "the command has the wrong shape: an arm takes one waypoint with all joints, a craft 4 values",
+    )
     WRONG_JOINTS = Rule(Effect.DROPPED, "the command names other joints than the robot has", quad=False)
-    OLD_EPOCH = Rule(Effect.DROPPED, "the command was sent before the last reset of its sender")
-    OUT_OF_ORDER = Rule(Effect.DROPPED, "the command repeats or precedes an accepted command")
+    OLD_EPOCH = Rule(
+        Effect.DROPPED,
+        "the command was sent before the last reset of its sender, or by another sender: arm again to change it",
+    )
+    OUT_OF_ORDER = Rule(
+        Effect.DROPPED,
+        "the command repeats or precedes an accepted command: let its stamp grow, or leave it 0",
+    )
     OUTRANKED = Rule(Effect.DROPPED, "a human is in control, so the policy's command is ignored", quad=False)
     NOT_INTERVENING = Rule(
-        Effect.DROPPED, "teleoperation sends commands but has not taken over control", quad=False
+        Effect.DROPPED,
+        "teleoperation sends commands but has not taken over control: publish true on teleop/intervention",
+        quad=False,
     )
     NOT_ARMED = Rule(Effect.DROPPED, "the filter is not armed")
     JUMP_AT_START = Rule(Effect.DROPPED, "the first command is too far from the robot's position", quad=False)

@@ -139,7 +139,8 @@ def decode_trajectory(data: bytes) -> JointTrajectory | None:
         return None
     try:
         reader = _Reader(data)
-        stamp_s, order, names = reader.time_s(), parse_order(reader.text().decode()), reader.names()
+        stamp_s = reader.time_s()
+        order, names = parse_order(reader.text().decode(), stamp_s), reader.names()
         rows, times = [], []
         for _ in range(reader.number()):
             rows.append(reader.floats())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hardware.safety.reasons import Reason
 
 AGAIN_S = 5.0  # interval between two reports
-# Reasons of a filter that is not armed, or of an intervention: its status shows these.
-EXPECTED = (Reason.NOT_ARMED, Reason.OUTRANKED, Reason.NOT_INTERVENING)
+# Reasons of a filter that is not armed, or of a human in control: its status shows these.
+EXPECTED = (Reason.NOT_ARMED, Reason.OUTRANKED)
 
 
 class DropTeller:

@@ -93,7 +93,9 @@ def test_the_order_of_trajectories_is_their_frame() -> None:
     """And a foreign frame means that the sender counts nothing."""
     trajectory = m.JointTrajectory(0.0, ("a",), np.zeros((1, 1)), np.zeros(1), epoch=3, sequence=41)
     assert pack(trajectory, ros_types().new).header.frame_id == "3/41"
-    assert parse_order("base_link") == parse_order("") == parse_order("-1/2") == (0, 0)
+    assert parse_order("base_link") == parse_order("") == parse_order("-1/2") == (0, m.UNCOUNTED)
+    assert parse_order("base_link", 12.5) == (0, 12_500_000_000)
+    assert parse_order("7/3", 12.5) == (7, 3)
 
 
 @pytest.mark.parametrize(

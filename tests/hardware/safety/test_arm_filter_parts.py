@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hardware.messages import UNCOUNTED
 from hardware.safety.command_acceptance import CommandAcceptance
+from hardware.safety.intake import Order
 from hardware.safety.limits import ArmLimits, Move, Target, next_move
 from hardware.safety.phase import Phase, PhaseMachine
 from hardware.safety.reasons import Reason
@@ -123,3 +125,18 @@ def test_without_a_target_the_arm_brakes() -> None:
         last = next_move(last, last.position_rad, None, PERIOD_S, limits, None)
     assert not last.speed_rad_s.any()
     assert (last.position_rad < 0.05).all(), "v^2 / 2a is 25 mm at 1 rad/s"
+
+
+def test_a_sender_without_sequence_numbers_is_heard_in_order() -> None:
+    """By its stamps; without stamps as they come. A sender that counts is not overtaken by one that does not."""
+    order = Order()
+    for sequence, refused in [(5, None), (7, None), (7, Reason.OUT_OF_ORDER), (6, Reason.OUT_OF_ORDER)]:
+        assert order.judge(0, sequence) is refused
+        if refused is None:
+            order.take(0, sequence)
+    for _ in range(3):
+        assert order.judge(0, UNCOUNTED) is None
+        order.take(0, UNCOUNTED)
+    assert order.judge(0, 6) is Reason.OUT_OF_ORDER  # an old stamp stays old
+    order.take(3, 0)
+    assert order.judge(0, UNCOUNTED) is Reason.OLD_EPOCH
