@@ -29,8 +29,9 @@ DOMAIN = "98"
 PROGRAM = """
 import sys, time
 from robo_rl.apps import node
+from robo_rl.apps.nodes.node_table import node_settings
 name, words = sys.argv[1], sys.argv[2:]
-made, bus = node.start(name, node.node_settings(name, [*words, "bus=dds"]))
+made, bus = node.start(name, node_settings(name, [*words, "bus=dds"]))
 peak_kb = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
 print(time.process_time(), int(peak_kb) / 1024, "torch" in sys.modules, flush=True)
 made.last_word()

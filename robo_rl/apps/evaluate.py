@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +18,10 @@ from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
-from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.eval.text import p_value
-from robo_rl.eval.timing import Latency, decision_latencies
+from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, find_policy, open_policy, worker_count
 from robo_rl.runs.outputs import check_file
@@ -123,16 +122,6 @@ def noise_of(config: EvaluateConfig, actor: LoadedPolicy) -> EpisodeNoise:
 
 def noise_scale(config: EvaluateConfig, actor: LoadedPolicy) -> float:
     return actor.noise if config.noise is None else config.noise
-
-
-def latencies_on(policies: Sequence[ChunkPolicy], env: VecEnv) -> list[Latency]:
-    """Decision times of one robot on an observation of `env`, measured in turns."""
-    obs = env.reset(EpisodeSeeds("latency"))
-    histories = [
-        {key: value.unsqueeze(1).repeat_interleave(policy.obs_steps, 1) for key, value in obs.items()}
-        for policy in policies
-    ]
-    return decision_latencies(list(zip(policies, histories, strict=True)))
 
 
 def verdict(first: EvalResult, second: EvalResult) -> str:

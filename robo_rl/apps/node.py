@@ -9,11 +9,11 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.apps.nodes.node_life import leave, listening, live
+from robo_rl.apps.nodes.node_table import NODES, load_attribute, node_settings
 from robo_rl.apps.nodes.process import ignore_lost_readers
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
 from robo_rl.runs.signals import signal_source
@@ -23,49 +23,6 @@ if TYPE_CHECKING:  # see node_life
     from hardware.nodes.shared.protocol import Node
     from robo_rl.conf.node import NodeConfig
 
-# name -> (builder called as build(config, bus); its settings; extra that installs what it imports)
-NODES: dict[str, tuple[str, str, str | None]] = {
-    "sim_robot": ("robo_rl.apps.nodes.builders:sim_robot", "robo_rl.conf.node:SimRobotNodeConfig", "sim"),
-    "safety_filter": (
-        "robo_rl.apps.nodes.builders:safety_filter",
-        "robo_rl.conf.node:SafetyFilterNodeConfig",
-        None,
-    ),
-    "robot_driver": (
-        "robo_rl.apps.nodes.robot_builders:robot_driver",
-        "robo_rl.conf.node:RobotDriverNodeConfig",
-        None,
-    ),
-    "teleop": ("robo_rl.apps.nodes.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
-    "camera": ("robo_rl.apps.nodes.builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
-    "recorder": ("robo_rl.apps.nodes.builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),
-    "arm_policy": (
-        "robo_rl.apps.nodes.builders:arm_policy",
-        "robo_rl.conf.node:ArmPolicyNodeConfig",
-        "robot",
-    ),
-    "action_head": (
-        "robo_rl.apps.nodes.builders:action_head",
-        "robo_rl.conf.node:ActionHeadNodeConfig",
-        "robot",
-    ),
-    "flight_filter": (
-        "robo_rl.apps.nodes.builders:flight_filter",
-        "robo_rl.conf.node:FlightFilterNodeConfig",
-        None,
-    ),
-    "quad_policy": (
-        "robo_rl.apps.nodes.builders:quad_policy",
-        "robo_rl.conf.node:QuadPolicyNodeConfig",
-        "robot",
-    ),
-    "task": ("robo_rl.apps.nodes.builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
-    "diagnostics": (
-        "robo_rl.apps.nodes.builders:diagnostics",
-        "robo_rl.conf.node:DiagnosticsNodeConfig",
-        None,
-    ),
-}
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
 STARTING = "while it was starting: nothing was sent."
 
@@ -95,7 +52,7 @@ def _run(arguments: list[str]) -> int:
     name, overrides = arguments[0], arguments[1:]
     if name not in NODES:
         raise UnknownNameError("node", name, NODES)
-    schema = _attribute(NODES[name][1])
+    schema = load_attribute(NODES[name][1])
     if {"-h", "--help"} & set(overrides):
         print(_help(name, schema))
         return 0
@@ -118,7 +75,7 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     if bus is None:
         bus = make_bus(config.name or name, config.namespace, config.bus)
     try:
-        node: Node = _attribute(builder)(config, bus)
+        node: Node = load_attribute(builder)(config, bus)
     except ModuleNotFoundError as error:
         bus.close()
         if error.name is None or error.name.split(".")[0] in ("robo_rl", "policies", "sim", "hardware"):
@@ -134,13 +91,6 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     return node, bus
 
 
-def node_settings(name: str, overrides: Sequence[str]) -> Any:
-    """Settings of the node from `key=value` words. Raises ConfigError."""
-    from robo_rl.apps.nodes.node_settings import parse_settings
-
-    return parse_settings(name, overrides, _attribute(NODES[name][1]))
-
-
 def _help(name: str, schema: type) -> str:
     from robo_rl.conf.fields import settings
 
@@ -149,11 +99,6 @@ def _help(name: str, schema: type) -> str:
         for s in settings(schema).values()
     ]
     return "\n".join([f"python -m robo_rl.apps.node {name} key=value ...", "", *rows])
-
-
-def _attribute(path: str) -> Any:
-    module, attribute = path.split(":")
-    return getattr(import_module(module), attribute)
 
 
 if __name__ == "__main__":

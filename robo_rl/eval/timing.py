@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from robo_rl.core.protocols import ChunkPolicy, Obs
-from robo_rl.core.seeding import generator
+from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
+from robo_rl.core.seeding import EpisodeSeeds, generator
 
 
 def cpu_seconds() -> float:
@@ -96,6 +96,16 @@ def decision_latencies(
         for each in turns:
             each.decide(keep=i >= warmup)
     return [each.latency() for each in turns]
+
+
+def latencies_on(policies: Sequence[ChunkPolicy], env: VecEnv) -> list[Latency]:
+    """Decision times of the policies on an observation of `env`, batch of 1, measured in turns."""
+    obs = env.reset(EpisodeSeeds("latency"))
+    histories = [
+        {key: value.unsqueeze(1).repeat_interleave(policy.obs_steps, 1) for key, value in obs.items()}
+        for policy in policies
+    ]
+    return decision_latencies(list(zip(policies, histories, strict=True)))
 
 
 class _Decisions:

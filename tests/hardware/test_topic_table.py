@@ -10,7 +10,7 @@ import pytest
 from hardware.bus.wire import WIRE
 from hardware.topic_table import quality_rows, service_rows, topic_rows
 from hardware.topics import SERVICES, TOPICS
-from robo_rl.apps.node import NODES
+from robo_rl.apps.nodes.node_table import NODES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ros2.md").read_text()
 

@@ -17,7 +17,7 @@ from hardware.checks.flight_contract import check_flight, check_link
 from hardware.description import load_description
 from hardware.driver import check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
-from robo_rl.apps.node import node_settings
+from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals
 from robo_rl.apps.nodes.preflight_pictures import check_pictures
 from robo_rl.apps.nodes.robot_builders import read_settings

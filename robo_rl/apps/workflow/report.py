@@ -11,7 +11,6 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from robo_rl.apps.evaluate import latencies_on
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.plots import Curve, write_learning_curves
@@ -21,7 +20,7 @@ from robo_rl.eval.results import LABELS, ResultRow, write_results
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.table import print_results
-from robo_rl.eval.timing import Latency
+from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.eval.video import record_episodes
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, worker_count

@@ -17,8 +17,9 @@ from hardware.bus.dds.bus import DdsBus
 from hardware.messages import JointTrajectory
 from hardware.topics import SAFE, SAFETY_STATE
 from robo_rl.apps import node as node_verb
-from robo_rl.apps.node import NODES, main
+from robo_rl.apps.node import main
 from robo_rl.apps.nodes.node_life import Ending
+from robo_rl.apps.nodes.node_table import NODES
 
 ROOT = Path(__file__).resolve().parents[3]
 

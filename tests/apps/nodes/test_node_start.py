@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hardware.description import load_description
-from robo_rl.apps.node import node_settings
+from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.core.errors import ConfigError
 from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
 
@@ -22,6 +22,7 @@ import json, os, pty, sys
 from hardware.bus.in_process import InProcessWorld
 from robo_rl.apps import node
 from robo_rl.apps.nodes import robot_builders
+from robo_rl.apps.nodes.node_table import node_settings
 
 class Arm:
     names = ("base",)
@@ -36,7 +37,7 @@ os.dup2(pty.openpty()[1], 0)  # a terminal for teleop
 robot_builders.open_driver = lambda name, settings: Opened()
 for words in json.loads(sys.argv[1]):
     bus = InProcessWorld().bus(words[0])
-    node.start(words[0], node.node_settings(words[0], words[1:]), bus)[0].last_word()
+    node.start(words[0], node_settings(words[0], words[1:]), bus)[0].last_word()
 print(json.dumps([name for name in json.loads(sys.argv[2]) if name in sys.modules]))
 """
 

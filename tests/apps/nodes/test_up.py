@@ -24,8 +24,8 @@ from hardware.recording.bag_reader import Bag
 from hardware.topics import CHUNK, SAFE, image_topic
 from policies.deploy.bundle import MANIFEST, Bundle
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.node import NODES
 from robo_rl.apps.nodes.node_sets import load_set, set_names
+from robo_rl.apps.nodes.node_table import NODES
 from robo_rl.apps.nodes.preflight import check
 from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.apps.up import ARGUMENTS
