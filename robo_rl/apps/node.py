@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # see node_life
     from robo_rl.conf.node import NodeConfig
 
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
+OWN = ("robo_rl", "policies", "sim", "hardware")  # packages of this project
 STARTING = "while it was starting: nothing was sent."
 
 
@@ -40,6 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RoboRLError as error:
         print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] in OWN:
+            raise
+        print(
+            f"{arguments[0] if arguments else 'node'}: The package '{error.name}' is not installed for "
+            f"{sys.executable}. Install robo-rl's packages for this Python, or activate the virtual environment "
+            "that has them; see docs/ros2.md.",
+            file=sys.stderr,
+        )
+        return MissingDependencyError.exit_code
     except KeyboardInterrupt:
         print(f"{arguments[0] if arguments else 'node'}: {signal_source(signal.SIGINT)} {STARTING}")
         return 0
@@ -78,7 +89,7 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
         node: Node = load_attribute(builder)(config, bus)
     except ModuleNotFoundError as error:
         bus.close()
-        if error.name is None or error.name.split(".")[0] in ("robo_rl", "policies", "sim", "hardware"):
+        if error.name is None or error.name.split(".")[0] in OWN:
             raise
         install = f"'robo-rl[{extra}]'" if extra else error.name
         raise MissingDependencyError(

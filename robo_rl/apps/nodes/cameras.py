@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hardware.description import CameraDescription, load_description
 from robo_rl.core.errors import ConfigError
+
+if TYPE_CHECKING:  # `ros2 launch` runs in the Python of ROS, which may lack the packages that this needs
+    from hardware.description import CameraDescription
 
 UNNAMED = "camera"  # what one is called that neither the arguments nor the description name
 
@@ -43,6 +46,8 @@ def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
 
     Raises ConfigError where it is not clear which camera is which.
     """
+    from hardware.description import load_description
+
     described = load_description(str(values["robot"])).cameras
     given = str(values["camera"] or "")
     names = _names(str(values["camera_name"] or ""), given, tuple(described))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from hardware.bus.protocol import LoggingBus
+if TYPE_CHECKING:  # see node_life
+    from hardware.bus.protocol import LoggingBus
 
 
 class LogStream:
@@ -31,6 +32,8 @@ class LogStream:
 
 def log_prints(bus: object, name: str) -> None:
     """Send this process' further prints to the log of the bus, where it has one."""
+    from hardware.bus.protocol import LoggingBus
+
     if isinstance(bus, LoggingBus):
         sys.stdout = LogStream(bus, name, sys.stdout, warning=False)
         sys.stderr = LogStream(bus, name, sys.stderr, warning=True)

@@ -42,6 +42,15 @@ def describe(file: str) -> Any:
     return runpy.run_path(str(LAUNCH / f"{file}.launch.py"))["generate_launch_description"]()
 
 
+def test_launch_files_load_in_the_python_of_ros() -> None:
+    """It has PyYAML; the packages of this project may be in a virtual environment that runs the nodes alone."""
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('numpy', 'jaxtyping', 'torch', 'omegaconf', 'hydra'))\n"
+        "from robo_rl.apps.nodes.ros_launch import load_set; load_set('arm_sim').commands({'robot': 'sim_arm'})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_there_are_no_other_launch_files() -> None:
     """And the folder is no package: ROS 2 owns the name."""
     assert {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"} == {
