@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hardware.quads.link import QuadLink
 from hardware.safety.flight_limits import Level
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 from robo_rl.core.flight.level import UNITS
 
 TASK = "quad/hover"  # the only task whose observations the policy node builds
@@ -28,6 +28,19 @@ def check_craft(bundle: Bundle) -> None:
         raise CheckpointError(
             f"The bundle '{bundle.name}' was made for {bundle.env.name}, not for a quadcopter."
         )
+
+
+def allowed_envelope(bundle: Bundle, limits: CraftLimits, say: Callable[[str], None]) -> FlightEnvelope:
+    """The bundle's envelope within the craft's own limits; says what they cut off.
+
+    Raises CheckpointError for a bundle without an envelope, ConfigError where the limits leave nothing of it.
+    """
+    asked = envelope_of(bundle)
+    allowed = asked.within(limits)
+    both = ((name, getattr(asked, name), getattr(allowed, name)) for name in asked.to_json())
+    if cut := [f"{name} {value} to {kept}" for name, value, kept in both if value != kept]:
+        say(f"The craft's limits cut the envelope of '{bundle.name}': {', '.join(cut)}.")
+    return allowed
 
 
 def envelope_of(bundle: Bundle) -> FlightEnvelope:

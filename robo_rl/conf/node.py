@@ -44,6 +44,14 @@ class FlightFilterNodeConfig(NodeConfig):
     ground_m: float | None = setting(
         None, "height of the ground in the task's frame; none: the floor of the fence"
     )
+    max_tilt_rad: float = setting(2.1, "largest tilt that any bundle may ask for, rad", at_least=0.1)
+    max_rate_rad_s: float = setting(
+        40.0, "largest body rate that any bundle may ask for, rad/s", at_least=0.1
+    )
+    max_speed_m_s: float = setting(5.0, "largest speed that any bundle may ask for, m/s", at_least=0.1)
+    fence_m: list[float] = setting(
+        [10.0, 10.0, 10.0], "half sides x, y, z of the largest fence, around the origin of the task, m"
+    )
     arm: bool = setting(False, "arm by itself once the craft is heard; otherwise by the service ~/arm")
 
 

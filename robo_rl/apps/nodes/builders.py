@@ -130,11 +130,12 @@ def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
     """A flight filter that lands by the craft's rotor model (motors) or by its hover thrust (rates)."""
-    from hardware.checks.flight_contract import check_level, envelope_of
+    from hardware.checks.flight_contract import allowed_envelope, check_level
     from hardware.nodes.flight_filter import FlightFilterNode
     from hardware.safety.flight import FlightFilter
     from hardware.safety.landing import Lander, MotorsLander, RatesLander
     from policies.deploy.bundle import load_bundle
+    from robo_rl.core.flight.envelope import CraftLimits
 
     lander: Lander = RatesLander(config.hover)
     if config.level == "motors":
@@ -143,7 +144,13 @@ def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
 
         lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
     bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
-    envelope = envelope_of(bundle)
+    limits = CraftLimits(
+        config.max_tilt_rad,
+        config.max_rate_rad_s,
+        config.max_speed_m_s,
+        fence_m=cast(Any, tuple(config.fence_m)),
+    )
+    envelope = allowed_envelope(bundle, limits, say=print)
     check_level(bundle, level)
     filter_ = FlightFilter(envelope, lander, config.command_hz, config.state_hz, level, config.ground_m)
     return FlightFilterNode(bus, filter_, config.command_hz, arm=config.arm)

@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
-from hardware.checks.flight_contract import check_craft, envelope_of, level_of
+from hardware.checks.flight_contract import allowed_envelope, check_craft, level_of
 from hardware.messages import Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
@@ -24,6 +24,7 @@ from policies.flight.observer import FlightObserver
 from robo_rl.apps.nodes.craft_model import craft_model
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
+from robo_rl.core.flight.envelope import CraftLimits
 from robo_rl.core.flight.frames import rotation_of
 from sim.flight.robot import QuadBody
 from sim.flight.vec_env import QuadVecEnv
@@ -92,7 +93,7 @@ def _level_word(level: Level) -> str:
 
 
 def quad_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
-    env, envelope = flight_env(bundle), envelope_of(bundle)
+    env, envelope = flight_env(bundle), allowed_envelope(bundle, CraftLimits(), say=print)
     level, rate_hz = level_of(bundle), bundle.env.control_hz
     body = QuadBody(env.craft, level=level, hover=HOVER)
     buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}

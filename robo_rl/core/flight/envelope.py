@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from robo_rl.core.errors import ConfigError
@@ -23,6 +23,34 @@ RANGES = {
     "cut_tilt_rad": (1e-3, math.pi + 1e-6),
 }
 MOST_FENCE_M = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class CraftLimits:
+    """Most that a craft allows any bundle to ask for; the flight filter always has some.
+
+    fence_m: half of the fence's sides, around the origin of the task.
+    """
+
+    tilt_rad: float = 2.1
+    rate_rad_s: float = 40.0
+    speed_m_s: float = 5.0
+    descend_m_s: float = 1.0
+    cut_height_m: float = 0.1
+    fence_m: Vec3 = (10.0, 10.0, 10.0)
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name, least)
+            if not (_is_number(value) and least <= value <= most):
+                raise ConfigError(
+                    f"{name} = {value!r} of a craft's limits: {least:g} to {most:.4g} was expected."
+                )
+        if not (len(self.fence_m) == 3 and all(_is_inside(side) and side > 0.0 for side in self.fence_m)):
+            raise ConfigError(
+                f"fence_m = {self.fence_m!r} of a craft's limits: three numbers above 0, up to {MOST_FENCE_M:g} m, "
+                "were expected."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +96,13 @@ class FlightEnvelope:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def within(self, limits: CraftLimits) -> FlightEnvelope:
+        """The part of the envelope that the craft's own limits allow. Raises ConfigError where nothing is left."""
+        names = ("tilt_rad", "rate_rad_s", "speed_m_s", "descend_m_s", "cut_height_m")
+        least = {name: min(getattr(self, name), getattr(limits, name)) for name in names}
+        low, high = (_clipped(corner, limits.fence_m) for corner in (self.fence_low_m, self.fence_high_m))
+        return replace(self, **least, fence_low_m=low, fence_high_m=high)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> FlightEnvelope:
         """Raises ConfigError for keys that are missing or unknown, and for impossible values."""
@@ -92,3 +127,8 @@ def _is_number(value: object) -> bool:
 
 def _is_inside(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST_FENCE_M
+
+
+def _clipped(corner: Vec3, most_m: Vec3) -> Vec3:
+    x, y, z = (min(max(value, -most), most) for value, most in zip(corner, most_m, strict=True))
+    return x, y, z

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 
 BOX = {"fence_low_m": (-1.0, -1.0, 0.0), "fence_high_m": (1.0, 1.0, 2.0)}
 GOOD: dict[str, Any] = {"tilt_rad": 0.5, "rate_rad_s": 6.0, "speed_m_s": 2.0, **BOX}
@@ -42,3 +42,29 @@ def test_missing_and_unknown_keys_are_named() -> None:
     del data["tilt_rad"]
     with pytest.raises(ConfigError, match="missing: tilt_rad, unknown: ceiling_m"):
         FlightEnvelope.from_json(data | {"ceiling_m": 3.0})
+
+
+def test_a_craft_caps_what_a_bundle_may_ask() -> None:
+    """The smaller of both holds, number by number; the cap of the fence is around the task's origin."""
+    asked = FlightEnvelope(
+        2.0, 90.0, 50.0, (-100.0, -0.5, -3.0), (100.0, 0.5, 3.0), descend_m_s=3.0, cut_height_m=0.3
+    )
+    allowed = asked.within(CraftLimits(tilt_rad=0.8, fence_m=(2.0, 2.0, 1.5)))
+    assert (allowed.tilt_rad, allowed.rate_rad_s, allowed.speed_m_s) == (0.8, 40.0, 5.0)
+    assert (allowed.descend_m_s, allowed.cut_height_m) == (1.0, 0.1)
+    assert (allowed.fence_low_m, allowed.fence_high_m) == ((-2.0, -0.5, -1.5), (2.0, 0.5, 1.5))
+    small = FlightEnvelope(0.3, 3.0, 0.5, (-0.3,) * 3, (0.3,) * 3)
+    assert small.within(CraftLimits()) == small
+    with pytest.raises(ConfigError, match="geofence is empty in x"):
+        FlightEnvelope(0.3, 3.0, 0.5, (5.0, -1.0, -1.0), (6.0, 1.0, 1.0)).within(
+            CraftLimits(fence_m=(2.0, 2.0, 2.0))
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tilt_rad": 4.0}, {"speed_m_s": math.inf}, {"fence_m": (1.0, 0.0, 1.0)}, {"fence_m": (1.0, 1.0)}],
+)
+def test_limits_of_a_craft_that_limit_nothing_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="craft's limits"):
+        CraftLimits(**change)
