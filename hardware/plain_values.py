@@ -7,10 +7,10 @@ ConfigError for a value of the wrong type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.nearest import nearest
 
 Vec3 = tuple[float, float, float]
 _WORDS = {
@@ -72,7 +72,7 @@ def mapping(
     names = None if known is None else list(known)
     for key in value:
         if names is not None and key not in names:
-            near = get_close_matches(str(key), names, n=1)
+            near = nearest(str(key), names, 1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise ConfigError(f"{where} has an unknown key '{key}'.{hint} Known: {', '.join(names)}.")
     if missing := [key for key in needed if value.get(key) is None]:

@@ -8,7 +8,6 @@ keeps the name of the environment that it was trained on.
 from __future__ import annotations
 
 from dataclasses import fields
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.nearest import is_misspelt
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
@@ -196,7 +196,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         every = list_envs()
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
-        slip = get_close_matches(name, own, n=1, cutoff=0.8)  # metaworld/reach is no misspelt arm/reach
+        slip = is_misspelt(name, own)  # metaworld/reach is no misspelt arm/reach
         raise UnknownNameError(kind, name, own if slip else elsewhere or own or every, "robo-rl info")
     return suite, task
 

@@ -49,6 +49,21 @@ def test_modules_import_each_other_without_circles() -> None:
     assert [sorted(circle) for circle in circles(edges) if len(circle) > 1] == []
 
 
+def test_one_module_compares_spellings() -> None:
+    """Every did-you-mean is `robo_rl.core.nearest`, so that all suggest alike."""
+    assert [name for name, tree in trees().items() if "difflib" in packages_of(tree)] == [
+        "robo_rl.core.nearest"
+    ]
+
+
+def packages_of(tree: ast.Module) -> set[str]:
+    """Top-level packages that a module imports."""
+    nodes = list(ast.walk(tree))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.split(".")[0] for name in plain | named}
+
+
 def imports(name: str, tree: ast.Module) -> set[str]:
     """Modules of the four packages that a module imports."""
     named: set[str] = set()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from robo_rl.core.errors import BusError
+from robo_rl.core.nearest import nearest
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RULE = "use letters, digits and underscores, not a digit first, with / between"
@@ -57,9 +57,7 @@ def unknown_service(service: str, offered: Iterable[str], waited_s: float) -> Bu
     """
     names = sorted(set(offered) - {service})
     last = service.rsplit("/", 1)[1]
-    near = get_close_matches(service, names, n=1) or [
-        name for name in names if name.rsplit("/", 1)[1] == last
-    ]
+    near = nearest(service, names, 1) or [name for name in names if name.rsplit("/", 1)[1] == last]
     if len(near) == 1:
         hint = f"Did you mean '{near[0]}'?"
     elif names:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 CUTOFF = 0.5  # least similarity in [0, 1]
-_ALIKE = 0.8  # least similarity of two words that are the same but for a typing error
+_ALIKE = 0.8  # least similarity of two spellings that differ by a typing error only
 _COMMON = 1 / 3  # words in more names than this do not distinguish names
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[-_]v\d+$")
@@ -33,6 +33,11 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     order = {each: (-likeness[each], -_spelling(name, each)) for each in names if likeness[each] >= CUTOFF}
     likest = sorted(order, key=order.__getitem__)
     return likest[:most]
+
+
+def is_misspelt(name: str, names: Sequence[str]) -> bool:
+    """True where `name` is one of `names` but for a typing error; shared words do not count."""
+    return any(_spelling(each, name) >= _ALIKE for each in names)
 
 
 def _suite_length(name: str, names: Sequence[str]) -> int:

@@ -60,7 +60,7 @@ def crossed(before: int, now: int, every: int) -> bool:
 class RunSession:
     """Progress bar, log, checkpoints and stop requests of one run. Made by `resumable`.
 
-    state: the newest saved state, None for a fresh start. saved_step: its step, 0 for a fresh start.
+    state: the newest saved state; None for a fresh start.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class RunSession:
         bar: Any,
         metrics: Metrics,
         stop: StopRequest,
-        at: tuple[int, dict[str, Any] | None],
+        state: dict[str, Any] | None,
         *,
         unit: str,
         keep: int,
     ) -> None:
         self.run_dir, self.bar, self.metrics, self._stop = run, bar, metrics, stop
-        self.saved_step, self.state = at
+        self.state = state
         self._unit, self._keep = unit, keep
         self._unsaved = self.state is None
 
@@ -166,4 +166,4 @@ def resumable(
         stop_between_steps() as stop,
     ):
         metrics.shown = shown
-        yield RunSession(run, bar, metrics, stop, (step, state), unit=unit, keep=keep)
+        yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
+from robo_rl.core.nearest import nearest
 
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
@@ -297,7 +297,7 @@ class DdsBus:
         same_type = [other for other, kind in others.items() if kind == ours]
         word = topic.rsplit("/", 1)[1]
         near = [other for other in same_type if other.rsplit("/", 1)[1] == word]
-        near = near or get_close_matches(topic, same_type)
+        near = near or nearest(topic, same_type, 1)
         return f"did you mean '{near[0]}'? Check the namespace" if near else ""
 
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
@@ -20,6 +19,7 @@ from hardware.bus.dds.graph import INFO
 from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos, join, leave_domain
 from hardware.bus.names import domain_id
 from robo_rl.core.errors import BusError
+from robo_rl.core.nearest import nearest
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
 ALIVE = 16  # DDS state of an instance that still exists
@@ -135,7 +135,7 @@ class TopicIntrospector:
 
     def _unknown_topic(self, topic: str, waited_s: float) -> BusError:
         found = sorted({end.topic for end in self.endpoints()})
-        near = get_close_matches(topic, found, n=1) or [name for name in found if name.endswith(topic)][:1]
+        near = nearest(topic, found, 1) or [name for name in found if name.endswith(topic)][:1]
         hint = f" Did you mean '{near[0]}'?" if near else ""
         known = f" Known topics: {', '.join(found)}." if found else f" {self.no_nodes_message()}"
         return BusError(f"There is no topic '{topic}' (waited {waited_s:g} s).{hint}{known}")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from robo_rl.conf.fields import Setting, settings
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.nearest import nearest
 
 T = TypeVar("T")
 _TRUTH = {
@@ -96,7 +97,5 @@ def _unquoted(text: str) -> str:
 
 
 def _hint(name: str, known: typing.Iterable[str], suffix: str = "") -> str:
-    from difflib import get_close_matches  # not loaded by a start without a mistake
-
-    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    close = nearest(name, list(known), 1)
     return f" Did you mean '{close[0]}{suffix}'?" if close else ""

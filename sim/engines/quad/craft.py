@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.nearest import nearest
 
 GRAVITY_M_S2 = 9.81
 FOLDER = Path(__file__).parent / "crafts"
@@ -177,7 +177,7 @@ def _check_keys(data: dict[Any, Any]) -> None:
     of_file = {field.name: field.default is MISSING for field in fields(Craft) if field.name != "name"}
     for key in data:
         if key not in of_file:
-            close = get_close_matches(str(key), of_file, n=1)
+            close = nearest(str(key), list(of_file), 1)
             raise ValueError(f"it has no '{key}'" + (f"; did you mean '{close[0]}'?" if close else ""))
     if missing := [key for key, needed in of_file.items() if needed and key not in data]:
         raise ValueError(f"it lacks {', '.join(missing)}")
