@@ -1,9 +1,7 @@
-"""EnvPool's C++ environments with box actions (MuJoCo, Fetch, Adroit, MetaWorld, Panda); made for its release
-1.2.5.
+"""EnvPool's C++ environments with box actions (MuJoCo, Fetch, Adroit, MetaWorld, Panda), release 1.2.5.
 
-A pool cannot be seeded twice, so every episode gets a pool of one environment of its own: a reset builds a
-simulator, and episodes are functions of their seeds. For the package's own speed, drive it by its own
-interface.
+A pool cannot be seeded twice, so every episode gets a new pool of one environment: a reset builds a
+simulator, and an episode is a function of its seed. For EnvPool's full speed use its own interface.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_keys, check_reward, check_steps, score
 
 REQUIRES = ("envpool",)
-RATES_HZ = {  # steps a second, by how a name begins: the package tells nobody
+RATES_HZ = {  # control rate by the beginning of a name; the package does not report it
     "MetaWorld/": 80.0,
     "Fetch": 25.0,
     "HandReach": 25.0,
@@ -41,7 +39,7 @@ RATES_HZ = {  # steps a second, by how a name begins: the package tells nobody
     "Swimmer-": 25.0,
     "Walker2d-": 125.0,
 }
-IDS = (  # the ones that are listed; any other that begins in this way works too
+IDS = (  # listed ids; any other that begins with a key of RATES_HZ works too
     "FetchReach-v4",
     "FetchPush-v4",
     "FetchPickAndPlace-v4",
@@ -61,9 +59,9 @@ _SUCCESS = ("is_success", "success", "reward_success")
 class EnvPoolLanes:
     """Builder of lanes of `envpool.make_gymnasium(task)`.
 
-    Observation: `state`; dictionaries are laid out by key. reward "sparse": 1 in a step that ends with the
-    task solved, which ends the episode unless `terminate_on_success` says otherwise; "dense": the
-    environment's own.
+    Observation: `state`; dictionaries are concatenated in the order of their keys. reward "sparse": 1 in a
+    step that ends with the task solved, which ends the episode unless `terminate_on_success` is False;
+    "dense": the environment's own.
     """
 
     preload: ClassVar[tuple[str, ...]] = ()
@@ -83,7 +81,7 @@ class EnvPoolLanes:
 
 
 class EnvPoolLane:
-    """One environment, in one pool after another; see `sim.vec.lane.Lane`."""
+    """One environment, in a new pool for each episode; see `sim.vec.lane.Lane`."""
 
     info_keys: tuple[str, ...] = ()
 
@@ -122,7 +120,7 @@ class EnvPoolLane:
         reward, terminated = score(
             options.reward, options.terminate_on_success, float(own[0]), bool(ended[0]), success
         )
-        # Some of the package's environments call the end of the clock an end of the task.
+        # Some of the package's environments report the time limit as a termination.
         late = self._steps >= self.spec.max_episode_steps
         truncated = bool(cut[0]) or late
         return {"state": flat(_first(obs))}, reward, terminated, truncated, success
@@ -131,9 +129,9 @@ class EnvPoolLane:
         return ()
 
     def render(self) -> NDArray[np.uint8]:
-        """Raises ConfigError: where there is no screen, the package's renderer ends the whole process."""
+        """Raises ConfigError: without a screen the package's renderer ends the whole process."""
         raise ConfigError(
-            f"envpool/{self._options.task} draws no pictures. Look at the same task where it comes from: "
+            f"envpool/{self._options.task} cannot be rendered. Use the same task of its own package: "
             "metaworld/..., gymrobotics/... or gym/..."
         )
 
@@ -142,9 +140,7 @@ class EnvPoolLane:
 
 
 def _rate_hz(task: str) -> float:
-    """Raises UnknownNameError for an id that the package does not have, ConfigError for one of unknown
-    rate.
-    """
+    """Control rate of a task. Raises UnknownNameError for an unknown id, ConfigError for an unknown rate."""
     import envpool
 
     known = envpool.list_all_envs()
@@ -153,8 +149,8 @@ def _rate_hz(task: str) -> float:
     rates = [rate_hz for start, rate_hz in RATES_HZ.items() if task.startswith(start)]
     if not rates:
         raise ConfigError(
-            f"It is not known how many steps a second envpool/{task} makes; what begins in one of these ways "
-            f"works: {', '.join(RATES_HZ)}."
+            f"The control rate of envpool/{task} is not known. Known are ids that begin with: "
+            f"{', '.join(RATES_HZ)}."
         )
     return rates[0]
 

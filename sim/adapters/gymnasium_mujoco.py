@@ -1,4 +1,4 @@
-"""Gymnasium environments with box observations and box actions: MuJoCo tasks (Hopper-v5, ...) and a user's own.
+"""Gymnasium environments with box observations and actions: MuJoCo tasks (Hopper-v5, ...) and a user's own.
 
 `gym/<id>` makes a registered environment. `gym/<module>:<id>` imports the module first, which registers it.
 """
@@ -43,14 +43,14 @@ class GymnasiumLanes:
     """Builder of lanes of `gymnasium.make(env_id)`.
 
     Observation: `state`, the flattened box. The reward is the environment's own; scalars of its `info` become
-    extra info. `max_episode_steps` None keeps the registered time limit. An environment that names no success
-    has none.
+    extra info. `max_episode_steps` None keeps the registered time limit. An environment that does not report
+    success never succeeds.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
 
     env_id: str
-    reward: str = "dense"  # there is no other; here so that all suites take the same options
+    reward: str = "dense"  # the only one; an option so that all suites take the same ones
     max_episode_steps: int | None = None
     render_size: int = 240
 
@@ -104,10 +104,10 @@ class GymnasiumLane:
 
 
 def _make(options: GymnasiumLanes) -> Any:
-    """Raises UnknownNameError for an id that is not registered."""
+    """Environment by id. Raises UnknownNameError for an unregistered id, ConfigError where making it fails."""
     import gymnasium
 
-    # The checker warns about every bound and would run on every step.
+    # The checker warns about every bound and runs in every step.
     settings: dict[str, Any] = {"max_episode_steps": options.max_episode_steps, "disable_env_checker": True}
     try:
         env = gymnasium.make(options.env_id, **settings)
@@ -166,15 +166,13 @@ def _is_mujoco(env: Any) -> bool:
 
 def _own_picture(env: Any) -> NDArray[np.uint8]:
     if env.render_mode != "rgb_array":
-        raise ConfigError(f"'{env.spec.id}' cannot be drawn: it has no render mode 'rgb_array'.")
+        raise ConfigError(f"'{env.spec.id}' cannot be rendered: it has no render mode 'rgb_array'.")
     return np.asarray(env.render(), np.uint8)
 
 
 def _pictures_of(env: Any, size: int) -> LaneRenderer:
-    """Through the camera that the environment itself would use: its tracking one, or a free one with its own
-    view.
-    """
-    own = env.unwrapped
-    cameras = [own.model.camera(i).name for i in range(own.model.ncam)]
+    """Renderer through the environment's own camera: its tracking camera, or its default free one."""
+    inner = env.unwrapped
+    cameras = [inner.model.camera(i).name for i in range(inner.model.ncam)]
     camera = "track" if "track" in cameras else None
-    return LaneRenderer(own.model, own.data, size, camera, own.mujoco_renderer.default_cam_config)
+    return LaneRenderer(inner.model, inner.data, size, camera, inner.mujoco_renderer.default_cam_config)

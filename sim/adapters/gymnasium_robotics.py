@@ -1,4 +1,4 @@
-"""Gymnasium-Robotics: Fetch, Shadow hand, Adroit hand, Franka kitchen, mazes; made for its release 1.4.2."""
+"""Gymnasium-Robotics: Fetch, Shadow hand, Adroit hand, Franka kitchen, mazes; for its release 1.4.2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_keys, check_reward, check_steps, score
 
 REQUIRES = ("gymnasium_robotics", "mujoco", "gymnasium")
-IDS = (  # the ones that are listed; any other of the package's works too
+IDS = (  # listed ids; any other of the package works too
     "FetchReach-v4",
     "FetchPush-v4",
     "FetchSlide-v4",
@@ -45,9 +45,9 @@ _SIMULATORS = ("", "robot_env", "point_env", "ant_env")  # where an environment 
 class RoboticsLanes:
     """Builder of lanes of `gymnasium.make(task)`.
 
-    Observation: `state`, the dictionary laid out by key: achieved goal, desired goal, observation. reward
-    "sparse": 1 in a step that ends with the task solved, which ends the episode unless `terminate_on_success`
-    says otherwise; "dense": the environment's own.
+    Observation: `state`, the values in the order of their keys: achieved goal, desired goal, observation.
+    reward "sparse": 1 in a step that ends with the task solved, which ends the episode unless
+    `terminate_on_success` is False; "dense": the environment's own.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
@@ -108,7 +108,7 @@ class RoboticsLane:
         return ()
 
     def render(self) -> NDArray[np.uint8]:
-        """(s, s, 3), s = render_size, by the view that the environment itself would use."""
+        """(s, s, 3), s = render_size, from the environment's own default view."""
         if self._pictures is None:
             inner = _simulator(self._env)
             view = inner.mujoco_renderer.default_cam_config
@@ -126,10 +126,10 @@ class RoboticsLane:
 
 
 def _make(options: RoboticsLanes) -> Any:
-    """Raises UnknownNameError for an id that the package does not have."""
+    """Environment by id. Raises UnknownNameError for an id that the package does not have."""
     import gymnasium
 
-    with redirect_stderr(StringIO()):  # the package writes of its releases there
+    with redirect_stderr(StringIO()):  # the package prints notes on its releases there
         import gymnasium_robotics
 
     gymnasium.register_envs(gymnasium_robotics)
@@ -148,10 +148,12 @@ def _make(options: RoboticsLanes) -> Any:
 
 
 def _simulator(env: Any) -> Any:
-    """Raises ConfigError where the environment shows no MuJoCo model."""
+    """Object that holds the MuJoCo model. Raises ConfigError where there is none."""
     for name in _SIMULATORS:
         inner = getattr(env.unwrapped, name, None) if name else env.unwrapped
         inner = getattr(inner, "unwrapped", inner)
         if hasattr(inner, "model") and hasattr(inner, "mujoco_renderer"):
             return inner
-    raise ConfigError(f"'{env.spec.id}' cannot be drawn: it shows no MuJoCo model. Leave out pictures of it.")
+    raise ConfigError(
+        f"'{env.spec.id}' cannot be rendered: its MuJoCo model was not found. Leave out its pictures."
+    )

@@ -18,15 +18,13 @@ from robo_rl.core.seeding import derive_seed, episode_noise
 from sim.adapters.metaworld import PACKAGE_STEPS
 from sim.adapters.metaworld_tasks import TASKS
 
-_REMEMBERED = 1024  # episodes whose noise is kept
+_REMEMBERED = 1024  # episodes whose noise is cached
 
 
 class MetaWorldExpert:
-    """action = clip(script(observation) + noise * N(0, I), -1, 1), the Gaussian keyed by (seed, episode seed,
-    step).
+    """action = clip(script(observation) + noise * N(0, I), -1, 1); noise keyed by (seed, episode seed, step).
 
-    `noise` 0 is the script itself; 0.1-0.5 keeps most tasks solvable and explores around the script; 2 solves
-    few.
+    `noise` 0 is the script itself; with 0.1-0.5 most tasks are still solved; with 2 few are.
     """
 
     def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
@@ -38,7 +36,7 @@ class MetaWorldExpert:
             )
         from metaworld.policies import ENV_POLICY_MAP
 
-        self._script: Any = ENV_POLICY_MAP[task]()  # type: ignore[abstract]  # the package's map is typed too narrowly
+        self._script: Any = ENV_POLICY_MAP[task]()  # type: ignore[abstract]  # typed too narrowly
         self._noise, self._seed = noise, seed
         self._draws: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
 

@@ -1,12 +1,12 @@
-"""MetaWorld resets that depend on the seed only, at half the package's price and to its last bit.
+"""MetaWorld resets that depend on the seed only, at half the package's cost, with bit-identical results.
 
 The package draws the random vector of a task in one reset and runs the task with it in later ones; each of
 its `reset`s simulates the hand's way to the start twice, and leftovers of earlier episodes (bodies moved in
 the model, live views of simulator arrays) leak into later ones. Here a reset first restores model and
-attributes as they were when the environment was built, then draws with a dry run that moves bodies but
-simulates nothing, and then runs the package's own `reset_model` with that draw. The outcome equals that of a
-newly built package environment which was given the same draw by `set_task` and then reset: the tests check
-all 50 tasks bit for bit.
+attributes of the newly built environment, then draws with a dry run that moves bodies but
+simulates nothing, and then runs the package's own `reset_model` with that draw. The result equals that of a
+new package environment which is given the same draw by `set_task` and then reset: tests compare all 50 tasks
+bit by bit.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from numpy.typing import NDArray
 
 
 class PureReset:
-    """Resets one package environment; make it straight after the environment."""
+    """Resets of one package environment; make it right after the environment."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._body_pos = (
-            env.model.body_pos.copy()
-        )  # the package moves bodies and sites, and nothing else in the model
+        # The package moves bodies and sites, and nothing else in the model.
+        self._body_pos = env.model.body_pos.copy()
         self._site_pos = env.model.site_pos.copy()
         self._attributes = _copied(env.__dict__)
-        self._hand_key: tuple[bytes, int] | None = None  # what the journey in `_after_hand` depended on
+        self._hand_key: tuple[bytes, int] | None = None  # what the motion to `_after_hand` depends on
         self._after_hand = mujoco.MjData(env.model)
 
     def reset(self, seed: int) -> NDArray[np.float64]:
-        """The first observation (39,): both frames of its stack are the present one."""
+        """First observation (39,), with the present frame twice in its stack."""
         env = self._env
         self._restore()
         env.np_random, _ = seeding.np_random(seed)
@@ -53,12 +52,10 @@ class PureReset:
         env.__dict__.clear()
         env.__dict__.update(_copied(self._attributes))
         mujoco.mj_resetData(env.model, env.data)
-        mujoco.mj_forward(
-            env.model, env.data
-        )  # the dry run reads positions: let them be those of the restored model
+        mujoco.mj_forward(env.model, env.data)  # the dry run reads positions of the restored model
 
     def _draw(self) -> None:
-        """Draw the random vector, with the rejections that the task asks for, and freeze it."""
+        """Draw the random vector, with the task's rejection sampling, and freeze it."""
         env = self._env
 
         def stay(steps: int = 50) -> None:
@@ -71,8 +68,9 @@ class PureReset:
         env._freeze_rand_vec = True
 
     def _move_hand(self, steps: int = 50) -> None:
-        """Simulate the hand's way to its start, or recall it: in a third of the tasks no body was moved in
-        the model since, and the same journey from the same state ends in the same state.
+        """Simulate the hand's motion to its start, or copy the cached result.
+
+        A third of the tasks move no body in the model, so the same motion ends in the same state.
         """
         env, model, data = self._env, self._env.model, self._env.data
         key = (model.body_pos.tobytes(), steps)
@@ -88,9 +86,7 @@ class PureReset:
 
 
 def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Own copies of arrays that own their data; live views of simulator arrays and all else stay what they
-    are.
-    """
+    """Copies of arrays that own their data; views of simulator arrays and other values stay as they are."""
     return {
         name: value.copy() if isinstance(value, np.ndarray) and value.base is None else value
         for name, value in attributes.items()

@@ -1,9 +1,9 @@
-"""Cheap screens for success: may this state count as solved at all?
+"""Cheap necessary conditions ("screens") of success.
 
-MetaWorld finds success as a by-product of its dense reward, which costs as much as the physics. A screen is a
-necessary condition of the package's own criterion, a little looser than it, made of the same quantities.
-Where it says no there is no success; where it says yes the package itself decides. So no success is invented,
-and the tests compare all 50 tasks with the package step by step.
+MetaWorld computes success with its dense reward, which costs as much as the physics. A screen is a necessary
+condition of the package's own criterion, slightly looser and from the same quantities. Where it is false
+there is no success; where it is true the package decides. Tests compare all 50 tasks with the package step by
+step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Screen = Callable[[Any, NDArray[np.float64]], bool]  # (package's env, its 39-d observation) -> may be solved
+Screen = Callable[[Any, NDArray[np.float64]], bool]  # (package's env, its observation (39,)) -> may be solved
 _SLACK_M = 1e-6
 
 
@@ -116,7 +116,7 @@ SCREENS: dict[str, Screen] = {
     "handle-pull-side-v3": _near(0.08),
     "handle-pull-v3": _along(2, 0.05),
     "lever-pull-v3": _lever_up,
-    "peg-insert-side-v3": _site_near("pegHead", 0.07),  # the package stretches y and z, which only shrinks it
+    "peg-insert-side-v3": _site_near("pegHead", 0.07),  # the package scales y and z up, which is stricter
     "peg-unplug-side-v3": _near(0.07),
     "pick-out-of-hole-v3": _near(0.07),
     "pick-place-v3": _near(0.07),

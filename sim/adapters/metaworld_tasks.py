@@ -1,6 +1,4 @@
-"""Names of the 50 MetaWorld tasks, so that listing and suggesting names needs no simulator. A test compares
-them.
-"""
+"""Names of the 50 MetaWorld tasks, for lists and suggestions without a simulator; checked by a test."""
 
 from __future__ import annotations
 

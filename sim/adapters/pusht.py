@@ -1,6 +1,6 @@
-"""Push-T: a disc pushes a T-shaped block onto its goal. The simulator of the package `gym-pusht`, its step
-written out in plain floats and with the goal's outline kept, which is nearly twice as fast and the same to
-the last bit.
+"""Push-T: a disc pushes a T-shaped block onto its goal, in the simulator of the package `gym-pusht`.
+
+The step uses plain floats and a cached outline of the goal: nearly twice as fast, bit-identical results.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PushTLanes:
 
     Observations: "state" (5,) agent x, y, block x, y in px and block angle in [0, 2 pi); "keypoints" (18,)
     agent x, y and the block's 8 corners x, y in px; "pixels" `image.front` and `state` (2,) agent x, y.
-    Action: where the agent is to go, px. reward "dense": min(coverage / 0.95, 1); "sparse": 1 in the step
+    Action: target position of the agent, px. reward "dense": min(coverage / 0.95, 1); "sparse": 1 in the step
     that solves the task. The episode ends there. Extra info: `coverage` of this step and `max_coverage` since
     the reset, fractions of the goal.
     """
@@ -78,9 +78,7 @@ class PushTLane:
     info_keys: tuple[str, ...] = ("coverage", "max_coverage")
 
     def __init__(self, options: PushTLanes) -> None:
-        os.environ.setdefault(
-            "PYGAME_HIDE_SUPPORT_PROMPT", "1"
-        )  # pygame greets on stdout when it is imported
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # else pygame prints when it is imported
         from gym_pusht.envs.pusht import PushTEnv, pymunk_to_shapely
 
         self._outline = pymunk_to_shapely
@@ -97,7 +95,7 @@ class PushTLane:
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
         self._simulate(float(action[0]), float(action[1]))
-        self._env._last_action = action  # drawn as a cross
+        self._env._last_action = action  # rendered as a cross
         self._steps += 1
         self._coverage = self._cover()
         self._max_coverage = max(self._max_coverage, self._coverage)
@@ -120,7 +118,7 @@ class PushTLane:
         self._env.close()
 
     def _simulate(self, goal_x_px: float, goal_y_px: float) -> None:
-        """0.1 s in steps of 10 ms: the agent is accelerated by k_p (goal - position) - k_v velocity."""
+        """Simulate 0.1 s in steps of 10 ms; the agent accelerates by k_p (goal - position) - k_v velocity."""
         env, agent = self._env, self._env.agent
         dt_s, k_p, k_v = env.dt, env.k_p, env.k_v
         for _ in range(int(1 / (dt_s * CONTROL_HZ))):
@@ -131,7 +129,7 @@ class PushTLane:
             env.space.step(dt_s)
 
     def _cover(self) -> float:
-        """The fraction of the goal's area that the block covers."""
+        """Fraction of the goal's area that the block covers."""
         env = self._env
         if self._goal is None:
             self._goal = self._outline(env.get_goal_pose_body(env.goal_pose), env.block.shapes)

@@ -1,9 +1,7 @@
-"""robosuite's tasks of one arm, seen by numbers; made for its release 1.5.1. Commands are its own: poses of
-the hand.
+"""robosuite's tasks of one arm with state observations, release 1.5.1. Actions are the package's hand poses.
 
-The package draws from NumPy's global generator, and builds its model anew at every reset. Here an episode's
-seed goes into that generator, which is put back afterwards, and the model, with the sizes of its objects, is
-built once.
+The package draws from NumPy's global generator and rebuilds its model at every reset. Here that generator is
+seeded for an episode and restored afterwards, and the model, with its object sizes, is built once.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class RobosuiteLanes:
 
     Observation: `state`, the package's vector of the robot, then that of the objects where a task has one.
     reward "sparse": 1 in a step that ends with the task solved, which ends the episode unless
-    `terminate_on_success` says otherwise; "dense": the package's shaped reward.
+    `terminate_on_success` is False; "dense": the package's shaped reward.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("mujoco",)
@@ -80,7 +78,7 @@ class RobosuiteLane:
 
     def __init__(self, options: RobosuiteLanes) -> None:
         self._options = options
-        with _quiet(), _seeded(0):  # one seed: all lanes' models are alike
+        with _quiet(), _seeded(0):  # one seed gives all lanes the same model
             self._env = _make(options)
             obs = self._env.reset()
         low, high = self._env.action_spec
@@ -125,7 +123,7 @@ class RobosuiteLane:
         """(s, s, 3), s = render_size, from the front."""
         if self._pictures is None:
             model, data = self._env.sim.model._model, self._env.sim.data._data
-            model.geom_rgba[model.geom_group == 0, 3] = 0.0  # shapes that only touch
+            model.geom_rgba[model.geom_group == 0, 3] = 0.0  # hide collision shapes
             self._pictures = LaneRenderer(model, data, self._options.render_size, "frontview")
         return self._pictures.render()
 
@@ -149,8 +147,8 @@ def _make(options: RobosuiteLanes) -> Any:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """NumPy's global generator starts at `seed`, and is afterwards what it was."""
-    kept = np.random.get_state()  # noqa: NPY002  # the package draws from there
+    """Seed NumPy's global generator inside the block, and restore its state afterwards."""
+    kept = np.random.get_state()  # noqa: NPY002  # the package draws from it
     np.random.seed(seed % 2**32)  # noqa: NPY002
     try:
         yield
@@ -160,7 +158,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The package writes of macros and files with every import and build."""
+    """Silence the package, which logs notes on macros and files at every import and build."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Observations of an Isaac Lab task as robo-rl names them, from its spaces and from its tensors."""
+"""Conversion of an Isaac Lab task's observations and actions to the names of robo-rl."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ActionSpec, ArraySpec
 
-POLICY = "policy"  # Isaac Lab's name for what the policy sees; other groups, such as "critic", keep theirs
+POLICY = "policy"  # Isaac Lab's group of policy inputs; other groups, such as "critic", keep their names
 
 
 def obs_spec(space: Any) -> dict[str, ArraySpec]:
-    """space: `single_observation_space`, a Dict of groups, each a Box or a Dict of terms. Raises
-    ConfigError.
+    """Observation specification of a Dict of groups, each a Box or a Dict of terms.
+
+    Raises ConfigError without the group "policy".
     """
     groups = getattr(space, "spaces", None)
     if groups is None or POLICY not in groups:
         found = sorted(groups) if groups is not None else type(space).__name__
-        raise ConfigError(f"The Isaac Lab task shows the groups {found}; expected a group '{POLICY}'.")
+        raise ConfigError(
+            f"The Isaac Lab task has the observation groups {found}; expected a group '{POLICY}'."
+        )
     spec: dict[str, ArraySpec] = {}
     for group, inside in groups.items():
         terms = _terms(inside)
@@ -38,9 +41,7 @@ def obs_spec(space: Any) -> dict[str, ArraySpec]:
 
 
 def obs_of(groups: Mapping[str, Any]) -> Obs:
-    """Fresh tensors: flat terms one after the other (n, o), pictures (n, h, w, 3) uint8 under their own
-    names.
-    """
+    """New tensors: concatenated flat terms (n, o), and pictures (n, h, w, 3) uint8 by their names."""
     obs: Obs = {}
     for group, inside in groups.items():
         terms: Mapping[str, Tensor] = inside if isinstance(inside, Mapping) else {"": inside}
@@ -52,8 +53,9 @@ def obs_of(groups: Mapping[str, Any]) -> Obs:
 
 
 def action_spec(space: Any, limit: float) -> ActionSpec:
-    """space: `single_action_space`. Isaac Lab often leaves actions without limits: there they are -limit ...
-    limit.
+    """Action specification of `single_action_space`; dimensions without limits get [-limit, limit].
+
+    Raises ConfigError for a space of more than one axis.
     """
     if len(getattr(space, "shape", None) or ()) != 1:
         raise ConfigError(f"The Isaac Lab task takes actions in {space}; expected a Box of one axis.")

@@ -1,9 +1,8 @@
 """An installed Isaac Lab 3 task behind the contract of `VecEnv`: `isaaclab/<task id>`.
 
-What Isaac Lab cannot do is left open, and `metadata` says so: it has one seed for all environments, so that
-seeds of episodes are names only (`metadata["seeded"]` is False), and it cannot come back to an instant, so
-that `restore` begins new episodes. Tested against a stand-in with Isaac Lab 3's interface; not run on the
-real thing (docs/engines-gpu.md).
+Two clauses of the contract are not met. Isaac Lab has one seed for all environments, so that episode seeds
+are labels only (`metadata["seeded"]` is False), and it cannot restore a state, so that `restore` begins new
+episodes. Tested against a stand-in with Isaac Lab 3's interface, not with Isaac Lab (docs/engines-gpu.md).
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ TASKS = ("Isaac-Lift-Cube-Franka-v0",)  # one of many: names are Isaac Lab's own
 
 
 class IsaacLabVecEnv:
-    """env: what `gymnasium.make` made of an Isaac Lab task, its configuration with `compute_final_obs`.
+    """VecEnv of an Isaac Lab task made by `gymnasium.make` with `compute_final_obs` in its configuration.
 
-    action_limit: of actions that the task leaves without limits. success: the termination term that means
-    success; without one nothing counts as success. Raises ConfigError for a task that does not show its final
-    observations.
+    action_limit: limit of actions that the task leaves without one. success: the termination term that means
+    success; None: no episode succeeds. Raises ConfigError for a task without final observations.
     """
 
     def __init__(self, env: Any, name: str, action_limit: float = 1.0, success: str | None = None) -> None:
@@ -40,7 +38,7 @@ class IsaacLabVecEnv:
         inner = self._inner
         if not getattr(inner.cfg, "compute_final_obs", False):
             raise ConfigError(
-                f"{name} does not show final observations. Set compute_final_obs=True in its configuration."
+                f"{name} does not return final observations. Set compute_final_obs=True in its configuration."
             )
         if success is not None and success not in inner.termination_manager.active_terms:
             known = ", ".join(inner.termination_manager.active_terms)
@@ -63,7 +61,7 @@ class IsaacLabVecEnv:
         self._pending: Tensor | None = None
 
     def reset(self, seeds: Iterator[int]) -> Obs:
-        """The first seed is Isaac Lab's own; the others name episodes only."""
+        """Start new episodes. The first seed seeds Isaac Lab; the others are labels only."""
         self._seeds = seeds
         self._seed = torch.tensor(take_seeds(seeds, self.num_envs))
         self._success[:] = False
@@ -97,7 +95,7 @@ class IsaacLabVecEnv:
         timed_out = timed_out.clone().bool() | extras.get("time_outs", torch.zeros_like(timed_out)).bool()
         ended = ended.clone().bool()
         if getattr(self._inner.cfg, "is_finite_horizon", False):
-            ended |= timed_out  # the clock is part of the task: no value is left when it has run out
+            ended |= timed_out  # the time limit is part of the task: no value remains after it
         truncated = timed_out & ~ended
         mask = ended | truncated
         obs = obs_of(groups)
@@ -105,14 +103,14 @@ class IsaacLabVecEnv:
         return obs, reward.clone().float(), ended, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """Where the seeds stand: Isaac Lab has no state to come back to."""
+        """Position of the seeds; Isaac Lab offers no state to restore."""
         return {"place": place_of(self._seeds), "seed": self._seed.clone()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        """New episodes, with the seeds that come after those of the snapshot."""
+        """Start new episodes, with the seeds after those of the snapshot."""
         if snapshot["place"] is None:
             raise EnvError(
-                f"{self.spec.name} can be restored with EpisodeSeeds only, which know where they stand."
+                f"{self.spec.name} can be restored with EpisodeSeeds only, whose position is known."
             )
         root, count = snapshot["place"]
         return self.reset(EpisodeSeeds(root, count))
@@ -121,7 +119,7 @@ class IsaacLabVecEnv:
         picture = self._env.render()
         if picture is None:
             raise EnvError(
-                f"{self.spec.name} shows no pictures: make it with render_mode='rgb_array' and cameras "
+                f"{self.spec.name} renders no pictures: make it with render_mode='rgb_array' and cameras "
                 "enabled."
             )
         return torch.as_tensor(picture)
@@ -138,14 +136,14 @@ class IsaacLabVecEnv:
                     f"{self.spec.name} ended an episode without extras['final_obs']: it is older than 3.0."
                 )
             for key, value in obs_of(extras["final_obs"]).items():
-                final_obs[key][mask] = value[mask]  # on other rows it may be of an earlier step
+                final_obs[key][mask] = value[mask]  # in other lanes it may be of an earlier step
         if self._term is not None:
             self._success |= self._inner.termination_manager.get_term(self._term)
         info = {"final_obs": final_obs, "final_mask": mask, "success": self._success.clone()}
         info["episode_seed"] = self._seed.clone()
-        rows = torch.nonzero(mask.cpu()).flatten().tolist()
+        lanes = torch.nonzero(mask.cpu()).flatten().tolist()
         if self._seeds is not None:
-            self._seed[rows] = torch.tensor(take_seeds(self._seeds, len(rows)), dtype=torch.int64)
+            self._seed[lanes] = torch.tensor(take_seeds(self._seeds, len(lanes)), dtype=torch.int64)
         self._success[mask] = False
         info["next_seed"] = self._seed.clone()
         return info
@@ -160,7 +158,7 @@ def make_isaaclab(
     action_limit: float = 1.0,
     success: str | None = None,
 ) -> IsaacLabVecEnv:
-    """A task by Isaac Lab's own name. presets: its variants by commas, such as "newton_mjwarp".
+    """Task by Isaac Lab's own name. presets: its variants, joined by commas, such as "newton_mjwarp".
 
     Raises MissingDependencyError without Isaac Lab 3, ConfigError for a task that it does not have.
     """
