@@ -1,4 +1,4 @@
-"""`robo-rl fly`: train a flight policy from nothing, measure it, film it, export it as bundle and as C."""
+"""`robo-rl fly`: train a flight policy, measure it, film it, and export it as a bundle and as C."""
 
 from __future__ import annotations
 

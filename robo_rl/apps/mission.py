@@ -21,7 +21,7 @@ def main(config: MissionConfig) -> int:
     torch.set_num_threads(1)
     if not config.missions:
         raise ConfigError("missions=[] leaves nothing to fly. Name some, such as missions=[reach,patrol].")
-    missions = [load_mission(name) for name in config.missions]  # mistakes before the work, not after it
+    missions = [load_mission(name) for name in config.missions]  # wrong names stop the run before the work
     for name in config.controllers:
         if name not in CONTROLLERS:
             raise UnknownNameError("controller", name, CONTROLLERS)

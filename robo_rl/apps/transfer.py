@@ -1,4 +1,4 @@
-"""`robo-rl transfer`: fly a policy from one physics engine, unchanged, in another, on the same starts."""
+"""`robo-rl transfer`: fly a policy of one physics engine, unchanged, in another one, on the same starts."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def main(config: TransferConfig) -> int:
     check_size(config.size)
     if config.run is None and config.bundle is None:
         raise ConfigError(
-            "Give run=<folder of a run> or bundle=<folder>: the policy that is to act in other engines."
+            "Give run=<folder of a run> or bundle=<folder>: the policy to run in other engines."
         )
     if transfer_arm.is_for_arms(config):
         refuse(config, FLIGHTS_ONLY, "flights", "a task in a scene, whose conditions are options in env=")
         return transfer_arm.main(config)
     refuse(config, SCENES_ONLY, "policies of tasks in scenes", "a flight")
-    load_pybullet()  # before the work, not after it
+    load_pybullet()  # a missing package stops the run before the work
     scene = scene_of(config)
     if transfer_swarm.is_swarm(config):
         refuse(config, NOT_SWARMS, "single drones", "a swarm")
@@ -57,7 +57,7 @@ def main(config: TransferConfig) -> int:
 
 
 def refuse(config: TransferConfig, keys: tuple[str, ...], meant_for: str, not_for: str) -> None:
-    """Raise ConfigError for settings that would change nothing here."""
+    """Raise ConfigError for settings that have no effect here."""
     plain = TransferConfig()
     if given := [
         f"{key}={getattr(config, key)}" for key in keys if getattr(config, key) != getattr(plain, key)

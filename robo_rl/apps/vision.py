@@ -1,4 +1,4 @@
-"""`robo-rl vision`: train a student that hovers by its camera, from a teacher that is given the exact state."""
+"""`robo-rl vision`: train a student that hovers by its camera, from a teacher with the exact state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.tasks.flight.hover import HoverTask
 
 def main(config: VisionConfig) -> int:
     """Train teacher and students, fly them on the same starts, and leave table, pictures, film and bundle."""
-    load_pybullet()  # before the work, not after it
+    load_pybullet()  # a missing package stops the run before the work
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
     with RunDir.create(config.out, config, overwrite=config.overwrite) as run:

@@ -1,6 +1,4 @@
-"""A policy that `robo-rl fly` trained, with the task and the craft that it was trained for, ready to be flown
-again.
-"""
+"""Trained flight policy of a run or bundle, with its task, craft and settings."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ from sim.tasks.flight.protocol import FlightTask
 
 @dataclass(frozen=True)
 class FlightRun:
-    """A policy with its task and craft."""
+    """Policy with its task and craft."""
 
     folder: Path
     policy: FlightPolicy
     setting: FlightSetup
-    trained: FlyConfig  # the settings of its training, as far as they are known
+    trained: FlyConfig  # settings of its training; defaults where unknown
 
     @property
     def craft(self) -> Craft:
@@ -51,14 +49,14 @@ class FlightRun:
 def load_flight_run(config: TransferConfig) -> FlightRun:
     """Load a policy and its setup from a run, one of its policy folders, or a bundle.
 
-    Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a policy that
-    is not one of `robo-rl fly`, or that does not see what the task shows.
+    Raises ConfigError unless exactly one of `run` and `bundle` is given, CheckpointError for a policy that
+    was not trained by `robo-rl fly`, or whose observation has another size than the task's.
     """
     given, folder, policy = flight_policy(config, "fly")
     if not isinstance(policy, FlightPolicy):
         raise CheckpointError(
-            f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}' for another suite; what "
-            "can be moved to another engine are policies of robo-rl fly and of tasks of arms (arm/lift, ...)."
+            f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}' for another suite. "
+            "Policies of robo-rl fly and of arm tasks (arm/lift, ...) can be transferred to another engine."
         )
     trained: FlyConfig = trained_settings(given, folder, FlyConfig, "fly")
     changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}
@@ -68,7 +66,7 @@ def load_flight_run(config: TransferConfig) -> FlightRun:
     found, shown = policy.obs_spec[STATE].shape, setting.spec().obs[STATE].shape
     if found != shown:
         raise CheckpointError(
-            f"The policy in {folder} sees {found[0]} numbers, and its task shows {shown[0]}: its settings "
-            "are not those that it was trained with. Give the run that trained it."
+            f"The policy in {folder} takes {found[0]} numbers, and its task gives {shown[0]}: the settings "
+            "differ from those of its training. Give the run that trained it."
         )
     return FlightRun(folder, policy, setting, trained)

@@ -16,16 +16,16 @@ class FlyRow:
     name: str
     position_error_m: float | None  # None: no flight lasted to the end
     terminated_fraction: float
-    held: SuccessRate  # stayed and close; for a course: all waypoints reached, or the laps flown
+    held: SuccessRate  # stayed and close; on a course: all waypoints reached, or the laps flown
     train_cpu_s: float = 0.0
     compile_cpu_s: float = 0.0
     env_steps: int = 0
     seed: int | None = None
-    facts: dict[str, float | None] = field(default_factory=dict)  # figures of this task alone
+    facts: dict[str, float | None] = field(default_factory=dict)  # figures that only this task has
 
     @classmethod
     def of(cls, name: str, trial: Trial, **cost: Any) -> FlyRow:
-        """Means and rates of a trial. cost: CPU seconds, steps and seed of the training, if there was one."""
+        """Means and rates of a trial. cost: CPU seconds, steps and seed of its training, if any."""
         error = float(trial.error_m.mean()) if len(trial.error_m) else None
         facts = trial.facts | {"mean_action_change": trial.action_change}
         return cls(name, error, float(trial.left.float().mean()), held(trial), facts=facts, **cost)

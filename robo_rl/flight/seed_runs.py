@@ -1,4 +1,4 @@
-"""Train every seed of a run, with its bar, log, checkpoints and policy folders."""
+"""Training of every seed of a run, with progress bar, log, checkpoints and policy folders."""
 
 from __future__ import annotations
 

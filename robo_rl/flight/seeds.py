@@ -1,6 +1,6 @@
 """Trainings of one policy per seed, one after the other, as one run that can be saved and resumed.
 
-Nothing in here parses settings, prints or writes: `begin`, `keep` and `log` are given by the caller.
+This module parses no settings, and prints and writes nothing: the caller gives `begin`, `keep` and `log`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class SeedTrainings:
         return self._seeds[len(self.notes)]
 
     def advance(self) -> None:
-        """One update; the first of a seed makes its training, the last one stores its policy."""
+        """Make one update; the first of a seed creates its training, the last one stores its policy."""
         if self._now is None:
             self._now, self._used_s = self._begin(self._seed), 0.0
         now, start_s = self._now, cpu_seconds()

@@ -104,7 +104,7 @@ class GymnasiumLane:
 
 
 def _make(options: GymnasiumLanes) -> Any:
-    """Environment by id. Raises UnknownNameError for an unregistered id, ConfigError where making it fails."""
+    """Environment by id. Raises UnknownNameError for an unregistered id, ConfigError where it fails."""
     import gymnasium
 
     # The checker warns about every bound and runs in every step.

@@ -111,7 +111,7 @@ VERBS = {
         "fly",
         "fly:FlyConfig",
         "train",
-        "train a quadcopter policy from scratch in seconds, film it, export it as a bundle and as C",
+        "train a quadcopter policy in simulation, film it, and export it as a bundle and as C code",
         "robo-rl fly task=hover",
         "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
     ),
@@ -119,7 +119,7 @@ VERBS = {
         "vision",
         "vision:VisionConfig",
         "pybullet",
-        "train a student that hovers by an onboard camera in PyBullet, from a teacher that is given the state",
+        "train a student that hovers by an onboard camera in PyBullet, from a teacher with the exact state",
         "robo-rl vision",
         "robo-rl vision seeds=3 camera_hz=25 out=runs/vision3",
     ),
@@ -135,7 +135,7 @@ VERBS = {
         "transfer",
         "transfer:TransferConfig",
         "pybullet",
-        "run a policy of a quadcopter or an arm, unchanged, in another engine on the same starts, and measure "
+        "run a quadcopter or arm policy, unchanged, in another engine on the same starts, and measure "
         "the loss",
         "robo-rl transfer run=runs/fly",
         "robo-rl transfer run=runs/peg-auto engines=mujoco,pybullet",

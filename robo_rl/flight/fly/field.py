@@ -1,6 +1,4 @@
-"""Pictures of flights through a field of cylinders: from above, and filmed; every start has a field of its
-own.
-"""
+"""Plots and videos of flights through fields of cylinders; every start has its own field."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def write_field_pictures(
 
 
 def field_log(task: ObstacleTask, name: str, trial: Trial, start: int) -> SwarmLog:
-    """Log of one start; a drone that touched something stays there."""
+    """Log of one start; a drone that collided stays at the place of the collision."""
     assert trial.external is not None
     steps = len(trial.position_m)
     position, quat, goal = (
@@ -53,6 +51,6 @@ def field_log(task: ObstacleTask, name: str, trial: Trial, start: int) -> SwarmL
 
 
 def _held(rows: Float[ndarray, "t k"]) -> Float[ndarray, "t k"]:
-    """The last finite row in the place of those that follow it."""
+    """Rows over time, with the last finite one repeated to the end."""
     flown = np.isfinite(rows).all(1)
     return rows[np.minimum(np.arange(len(rows)), max(int(flown.sum()) - 1, 0))]

@@ -1,4 +1,4 @@
-"""The learner of `robo-rl fly method=...`, and how its weights become a flight policy."""
+"""Learner of `robo-rl fly method=...`, and the copy of its weights into a flight policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sim.tasks.flight.hover_reward import HoverReward
 
 
 def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTraining:
-    """A fresh policy and its learner. Raises ConfigError for methods and starts that do not go with the task."""
+    """New policy and its learner. Raises ConfigError for a method or start that the task does not support."""
     policy = new_policy(config, setting, seed)
     method = config.method
     if not isinstance(method, RewardMethod):
@@ -53,7 +53,7 @@ def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTra
 
 
 def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPolicy:
-    """The policy before its first update. Raises ConfigError where it cannot start as a linear law."""
+    """Policy before its first update. Raises ConfigError where it cannot start from a linear law."""
     torch.manual_seed(derive_seed("init", seed))
     hover, lqr = setting.command().hover, config.start == "lqr"
     policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover, law=lqr)
@@ -61,7 +61,7 @@ def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPoli
         return policy
     if config.task != "hover" or config.level != "motors" or isinstance(config.method, RewardMethod):
         raise ConfigError(
-            "start=lqr is a law about hover that first-order learning improves: it goes with task=hover, "
+            "start=lqr begins with a linear law around hover for first-order learning: it needs task=hover, "
             f"level=motors and method=first_order or shac, found task={config.task}, level={config.level} "
             f"and method={config.method.name}."
         )
@@ -71,7 +71,7 @@ def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPoli
 
 
 def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, seed: int) -> FlightTensorEnv:
-    """Training flights that end where measured ones do: no reward is earned beyond, so staying pays."""
+    """Training flights that end at the bounds of the measured ones, so that rewards favour staying inside."""
     if task_name != "hover" or not isinstance(setting.training, HoverTask):
         raise ConfigError(
             f"method={cast('Any', method).name} learns task=hover only, found task={task_name}. "
@@ -88,12 +88,12 @@ def copy_actor(trainer: PpoTrainer | ReplayTrainer, policy: FlightPolicy) -> Non
     layers = [layer for layer in cast("Any", trainer.actor).net if isinstance(layer, nn.Linear)]
     with torch.no_grad():
         for (weight, bias), layer in zip(policy.weights(), layers, strict=True):
-            weight.copy_(layer.weight[: len(weight)])  # of a Gaussian actor the mean, not the spread
+            weight.copy_(layer.weight[: len(weight)])  # of a Gaussian actor the mean only
             bias.copy_(layer.bias[: len(bias)])
 
 
 def _check_actor(method: RewardMethod) -> None:
-    """Raises ConfigError for an actor whose weights do not make the same function as a flight policy."""
+    """Raises ConfigError for an actor whose weights would be another function in a flight policy."""
     learner = cast("Any", method).learner
     norm = learner.layer_norm if learner.actor_norm is None else learner.actor_norm
     found = {
@@ -104,11 +104,11 @@ def _check_actor(method: RewardMethod) -> None:
     for setting, there in found.items():
         if there:
             raise ConfigError(
-                f"{setting} cannot be used: a flight policy is tanh after every layer and nothing else, so "
-                "what is learned would not be what is flown. Leave it out."
+                f"{setting} cannot be used: a flight policy has tanh after every layer and nothing else, so "
+                "it would differ from what was learned. Leave it out."
             )
 
 
 def _only(kind: type[Any], method: Any, **changes: Any) -> Any:
-    """The settings of the learner out of those of the method."""
+    """Settings of the learner, taken from those of the method."""
     return kind(**{name: getattr(method, name) for name in kind.__dataclass_fields__} | changes)

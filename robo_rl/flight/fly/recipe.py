@@ -18,8 +18,8 @@ RECIPES = {  # task -> settings of first-order learning
     "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
 }
 SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # method=shac
-LQR_LR = 3e-3  # start=lqr: a faster rate forgets the law before it has improved it
-LINKED_UPDATES = 900  # level=rates: a delayed craft is learned more slowly
+LQR_LR = 3e-3  # start=lqr: a higher rate destroys the law before it improves it
+LINKED_UPDATES = 900  # level=rates: delay makes learning slower
 LINK_S = 0.02  # level=rates: delay of a radio and a period of the autopilot's loop
 
 
@@ -31,7 +31,7 @@ def latency_s(config: FlyConfig) -> float:
 
 
 def recipe(config: FlyConfig) -> FirstOrderConfig:
-    """Settings of first-order learning, with the task's own where the user gave none."""
+    """Settings of first-order learning, with the task's defaults where the user gave none."""
     own = SHORT if isinstance(config.method, ShacMethod) else RECIPES[config.task]
     if config.level == "rates" and config.task == "hover":
         own = replace(own, updates=LINKED_UPDATES)
@@ -55,8 +55,8 @@ def total_updates(config: FlyConfig) -> int:
 def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
     """The settings with every default that depends on others written out, as run and bundle record them.
 
-    task: the measured one. Speeds stay none where the task's own are used: they would change the name of the
-    environment. `horizon` and `lr` stay 0 for methods that take rewards, which do not read them.
+    task: the measured one. Speeds stay none where the task's own are used, because they would change the
+    environment's name. `horizon` and `lr` stay 0 for reward-based methods, which do not read them.
     """
     known: dict[str, Any] = {
         "updates": total_updates(config),

@@ -45,13 +45,13 @@ _OF_TASK = {
     "race": ("track",),
     "obstacles": ("density",),
     "vision_hover": ("px", "camera_hz"),
-}  # settings that results.json repeats
+}  # settings that results.json holds too
 
 
 def write_outputs(
     config: FlyConfig, setting: FlightSetup, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
 ) -> str:
-    """Write everything into the run; returns the line that names the files."""
+    """Write all files of the run; returns a line that names them."""
     out = run.path
     write_results(out / "results.json", config, rows)
     _pictures(config, setting, out, trials)
@@ -69,7 +69,7 @@ def write_outputs(
 
 
 def next_steps(config: FlyConfig, *, flies: bool) -> str:
-    """Commands that accept the bundle. flies: some measured flight succeeded, so it has a flight envelope."""
+    """Commands that use the bundle. flies: some measured flight succeeded, which gives a flight envelope."""
     bundle = f"bundle={config.out}/bundle"
     if not flies:
         return (
@@ -108,7 +108,7 @@ def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[s
         gates = []
         write_flight_plots(out / "flight.png", logs, f"{config.task}: {title}")
     if config.video:
-        # Drones on one course would hide each other; those that hold a point are drawn side by side.
+        # Drones on one course would hide each other; drones that hold a point are drawn side by side.
         drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
         with progress(None, "film", "frame") as bar:
             write_flight_video(
@@ -121,11 +121,9 @@ def write_header(
 ) -> str:
     """Write policy.h, compile it and compare it with torch; returns a line on the result."""
     if policy.law is not None:
-        return "C: not written, for there is none yet for a policy with a linear part (start=lqr); the bundle has it"
+        return "C: not written: policies with a linear part (start=lqr) have no C export yet; use the bundle"
     if setting.options.level != "motors":
-        return (
-            "C: not written, for a policy of thrust and body rates flies beside the autopilot, by its bundle"
-        )
+        return "C: not written: a policy of thrust and body rates runs beside the autopilot; use the bundle"
     craft, senses = setting.craft, setting.senses
     memory = FlightMemory(
         senses.history,
@@ -141,12 +139,10 @@ def write_header(
         "rate": f"{1.0 / setting.task.dt_s:g} Hz",
         "commit": str(note["commit"]),
     }
-    # A reference ahead comes from the vehicle's planner: only holding a point can keep its own observation.
+    # The vehicle's planner gives the reference ahead: only point-holding tasks build the observation in C.
     own = None if setting.task.moves else memory
     if own is None:
-        facts["what is left out"] = (
-            "the observation's own code: the vehicle gives the network what the line above says"
-        )
+        facts["what is left out"] = "code for the observation: the vehicle must compute it as described above"
     write_c_header(path, name, policy.weights(), policy.scale, examples, facts, memory=own)
     try:
         difference = verify_c_header(path, name, policy.weights(), policy.scale)

@@ -44,13 +44,13 @@ class SharedStarts:
             return fly(flights, counted(pilot, bar))
 
     def controller(self, name: str) -> Pilot:
-        """A classical controller that commands what the policy does."""
+        """Classical controller with the policy's kind of command."""
         setting = self.setting
         return controller_pilot(name, setting.craft, setting.task.dt_s, self.episodes, setting.options.level)
 
 
 def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
-    """The settings with all defaults written out, and what they fly. Raises ConfigError as `FlightSetup.of`."""
+    """Settings with all defaults resolved, and their setup. Raises ConfigError as `FlightSetup.of`."""
     setting = FlightSetup.of(config)
     return resolved(config, setting.task), setting
 
@@ -99,7 +99,7 @@ def fly_controllers(starts: SharedStarts) -> dict[str, Trial]:
 
 
 def counted(pilot: Pilot, bar: Any) -> Pilot:
-    """The same pilot; every decision moves the bar."""
+    """The same pilot, with one unit of the progress bar per decision."""
 
     def act(flights: Flights) -> Tensor:
         bar.update(1)

@@ -53,7 +53,7 @@ class FlightSetup:
 
     @classmethod
     def of(cls, config: FlyConfig) -> FlightSetup:
-        """The setup of these settings. Raises ConfigError for what the craft cannot fly."""
+        """Setup from settings. Raises ConfigError for a task that the craft cannot fly."""
         craft = load_craft(config.craft)
         options = options_of(config)
         task: Any = measured_task(config.task, craft, options)
@@ -79,7 +79,7 @@ class FlightSetup:
         spread: Spread | None = None,
         gradient: bool = False,
     ) -> Flights:
-        """Fresh flights in the engine of the options."""
+        """New flights in the engine of the options."""
         physics, step = other_step(self.options, self.craft, task, num, self.realism) or (None, None)
         return Flights(
             self.craft, task, self.senses, num, seed, physics=physics, spread=spread, realism=self.realism,
@@ -96,14 +96,14 @@ class FlightSetup:
         return make_command(self.options.commanded, self.craft, physics.dt_s / physics.substeps)
 
     def scale(self) -> Tensor:
-        """Factors that bring observations to about one; actions are, and the integral is 0.03 m s."""
+        """Factors that scale observations to about one; actions need none, the integral is about 0.03 m s."""
         front, behind = self.task.scales
         memory = (1.0,) * (4 * self.senses.history) + (30.0,) * (3 * self.senses.integral)
         return torch.tensor(front + memory + behind)
 
 
 def realism_of(config: FlyConfig, dt_s: float) -> Realism:
-    """Latency, delays, bias, gusts and battery. Raises ConfigError for times that are no whole steps."""
+    """Latency, delays, bias, gusts and battery. Raises ConfigError for times that are not whole steps."""
     return Realism(
         latency_steps=steps_of("latency_s", latency_s(config), dt_s),
         delay_steps=steps_of("sensor_delay_s", config.sensor_delay_s, dt_s),
@@ -115,7 +115,7 @@ def realism_of(config: FlyConfig, dt_s: float) -> Realism:
 
 
 def options_of(config: FlyConfig) -> FlightOptions:
-    """Options of the environment by name in which the policy is measured: those that the task has."""
+    """Environment options of the measured task: the settings that the task has."""
     unused = unused_options(config.task)
     given = {
         item.name: getattr(config, item.name) for item in fields(FlightOptions) if item.name not in unused
@@ -124,7 +124,7 @@ def options_of(config: FlyConfig) -> FlightOptions:
 
 
 def check_own(config: FlyConfig) -> None:
-    """Raises ConfigError for a setting of another task, which would have no effect."""
+    """Raises ConfigError for a setting that only another task has."""
     given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
     check_options(config.task, FlightOptions(**given))
     for name, task in {"gate_shift_m": "race", "train_density": "obstacles"}.items():
@@ -133,7 +133,7 @@ def check_own(config: FlyConfig) -> None:
 
 
 def training_task(task: MeasuredTask, craft: Craft, config: FlyConfig) -> MeasuredTask:
-    """The measured task as it is trained: on random curves, from anywhere on a course or in a field."""
+    """Training version of the measured task: random curves, starts anywhere on a course or in a field."""
     if isinstance(task, TrackingTask):
         return replace(task, curve=None)
     if isinstance(task, WaypointTask):

@@ -21,7 +21,7 @@ LABELS = {
     "geometric": "Geometric (Lee 2010)",
     "mellinger": "Mellinger (2011)",
     "lqr": "LQR",
-    "teacher": "Teacher, told where it is",
+    "teacher": "Teacher, with the exact state",
     "blind": "The same student, camera dark",
 }
 Column = tuple[str, Callable[["FlyRow"], str]]
@@ -81,20 +81,20 @@ COLUMNS: dict[str, list[Column]] = {
     ],
 }
 _HOLD_NOTE = (
-    "error of those that stayed: mean distance over the last 2 s; for a curve, its root mean square after 2 "
-    "s. left the box: beyond 0.6 m of the goal. held: stayed, error below 10 cm. "
+    "error: of flights that stayed, mean distance over the last 2 s; on a curve, RMS distance after 2 s. "
+    "left the box: more than 0.6 m from the goal. held: stayed, error below 10 cm. "
     "chatter: mean change of a command, -1 ... 1, from one step to the next."
 )
 NOTES = {
     "hover": _HOLD_NOTE,
     "figure8": _HOLD_NOTE,
     "vision_hover": _HOLD_NOTE,
-    "waypoints": "completed: all points of an unseen sequence within the radius, in time. Controllers fly to the same "
-    "points, each as one to stop at.",
-    "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a smooth path "
-    "through the gates at a constant speed. ended: hit a gate or left the room, at any time of the flight.",
-    "obstacles": "reached: within 0.5 m of the goal over the last second, and never touched anything. Controllers "
-    "follow a straight line; with planner=true a path around the cylinders, all of which it knows. ended: "
+    "waypoints": "completed: passed all points of an unseen sequence within the radius, in time. Controllers "
+    "fly to the same points and stop at each.",
+    "race": "flew its laps: two or more, timed from gate 0 to gate 0; lap: median. Controllers follow a "
+    "smooth path through the gates at a constant speed. ended: hit a gate or left the room at any time.",
+    "obstacles": "reached: within 0.5 m of the goal over the last second, without a collision. Controllers "
+    "follow a straight line; with planner=true a path around all cylinders. ended: "
     "touched a cylinder or left the room, at any time of the flight.",
 }
 _COST: list[Column] = [
@@ -104,7 +104,7 @@ _COST: list[Column] = [
 
 
 def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
-    """Print to the terminal; where there is none, at least 120 columns wide."""
+    """Print the table; without a terminal, at least 120 columns wide."""
     where = " in PyBullet" if isinstance(config, VisionConfig) or config.engine == "pybullet" else ""
     title = f"{config.task}{where}, {config.eval_episodes} starts with disturbance and sensor noise"
     table = Table(
@@ -121,4 +121,4 @@ def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(table)
-    console.print(f"{NOTES[config.task]} CPU: training, compilation apart.", style="dim")
+    console.print(f"{NOTES[config.task]} CPU: training without compilation.", style="dim")

@@ -85,9 +85,9 @@ class Tracker:
 def load_tracker(
     config: MissionConfig, out: Path, updates: int = TRACKER_UPDATES, eager: bool = False
 ) -> Tracker:
-    """The policy of `run`; without one, train it. Raises CheckpointError for a policy that follows no curves.
+    """Policy of `run`, or a newly trained one. Raises CheckpointError unless its task is figure8.
 
-    eager: do not compile the simulator, which takes longer than a few updates do.
+    eager: do not compile the simulator; for a few updates compilation takes longer than it saves.
     """
     folder = Path(config.run) if config.run is not None else out / "tracker"
     if config.run is None:
@@ -97,7 +97,7 @@ def load_tracker(
     senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
     if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
         raise CheckpointError(
-            f"{folder} does not hold a policy that follows curves, but one of task={settings.get('task')}. "
+            f"{folder} holds a policy of task={settings.get('task')}; expected one that follows curves. "
             "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
         )
     level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
@@ -105,7 +105,7 @@ def load_tracker(
 
 
 def planned_for(config: MissionConfig, mission: Mission) -> Planned:
-    """Scenes of a mission and their plans; they depend on the seed and the mission's name alone."""
+    """Scenes of a mission and their plans, which depend on the seed and the mission's name only."""
     generator = torch.Generator().manual_seed(derive_seed(f"mission/{mission.name}", config.seed))
     scenes = draw_scenes(mission, config.episodes, generator)
     with progress(config.iterations, f"plan {mission.name}", "iteration") as bar:
@@ -117,7 +117,7 @@ def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker)
     mission = planned.scenes.mission
     task = FollowTask()
     task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
-    # Eager: so few drones for so few steps take less time than a compiler.
+    # Eager: with so few drones and steps compilation would take longer than the flights.
     flights = Flights(
         tracker.craft, task, tracker.senses, config.episodes, derive_seed("flights", config.seed),
         gradient=False, eager=True, level=tracker.level,

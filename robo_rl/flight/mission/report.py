@@ -23,7 +23,7 @@ _DT_S = 0.01
 
 
 def finish(run: RunDir, planned: Sequence[Planned], flights: Sequence[MissionFlight]) -> int:
-    """Print, write and draw. The picture shows the first pilot's flights."""
+    """Write results.json and missions.png (the first pilot's flights), and print the table."""
     write_json(run.path / "results.json", {"flights": [flight.to_json() for flight in flights]})
     rows = [
         scene_views(one, next(flight for flight in flights if flight.mission is one.scenes.mission))
@@ -31,9 +31,7 @@ def finish(run: RunDir, planned: Sequence[Planned], flights: Sequence[MissionFli
     ]
     write_mission_plots(run.path / "missions.png", rows, "Missions, planned (dashed) and flown")
     Console(width=140).print(table(flights))
-    print(
-        "margin: how far the flight could be moved before the formula would fail; satisfied: margin above 0."
-    )
+    print("margin: distance to a violation of the formula; satisfied: margin above 0.")
     print(f"Pictures: {run.path / 'missions.png'}   Every margin: {run.path / 'results.json'}")
     return 0
 
@@ -63,7 +61,7 @@ def table(flights: Sequence[MissionFlight]) -> Table:
 
 
 def scene_views(planned: Planned, flight: MissionFlight) -> list[MissionView]:
-    """The first scenes of a mission in the form of the picture."""
+    """Plot data of the first scenes of a mission."""
     scenes, mission = planned.scenes, planned.scenes.mission
     times_s = torch.arange(len(flight.position_m)) * _DT_S
     path = planned.plans.at(times_s)[0].numpy()

@@ -39,7 +39,7 @@ FILMED = 2  # worlds in the film
 def write_outputs(
     config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[SwarmRow], paths: SwarmPaths
 ) -> str:
-    """Write everything into the run; returns the line that names the files."""
+    """Write all files of the run; returns a line that names them."""
     out = run.path
     note = read_policy_json(run.policy)["train"]
     policy = load_policy(run.policy)
@@ -76,7 +76,7 @@ def _header(
         "observation": setting.spec().obs[STATE].unit,
         "rate": f"{1.0 / setting.world.dt_s:g} Hz",
         "commit": str(note["commit"]),
-        "what is left out": "the observation's own code: the vehicle gives the network what the line above says",
+        "what is left out": "code for the observation: the vehicle must compute it as described above",
     }
     export = write_c_swarm(path, "swarm", policy, _example(setting)[:, 0], facts)
     size = f"C: {path}, {export.macs} multiply-adds, {export.flash_bytes / 1024:.0f} KiB"
@@ -87,7 +87,7 @@ def _header(
 
 
 def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
-    """The recorded worlds in the form of plots and film."""
+    """Logs of the recorded worlds for plots and film."""
 
     def rows(value: torch.Tensor, world: int) -> np.ndarray:
         return value[:, :, world].permute(0, 2, 1).numpy()
@@ -106,9 +106,7 @@ def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
 
 
 def _example(setting: SwarmSetting) -> torch.Tensor:
-    """Observations for the comparison of graph and torch: random ones, half of the things near out of
-    range.
-    """
+    """Random observations in [-1, 1] (8, 1, obs_size), to compare the exported graph with torch."""
     rows = torch.randn(8, 1, setting.senses.obs_size, generator=torch.Generator().manual_seed(0)) * 0.5
     return rows.clamp(-1.0, 1.0)
 
@@ -139,7 +137,7 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
 
 
 def print_table(config: SwarmConfig, rows: list[SwarmRow]) -> None:
-    """A row per scenario, and one for all of them per seed and kind of world."""
+    """Print a row per scenario, and one for all of them per seed and kind of world."""
     worlds = f"{config.eval_episodes} unseen worlds of {config.eval_s:g} s each{where(config)}"
     title = f"{worlds}; every number is per drone"
     table = Table(
@@ -164,15 +162,15 @@ def print_table(config: SwarmConfig, rows: list[SwarmRow]) -> None:
         console.width = max(console.width, 120)
     console.print(table)
     console.print(
-        "success: within 0.5 m of the goal over the last second, and never touched anything. left: touched a "
-        "wall, the floor or the ceiling. time to goal: mean over successes. 95 %: drones of one world are "
-        "not independent, and count for as many as they differ. CPU: training, compilation apart.",
+        "success: within 0.5 m of the goal over the last second, without a collision. left: touched a wall, "
+        "the floor or the ceiling. time to goal: mean over successes. 95 %: interval with the drones of one "
+        "world as one cluster. CPU: training without compilation.",
         style="dim",
     )
 
 
 def where(config: SwarmConfig) -> str:
-    """Suffix of a title that names an engine other than ours."""
+    """Suffix of a title: the engine, unless it is `quad`."""
     return "" if config.engine == "quad" else ", in PyBullet"
 
 

@@ -77,7 +77,7 @@ def measured(
 def evaluated(
     config: SwarmConfig, setting: SwarmSetting, world: SwarmWorld, columns: Any
 ) -> tuple[SwarmTrial, SwarmPaths]:
-    """Fly unseen worlds, the same for every policy; with more drones in each, fewer of them."""
+    """Fly unseen worlds, the same for every policy; the number of drones in all stays about the same."""
 
     def fresh(batch: int) -> Swarm:
         return setting.swarm(

@@ -28,15 +28,15 @@ class SwarmSetting:
 
     craft: Craft
     world: SwarmWorld
-    others: tuple[SwarmWorld, ...]  # the same policy is measured in these too
+    others: tuple[SwarmWorld, ...]  # worlds in which the policy is measured too
     senses: SwarmSenses
     scenarios: tuple[str, ...]
     engine: str = "quad"
-    scene: AirEffects | None = None  # engine=pybullet: what the air does; none: all that it can
+    scene: AirEffects | None = None  # engine=pybullet: air effects; None: all of them
 
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:
-        """The setting of a config. Raises ConfigError for worlds that cannot be, with the bound."""
+        """Setting from a config. Raises ConfigError for an impossible world, with the bound."""
         craft = load_craft(config.craft)
         for name in ("ramp", "replay", "train_density"):
             if not 0.0 <= getattr(config, name) <= 1.0:
@@ -58,7 +58,7 @@ class SwarmSetting:
         return cls(craft, world, others, senses, scenarios, config.engine)
 
     def practice(self, config: SwarmConfig, seed: int) -> Swarm:
-        """Worlds to train in: of all densities, shorter, some of them begun before a collision."""
+        """Worlds for training: of all densities, shorter, and some that start shortly before a collision."""
         world = replace(self.world, density=max(config.density, config.train_density))
         return Swarm(
             self.craft,
@@ -74,7 +74,7 @@ class SwarmSetting:
         )
 
     def swarm(self, config: SwarmConfig, world: SwarmWorld, seed: int, batch: int = 0) -> Swarm:
-        """Worlds to measure in, with as many drones in all as in training: the compiled kernels are reused."""
+        """Worlds for measurement, with as many drones in all as in training: compiled kernels are reused."""
         worlds = max(1, config.worlds * config.drones // world.drones)
         return Swarm(
             self.craft,
@@ -91,7 +91,7 @@ class SwarmSetting:
         )
 
     def other_engine(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
-        """The other engine that moves the drones; None for engine=quad."""
+        """Engine that moves the drones instead of `quad`; None for engine=quad."""
         return (
             None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, self.scene, pure=pure)
         )
@@ -121,11 +121,11 @@ class SwarmSetting:
 
 
 def check_air(config: SwarmConfig, craft: Craft) -> None:
-    """Raises ConfigError for a downwash without coefficients, or beside an engine that always has one."""
+    """Raises ConfigError for downwash without coefficients, or with an engine that always simulates it."""
     if config.downwash and config.engine == "pybullet":
         raise ConfigError(
-            "downwash=true is for engine=quad: in engine=pybullet the air of those above always pushes those "
-            "below. Leave downwash= out."
+            "downwash=true is for engine=quad; engine=pybullet always simulates the downwash. "
+            "Leave downwash= out."
         )
     if config.downwash:
         check_downwash(craft)

@@ -15,7 +15,7 @@ from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 
 
 def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> SeedTraining:
-    """A fresh policy and its learner."""
+    """New policy and its learner."""
     torch.manual_seed(derive_seed("init", seed))
     policy = setting.policy(config)
     swarm = setting.practice(config, derive_seed("swarm", seed))

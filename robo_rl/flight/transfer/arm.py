@@ -1,6 +1,4 @@
-"""`robo-rl transfer` of an arm's policy: the same task and the same starts in other engines, the policy
-unchanged.
-"""
+"""`robo-rl transfer` of an arm's policy: the same task and starts in other engines."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _SIGNIFICANT, _LANES = 0.05, 32
 
 @dataclass(frozen=True)
 class EngineResult:
-    """What the policy does in one engine; `test` pairs it with the first engine, start by start."""
+    """Result of the policy in one engine; `test` compares it with the first engine, paired by start."""
 
     engine: str
     result: EvalResult
@@ -42,7 +40,7 @@ class EngineResult:
 
 
 def is_for_arms(config: TransferConfig) -> bool:
-    """True for a policy of a task in a scene. False as well where there is none: others say what is missing."""
+    """True for a policy of a task in a scene; False without a policy, which the caller reports."""
     given = config.run or config.bundle
     return given is not None and open_policy(given, pick_device("cpu")).env.split("/")[0] in SUITES
 
@@ -74,7 +72,7 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
     """
     home = option_of(env, "engine")
     if home is None:
-        raise ConfigError(f"{env} runs in one engine only; it cannot be moved to another.")
+        raise ConfigError(f"{env} runs in one engine only; it cannot be transferred to another.")
     asked = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
     for engine in asked:
         if engine not in ENGINES:
@@ -83,9 +81,7 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
 
 
 def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> list[EngineResult]:
-    """The same seeds everywhere. Raises what an engine that cannot run here raises, before any episode is
-    run.
-    """
+    """Evaluate the same seeds in every engine. An engine that cannot run here raises before all episodes."""
     for engine in engines:
         make_env(with_option(actor.env, "engine", engine), 1).close()
     results: list[EngineResult] = []
@@ -104,7 +100,7 @@ def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> 
 
 
 def film(config: TransferConfig, actor: LoadedPolicy, engine: str) -> None:
-    """The first starts, in this engine."""
+    """Film the first starts in this engine."""
     with closing(make_env(with_option(actor.env, "engine", engine), 1)) as env:
         noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
         seeds = eval_seeds(config.seed, min(3, config.starts))
@@ -116,7 +112,7 @@ def film(config: TransferConfig, actor: LoadedPolicy, engine: str) -> None:
 def write_results(
     path: Path, config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]
 ) -> None:
-    """Every figure of the table, and what one needs to get it again."""
+    """Write every figure of the table, and what is needed to reproduce it."""
     home = results[0].result.rate.rate
     rows = [
         {
@@ -139,7 +135,7 @@ def write_results(
 
 
 def print_table(config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]) -> None:
-    """One row per engine; red where it costs more than chance."""
+    """Print one row per engine; red where success is significantly lower."""
     table = Table(header_style="dim", box=None, pad_edge=False)
     table.add_column("engine", no_wrap=True)
     for column in ("k/n", "success", "95 %", "kept", "p"):
@@ -159,7 +155,7 @@ def print_table(config: TransferConfig, actor: LoadedPolicy, results: list[Engin
     console.print(f"{actor.env}: {config.starts} starts, the same in every engine", style="bold")
     console.print(table)
     console.print(
-        f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: of its "
-        "success. p: exact McNemar.",
+        f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: share of "
+        "its success. p: exact McNemar test.",
         style="dim",
     )

@@ -1,6 +1,4 @@
-"""A flight filmed by PyBullet's own renderer: from outside, and small in the corner what the drone's camera
-sees.
-"""
+"""Film of a flight by PyBullet's own renderer, with the drone's camera picture in the corner."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ from sim.engines.bullet.world import BulletWorld
 from sim.flight.trial import Trial
 
 FPS = 25
-_FROM = np.array([-0.8, -0.75, 0.45])  # where the camera stands, in spans of the flight
+_FROM = np.array([-0.8, -0.75, 0.45])  # camera position, in spans of the flight
 _INSET = 0.3  # share of the width
 
 
 def check_size(size: Sequence[int]) -> tuple[int, int]:
-    """(width, height) in pixels. Raises ConfigError for what cannot be filmed."""
+    """(width, height) in pixels. Raises ConfigError for sides that a video cannot have."""
     if len(size) != 2 or min(size) < 64 or any(side % 4 for side in size):
         raise ConfigError(
             f"size={list(size)} cannot be filmed: give two sides of 64 pixels or more, multiples of 4."
@@ -37,9 +35,7 @@ def check_size(size: Sequence[int]) -> tuple[int, int]:
 def film(
     path: Path, flown: FlightRun, scene: AirEffects, trial: Trial, size: tuple[int, int] = (640, 480)
 ) -> Path:
-    """Drone 0 of a trial in real time, as far as it stayed. Poses are those of the trial: nothing is flown
-    again.
-    """
+    """Film drone 0 of a trial in real time while it stayed, from the recorded poses."""
     width, height = check_size(size)
     poses = poses_of(trial)
     others = 1 if scene.above_m is None else 2
@@ -66,7 +62,7 @@ def film(
 
 
 def poses_of(trial: Trial) -> Motion:
-    """Drone 0, a column per step, until it left the box."""
+    """Motion of drone 0, one column per step, until it left the box."""
     position, quat = (value[:, :, 0].double().numpy().T for value in (trial.position_m, trial.quat_wxyz))
     stayed = np.isfinite(position).all(0)
     return Motion.at_rest(position[:, stayed], quat[:, stayed])
@@ -81,7 +77,7 @@ def _with_other(poses: Motion, i: int, above_m: float | None) -> Motion:
 
 
 def stand(position_m: Float[ndarray, "3 t"]) -> tuple[ndarray, ndarray]:
-    """(where to look, where to stand) so that the whole flight is in the picture."""
+    """(target, camera position) [m] that show the whole flight."""
     low, high = position_m.min(1), position_m.max(1)
     middle, span = (low + high) / 2.0, max(float((high - low).max()), 0.4)
     return middle, middle + 1.3 * span * _FROM

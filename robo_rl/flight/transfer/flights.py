@@ -1,4 +1,4 @@
-"""Fly a policy and classical controllers in the engine of the training and in another one, on the same starts."""
+"""Flights of a policy and of classical controllers in the training engine and another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLICY = "policy"
 
 
 def scene_of(config: TransferConfig) -> AirEffects:
-    """The other engine's surroundings. Raises ConfigError or UnknownNameError for what cannot be."""
+    """Air effects and floor of the other engine. Raises ConfigError or UnknownNameError for bad values."""
     names = [name.strip() for name in config.effects.split(",") if name.strip()]
     effects = () if names == ["none"] else tuple(names)
     scene = AirEffects(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
@@ -30,7 +30,7 @@ def scene_of(config: TransferConfig) -> AirEffects:
 
 
 def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list[TransferRow]:
-    """Every pilot in both engines: the same states, disturbances, drones and sensor noise."""
+    """Fly every pilot in both engines, with the same states, disturbances, drones and sensor noise."""
     rows = []
     pilots = [POLICY, *config.controllers]
     for name in config.controllers:
@@ -49,7 +49,7 @@ def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list
 
 
 def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | None) -> Flights:
-    """Fresh flights on the shared starts; in the dynamics of the training where no scene is given."""
+    """New flights on the shared starts; in the training engine when `scene` is None."""
     spread = even_spread(config.randomize, flown.craft)
     given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
     if scene is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robo_rl.flight.rows import Drop, TransferRow
 
 _SIGNIFICANT = 0.05
-_FLOOR_SEEN_M = 0.8  # a floor farther below the goal would make the drones small
+_FLOOR_SEEN_M = 0.8  # a lower floor would make the drones small in the film
 
 
 def finish(
@@ -36,7 +36,7 @@ def finish(
     rows: list[TransferRow],
     drops: dict[str, Drop],
 ) -> int:
-    """Print the table and write everything into `out`."""
+    """Write results.json and pictures into `out`, and print the table."""
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     write_results(out / "results.json", config, flown, scene, rows, drops)
@@ -56,7 +56,7 @@ def finish(
 
 
 def log_of(flown: FlightRun, row: TransferRow) -> FlightLog:
-    """A trial as plots and videos take it, named after pilot and engine."""
+    """Log of a trial for plots and videos, named after pilot and engine."""
     log = flight_log(flown.task, row.pilot, row.trial)
     return replace(log, label=f"{LABELS.get(row.pilot, row.pilot)}, {row.engine}")
 
@@ -69,7 +69,7 @@ def write_results(
     rows: list[TransferRow],
     drops: dict[str, Drop],
 ) -> None:
-    """Every figure of the table, and what one needs to get it again."""
+    """Write every figure of the table, and what is needed to reproduce it."""
     policy = drops["policy"]
     write_json(
         path,
@@ -98,9 +98,7 @@ def print_table(
     rows: list[TransferRow],
     drops: dict[str, Drop],
 ) -> None:
-    """One row per pilot and engine; green where the other engine costs nothing beyond chance, red where it
-    does.
-    """
+    """Print one row per pilot and engine; red where success is significantly lower, else green."""
     craft = f"{flown.craft.name}{f', ±{config.randomize:.0%}' if config.randomize else ''}"
     title = f"{flown.trained.task}, {craft}: {config.starts} starts, the same in both engines"
     table = Table(
@@ -133,8 +131,8 @@ def print_table(
         f"engine {config.engine}: {1.0 / flown.task.dt_s * scene.substeps(flown.task.dt_s):g} steps/s, "
         f"effects: {air}{f' ({lent} of {scene.donor})' if lent else ''}, floor {scene.height_m:g} m below "
         f"the goal{f', another craft {scene.above_m:g} m above it' if scene.above_m is not None else ''}. 95 "
-        "%: Wilson interval in per cent. held: stayed, error below 10 cm. difference: points of held, start "
-        "by start; p: exact McNemar.",
+        "%: Wilson interval in per cent. held: stayed, error below 10 cm. difference: percentage points of "
+        "held, paired by start; p: exact McNemar test.",
         style="dim",
     )
 

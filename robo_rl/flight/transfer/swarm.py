@@ -1,4 +1,4 @@
-"""`robo-rl transfer` of a swarm's policy: the same worlds in `quad` and in PyBullet, the policy unchanged."""
+"""`robo-rl transfer` of a swarm's policy: the same worlds in `quad` and in PyBullet."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     setting = SwarmSetting.of(trained)
     if (found := policy.obs_spec["state"].shape[0]) != setting.senses.obs_size:
         raise CheckpointError(
-            f"The policy in {folder} sees {found} numbers, and its swarm shows {setting.senses.obs_size}: "
-            "its settings are not those that it was trained with. Give the run that trained it."
+            f"The policy in {folder} takes {found} numbers, and its swarm gives {setting.senses.obs_size}: "
+            "the settings differ from those of its training. Give the run that trained it."
         )
     drops, paths = measure(config, trained, policy, scene)
     out = Path(config.out)
@@ -119,8 +119,8 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
 def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
     """Folder and policy, and its training settings with the number of worlds to measure in.
 
-    Raises ConfigError where not exactly one of `run` and `bundle` is given, CheckpointError for a bundle that
-    does not tell how it was trained.
+    Raises ConfigError unless exactly one of `run` and `bundle` is given, CheckpointError for a bundle without
+    its training settings.
     """
     given, folder, policy = flight_policy(config, "swarm")
     assert isinstance(policy, SwarmPolicy)
@@ -134,7 +134,7 @@ def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
 def measure(
     config: TransferConfig, trained: SwarmConfig, policy: SwarmPolicy, scene: AirEffects
 ) -> tuple[list[SwarmDrop], SwarmPaths]:
-    """All scenarios together, then each; and the paths of PyBullet's first worlds."""
+    """Results of all scenarios together, then of each; and the paths of PyBullet's first worlds."""
     away = replace(trained, engine=config.engine, downwash=False)
     setting = SwarmSetting.of(trained)
     batches = -(-trained.eval_episodes // trained.worlds)
@@ -157,7 +157,7 @@ def measure(
 def print_table(
     trained: SwarmConfig, setting: SwarmSetting, scene: AirEffects, drops: list[SwarmDrop]
 ) -> None:
-    """A row per scenario: success in both engines, and what the change costs."""
+    """Print a row per scenario: success in both engines, and the difference."""
     title = f"{_name(trained)}: {trained.eval_episodes} worlds, the same in both engines"
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
@@ -179,9 +179,10 @@ def print_table(
     air, lent = ", ".join(scene.effects) or "none", ", ".join(borrowed(setting.craft, scene))
     console.print(
         f"engine pybullet: {scene.substeps(setting.world.dt_s) / setting.world.dt_s:g} steps/s, effects: "
-        f"{air}{f' ({lent} of {scene.donor})' if lent else ''}. Hulls, propellers included, bounce off each "
-        "other, off cylinders and the floor, and touching counts from there; in quad it counts from two arm "
-        "lengths. 95 %: interval in per cent; drones of one world count for as many as they differ.",
+        f"{air}{f' ({lent} of {scene.donor})' if lent else ''}. A collision is a contact of hulls, "
+        "propellers included, with drones, cylinders or the floor; in quad: a distance below two arm "
+        "lengths. "
+        "95 %: interval in per cent, with the drones of one world as one cluster.",
         style="dim",
     )
 

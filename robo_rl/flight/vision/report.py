@@ -32,7 +32,7 @@ _ENLARGED = 192  # pixels of the onboard picture in the film
 def write_outputs(
     config: VisionConfig, sight: Sight, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
 ) -> str:
-    """Write everything into the run; returns the line that names the files."""
+    """Write all files of the run; returns a line that names them."""
     out = run.path
     write_results(out / "results.json", config, rows)
     logs = [flight_log(sight.task, name, trial) for name, trial in trials.items()]
@@ -59,9 +59,7 @@ def write_outputs(
 
 
 def film(path: Path, sight: Sight, trial: Trial) -> Path:
-    """Drone 0 in real time from outside, and in the corner its camera's picture, as large pixels as they
-    are.
-    """
+    """Film drone 0 in real time from outside, with its camera's enlarged picture in the corner."""
     poses = poses_of(trial)
     outside, onboard = (FloorView(sight.eye, -sight.scene.height_m) for _ in range(2))
     outside.show(sight.craft)
@@ -76,7 +74,7 @@ def film(path: Path, sight: Sight, trial: Trial) -> Path:
             large = np.repeat(np.repeat(seen, scale, 0), scale, 1)[..., None].repeat(3, 2)
             error_cm = 100.0 * float(np.linalg.norm(place))
             writer.add(
-                caption(inset(scene, large), f"{LABELS['policy']} | what its camera sees in the corner",
+                caption(inset(scene, large), f"{LABELS['policy']} | its camera in the corner",
                         f"{(i + 1) * sight.task.dt_s:.2f} s, {error_cm:.1f} cm", None)
             )  # fmt: skip
     outside.close()

@@ -28,7 +28,7 @@ from sim.tasks.flight.hover import HoverTask
 
 
 def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
-    """The teacher and the settings of its training. Raises CheckpointError for one that cannot teach this."""
+    """Teacher and its training settings. Raises CheckpointError for a policy that cannot be the teacher."""
     if config.teacher is None:
         given = FlyConfig(
             task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
@@ -47,17 +47,17 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
     if not isinstance(policy, FlightPolicy) or given.task != "hover" or given.integral:
         raise CheckpointError(
             f"{folder} cannot teach hovering by camera: it must be a run of robo-rl fly task=hover "
-            "integral=false, for a camera policy carries no sum of errors from step to step."
+            "integral=false, because a camera policy has no integral of the error."
         )
     return policy, given
 
 
 def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
-    """The settings with the craft of the teacher. Raises ConfigError where another one was given."""
+    """Settings with the teacher's craft. Raises ConfigError where another craft was given."""
     if config.craft not in (VisionConfig.craft, given.craft):
         raise ConfigError(
-            f"craft={config.craft} cannot be flown after a teacher of craft {given.craft}. Leave it out, or "
-            "leave teacher= out: one is trained for it then."
+            f"craft={config.craft} cannot learn from a teacher of craft {given.craft}. Leave craft= out, or "
+            "leave teacher= out: a teacher is then trained for this craft."
         )
     return replace(config, craft=given.craft)
 
@@ -80,7 +80,7 @@ def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> S
 
 
 def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
-    """Every seed from nothing; the first one's policy and flights are kept."""
+    """Train every seed; the first one's policy and flights are kept."""
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
     with (
@@ -89,13 +89,13 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
     ):
         metrics.shown = ("fit/position_m",)
 
-        def told() -> None:
+        def advance() -> None:
             bar.update(1)
 
         for seed in range(config.seed, config.seed + config.seeds):
-            policy, note = train(config, sight, seed, metrics.log, told)
+            policy, note = train(config, sight, seed, metrics.log, advance)
             save_policy(run.path / f"seed{seed}", policy, note)
-            trial, pictures = measured(config, sight, seeing(policy, told))
+            trial, pictures = measured(config, sight, seeing(policy, advance))
             rows.append(
                 FlyRow.of(
                     "policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed
@@ -112,7 +112,7 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
 def measured(
     config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]
 ) -> tuple[Trial, int]:
-    """The shared starts, the same for every pilot; and how many pictures they took."""
+    """Trial on the shared starts, the same for every pilot, and its number of camera pictures."""
     flights = sight.flights(config.eval_episodes, derive_seed("vision eval", config.eval_seed))
     trial = fly(flights.flights, pilot(flights))
     flights.close()
@@ -120,7 +120,7 @@ def measured(
 
 
 def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
-    """On the same starts: the teacher with the exact state, and the kept student without its camera."""
+    """Fly the same starts with the teacher on exact states, and with the kept student without its camera."""
     policy = load_policy(run.policy)
     assert isinstance(policy, VisionPolicy)
     for name, pilot in {

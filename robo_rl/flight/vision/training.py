@@ -59,26 +59,30 @@ def work(config: VisionConfig, sight: Sight) -> int:
 
 
 def train(
-    config: VisionConfig, sight: Sight, seed: int, log: Callable[[int, Any], None], told: Callable[[], None]
+    config: VisionConfig,
+    sight: Sight,
+    seed: int,
+    log: Callable[[int, Any], None],
+    advance: Callable[[], None],
 ) -> tuple[VisionPolicy, dict[str, Any]]:
     """Train one student by DAgger with exact states as labels; returns it and the note of its training.
 
     First pictures from scattered poses, then rounds of: record flights with more trust in the student, fit
-    the eye to everything recorded. log(round, scalars). told: called for every unit of `work`.
+    the eye to everything recorded. log(round, scalars). advance: called for every unit of `work`.
     """
     start_s = cpu_seconds()
     torch.manual_seed(derive_seed("vision init", seed))
     policy, rng = sight.student(), generator("vision fit", seed)
-    shots = [look_around(config, sight, seed, told)]
-    fit_eye(policy.eye, shots, config.eye_updates, config.lr, rng, told=told)
+    shots = [look_around(config, sight, seed, advance)]
+    fit_eye(policy.eye, shots, config.eye_updates, config.lr, rng, told=advance)
     for index in range(config.rounds):
         flights = sight.flights(config.flights, derive_seed("vision flights", seed, index))
         flights.record = Record()
-        fly(flights.flights, seeing(policy, told, trust=trust(index, config.rounds))(flights))
+        fly(flights.flights, seeing(policy, advance, trust=trust(index, config.rounds))(flights))
         flights.close()
         shots.append(recorded(flights.record))
-        rms = pose_errors(policy.eye, shots[-1])  # not yet learned from
-        fit_eye(policy.eye, shots, config.eye_updates // 4, config.lr / 4, rng, told=told)
+        rms = pose_errors(policy.eye, shots[-1])  # before it is used for training
+        fit_eye(policy.eye, shots, config.eye_updates // 4, config.lr / 4, rng, told=advance)
         log(
             index + 1,
             {"fit/position_m": rms[:3].norm(), "fit/heading_rad": rms[3:].norm(),
@@ -93,8 +97,8 @@ def train(
     return policy, note
 
 
-def look_around(config: VisionConfig, sight: Sight, seed: int, told: Callable[[], None]) -> Shots:
-    """Pictures from poses all over the box, labelled with them."""
+def look_around(config: VisionConfig, sight: Sight, seed: int, advance: Callable[[], None]) -> Shots:
+    """Pictures from poses all over the box, with the poses as labels."""
     rng = np.random.default_rng(derive_seed("vision shots", seed))
     left = 0
 
@@ -102,7 +106,7 @@ def look_around(config: VisionConfig, sight: Sight, seed: int, told: Callable[[]
         nonlocal left
         left += num
         for _ in range(left // _SHOTS):
-            told()
+            advance()
         left %= _SHOTS
 
     return Shots(*scattered(
@@ -111,7 +115,7 @@ def look_around(config: VisionConfig, sight: Sight, seed: int, told: Callable[[]
 
 
 def recorded(record: Record) -> Shots:
-    """The pictures of recorded flights, labelled with the exact poses."""
+    """Pictures of recorded flights, with the exact poses as labels."""
     return Shots(
         torch.from_numpy(np.concatenate(record.frames)), torch.cat(record.tilt), torch.cat(record.pose)
     )
@@ -123,12 +127,12 @@ def trust(index: int, rounds: int) -> float:
 
 
 def seeing(
-    policy: VisionPolicy, told: Callable[[], None] | None = None, trust: float = 1.0
+    policy: VisionPolicy, advance: Callable[[], None] | None = None, trust: float = 1.0
 ) -> Callable[[VisionFlights], Pilot]:
-    """The policy behind its camera. Features of a picture are computed once, when it is taken.
+    """Pilot that flies the policy by its camera. Features of a picture are computed once, when it is taken.
 
     trust: below 1 the teacher acts on truth + trust * (estimate - truth), so that an untrained student is
-    recorded where it will fly later, not while it falls. told: called at every decision.
+    recorded near its later flights, not while it falls. advance: called at every decision.
     """
 
     def of(flights: VisionFlights) -> Pilot:
@@ -140,8 +144,8 @@ def seeing(
             if flights.fresh:
                 features = policy.frames(flights.image())
             state = flights.state()
-            if told is not None:
-                told()
+            if advance is not None:
+                advance()
             estimate = policy.estimate(features, state)
             if trust < 1.0:
                 estimate = torch.lerp(truth(flights.flights.state), estimate, trust)
@@ -153,7 +157,7 @@ def seeing(
 
 
 def blind(policy: VisionPolicy) -> Callable[[VisionFlights], Pilot]:
-    """The same policy with a dark camera: the baseline of its inertial sensors alone."""
+    """Pilot of the same policy with a dark camera: the baseline with inertial sensors only."""
 
     def of(flights: VisionFlights) -> Pilot:
         dark = torch.zeros(1, flights.view.eye.px, flights.view.eye.px, FRAMES, dtype=torch.uint8)

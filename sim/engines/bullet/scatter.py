@@ -19,7 +19,7 @@ _BATCH = 500
 
 def scattered(
     eye: FloorCamera, floor_m: float, num: int, reach_m: float, tilt_rad: float, rng: np.random.Generator,
-    told: Callable[[int], None] = lambda _: None,
+    drawn: Callable[[int], None] = lambda _: None,
 ) -> tuple[UInt8[Tensor, "b h w"], Float[Tensor, "b 3"], Float[Tensor, "b 5"]]:  # fmt: skip
     """Pictures, the up direction in body axes, and position [m] with cos and sin of the heading.
 
@@ -35,7 +35,7 @@ def scattered(
             size = part.stop - part.start
             seen = view.look(position_m[:, part], turn[:, :, part], np.ones(size, dtype=bool))
             frames.append(exposed(seen, 1.0 + eye.gain * rng.uniform(-1.0, 1.0, size), eye.noise, rng))
-            told(size)
+            drawn(size)
     finally:
         view.close()
     ahead = turn[:2, 0] / np.linalg.norm(turn[:2, 0], axis=0)

@@ -71,7 +71,7 @@ def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["method=tdd3"], "td3"),
         (["method=td3", "method.lanse=3"], "method.lanes"),
         (["method=td3", "task=figure8"], "learns task=hover only"),
-        (["start=lqr", "task=figure8"], "law about hover"),
+        (["start=lqr", "task=figure8"], "linear law around hover"),
         (["start=lqr", "method=ppo"], "method=ppo"),
         (["start=lqr", "craft=cf21"], "Raise history"),
         (["method=td3", "method.learner.activation=relu"], "method.learner.activation=relu cannot be used"),

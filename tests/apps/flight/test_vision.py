@@ -59,7 +59,7 @@ def test_the_craft_is_the_teachers() -> None:
     """Figures of one craft must not be kept under the name of another."""
     given = FlyConfig(task="hover", craft="cf21", integral=False)
     assert with_craft_of(VisionConfig(teacher="runs/cf21"), given).craft == "cf21"
-    with pytest.raises(ConfigError, match="craft=racer5 cannot be flown after a teacher of craft cf21"):
+    with pytest.raises(ConfigError, match="craft=racer5 cannot learn from a teacher of craft cf21"):
         with_craft_of(VisionConfig(teacher="runs/cf21", craft="racer5"), given)
 
 
